@@ -1,0 +1,53 @@
+# Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test unit bench lint format lock clean prerequisites
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
+BIN := .venv/bin
+READY := .venv/.ready
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## create .venv with the winnow command, from hash-pinned dependencies
+
+demo: $(READY)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
+	@$(BIN)/winnow demo
+
+test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka and a real Spark
+	$(BIN)/python -m pytest tests
+
+unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
+	$(BIN)/python -m pytest tests/unit
+
+bench: $(READY)  ## Winnow against Spark's own Kafka connector, on one embedded broker (about 15 minutes)
+	$(BIN)/python -m tests.bench
+
+lint: $(READY)  ## ruff, strict mypy, hadolint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/hadolint docker/Dockerfile
+
+format: $(READY)  ## rewrite the sources as ruff wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:  ## resolve the pinned dependencies anew (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o docker/requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
+
+clean:  ## remove what the other targets created here
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+
+prerequisites:
+	@[ -n "$(PYTHON)" ] || { echo "winnow needs Python 3.11 or newer: none was found on PATH (set PYTHON=/path/to/python3)" >&2; exit 1; }
+	@java_home="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	[ "$${version:-0}" -ge 17 ] || { echo "winnow needs Java 17 or newer: found $${version:-none} (set JAVA_HOME or PATH)" >&2; exit 1; }
+
+$(READY): tests/requirements.lock pyproject.toml | prerequisites
+	@echo "setting up .venv (once)"
+	@"$(PYTHON)" -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,274 @@
+"""
+Proves from outside that a cleansing run lost, doubled, reordered and altered nothing. Reads while the run goes on.
+
+It shares nothing with the service: it knows the recipe that the source topic was made by, and reads what any other
+consumer would read (read_committed).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+from numpy.typing import NDArray
+
+from app.demo.lines import Line, Recipe
+
+BATCH = 10_000
+DIGITS = 9
+FOREIGN = (-1, -1)
+HEADER = "__connect.errors."
+CONSUMER: dict[str, str | int | float | bool] = {
+    "group.id": "winnow-audit",  # never joined, never committed to
+    "log_level": 0,
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "fetch.queue.backoff.ms": 2,
+    "queued.max.messages.kbytes": 65_536,
+}
+
+
+class AuditFailed(Exception):
+    """The audit cannot read what it must judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What an audit has found. The first four fields are counts, each of the others is a number of faults.
+
+    Args:
+        records_in: records of the recipe.
+        out: of these, those seen in the sink topic.
+        dead: of these, those seen in the dead-letter topic.
+        dead_by_reason: the dead letters by the reason in their headers.
+        lost: records seen in neither topic.
+        doubled: records seen again after the first time, in either topic.
+        out_of_order: records first seen behind a later one of their source partition, within a partition of a topic.
+        wrong_value: cleansed lines, or original bytes of dead letters, that differ from what the recipe expects.
+        wrong_topic: good lines among the dead letters, and bad lines in the sink.
+        wrong_partition: records of the sink not in source partition mod number of sink partitions.
+        wrong_timestamp: records whose timestamp is not that of their source record.
+        wrong_header: dead letters whose headers do not tell their origin, the expected reason and a message.
+        foreign: records whose key is of no record of the recipe.
+        held_back: offsets that no read_committed reader can reach, because a transaction before them was left open.
+    """
+
+    records_in: int
+    out: int
+    dead: int
+    dead_by_reason: Mapping[str, int]
+    lost: int
+    doubled: int
+    out_of_order: int
+    wrong_value: int
+    wrong_topic: int
+    wrong_partition: int
+    wrong_timestamp: int
+    wrong_header: int
+    foreign: int
+    held_back: int
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """Return the faults that were found, by name."""
+        return {each.name: number for each in fields(self)[4:] if (number := getattr(self, each.name))}
+
+    @property
+    def ok(self) -> bool:
+        """Say whether every record came out once, in order and as expected."""
+        return not self.faults
+
+
+class Audit:
+    """
+    Reads a sink and a dead-letter topic and compares them with the recipe of the source topic.
+
+    Call `poll()` again and again while the service runs, and `finish()` when it has ended; or `finish()` alone.
+    """
+
+    def __init__(self, bootstrap: str, recipe: Recipe, *, source: str, sink: str, dead_letters: str) -> None:
+        """Go to the beginning of both topics."""
+        self._recipe, self._source, self._sink, self._dead_letters = recipe, source, sink, dead_letters
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        sizes = {topic: _partitions(self._admin, topic) for topic in (sink, dead_letters)}
+        self._sink_partitions = sizes[sink]
+        self._ends = {(topic, number): -1 for topic, size in sizes.items() for number in range(size)}
+        self._books = {b"%d" % number: _Book(recipe, number) for number in range(recipe.partitions)}
+        self._last: dict[_Stream, int] = defaultdict(lambda: -1)
+        self._count: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self._consumer = Consumer({**CONSUMER, "bootstrap.servers": bootstrap})
+        self._consumer.assign([Place(*place, OFFSET_BEGINNING) for place in self._ends])
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def poll(self, timeout: float = 0.1) -> int:
+        """Read and judge what has come since the last call, one batch at most; return how many records that was."""
+        rows: dict[_Stream, list[_Row]] = defaultdict(list)
+        messages = self._consumer.consume(BATCH, timeout)
+        for message in messages:
+            if error := message.error():
+                self._note_end(message, error)
+                continue
+            partition, sequence = self._place(message.key())
+            stream = message.topic(), message.partition(), partition
+            rows[stream].append((sequence, hash(message.value()), message.timestamp()[1]))
+            if partition >= 0 and stream[0] == self._dead_letters:
+                self._judge_headers(message, partition, sequence)
+        for stream, found in rows.items():
+            self._judge(stream, found)
+        return len(messages)
+
+    def finish(self, timeout: float = 60) -> Verdict:
+        """
+        Read both topics to where they end now, and return the verdict.
+
+        The end of a partition is reached when Kafka says so (PARTITION_EOF). Offsets that an open transaction still
+        holds back after the timeout count as a fault.
+        """
+        wanted, deadline = self._watermarks(), time.monotonic() + timeout
+        while time.monotonic() < deadline and any(self._ends[place] < end for place, end in wanted.items()):
+            self.poll()
+        held_back = sum(max(0, end - max(0, self._ends[place])) for place, end in wanted.items())
+        return self.verdict(held_back)
+
+    def verdict(self, held_back: int = 0) -> Verdict:
+        """Return what is known by now; while the service runs, what has not come yet counts as lost."""
+        missing = self._recipe.count - self._count["out"] - self._count["dead"]
+        counts = {each.name: self._count[each.name] for each in fields(Verdict)}
+        known: dict[str, Any] = {"records_in": self._recipe.count, "lost": missing, "held_back": held_back}
+        return Verdict(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
+
+    def _note_end(self, message: Message, error: KafkaError) -> None:
+        """Remember up to where a partition has been read."""
+        place: Any = message.topic(), message.partition()
+        if error.code() != KafkaError._PARTITION_EOF:
+            fault = f"The audit cannot read {place[0]} [{place[1]}]: {error.str()}"
+            raise AuditFailed(fault)
+        self._ends[place] = message.offset() or 0
+
+    def _place(self, key: Any) -> tuple[int, int]:
+        """Return the source partition and the sequence number that a key names; -1 and -1 if it names no record."""
+        partition, _, number = (key or b"").partition(b":")
+        book = self._books.get(partition)
+        if book is None or len(number) != DIGITS or not number.isdigit() or (sequence := int(number)) >= book.size:
+            return FOREIGN
+        return book.partition, sequence
+
+    def _judge_headers(self, message: Message, partition: int, sequence: int) -> None:
+        """Compare a dead letter's headers with its origin and expected reason."""
+        raw: Any = message.headers() or ()
+        headers = {name.removeprefix(HEADER): value or b"" for name, value in raw}
+        reason = headers.get("exception.class.name", b"").decode(errors="replace")
+        self._reasons[reason] += 1
+        origin = [self._source.encode(), b"%d" % partition, b"%d" % sequence]
+        told = [headers.get(name) for name in ("topic", "partition", "offset")]
+        right = told == origin and reason == self._books[b"%d" % partition].reason(sequence)
+        self._count["wrong_header"] += not (right and headers.get("exception.message"))
+
+    def _judge(self, stream: _Stream, rows: list[_Row]) -> None:
+        """Compare a stream's new records with the book, all at once."""
+        topic, place, partition = stream
+        if partition < 0:
+            self._count["foreign"] += len(rows)
+            return
+        book, (sequences, hashes, timestamps) = self._books[b"%d" % partition], np.array(rows, np.int64).T
+        book.write_up_to(int(sequences.max()))
+        first = book.tick(sequences)
+        is_sink = topic == self._sink
+        here = book.good[sequences] == is_sink
+        highest = np.maximum.accumulate(np.concatenate(([self._last[stream]], sequences)))
+        self._last[stream] = int(highest[-1])
+        self._count["out" if is_sink else "dead"] += _sum(first)
+        self._count["doubled"] += _sum(~first)
+        self._count["out_of_order"] += _sum(first & (sequences < highest[:-1]))
+        self._count["wrong_topic"] += _sum(~here)
+        self._count["wrong_value"] += _sum(here & (hashes != book.hashes[sequences]))
+        self._count["wrong_timestamp"] += _sum(timestamps != self._recipe.first_timestamp + sequences)
+        if is_sink and place != partition % self._sink_partitions:
+            self._count["wrong_partition"] += len(rows)
+
+    def _watermarks(self) -> dict[tuple[str, int], int]:
+        """Return where each partition ends, whatever transactions are open."""
+        asked = {Place(*place): OffsetSpec.latest() for place in self._ends}  # type: ignore[no-untyped-call]
+        answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
+
+
+_Row = tuple[int, int, int]
+"""Sequence number, hash of the value, timestamp."""
+
+
+_Stream = tuple[Any, Any, int]
+"""Topic, its partition, and the source partition: the records that must be in order among themselves."""
+
+
+class _Book:
+    """What must become of one source partition's records, in 10 bytes a record, written as far as it is needed."""
+
+    def __init__(self, recipe: Recipe, partition: int) -> None:
+        """Write nothing yet."""
+        self.partition, self.size = partition, recipe.size(partition)
+        self.hashes: NDArray[np.int64] = np.zeros(self.size, np.int64)
+        self.good: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
+        self._seen: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
+        self._reasons: dict[int, str] = {}
+        self._written = 0
+        self._lines: Iterator[Line] = recipe.lines(partition)
+
+    def write_up_to(self, sequence: int) -> None:
+        """Let the recipe say what is expected, up to and with a sequence number, in big steps."""
+        while self._written <= sequence:
+            lines = list(islice(self._lines, BATCH))
+            kept = [value if reason else expected for _, value, _, expected, reason in lines]
+            place = slice(self._written, self._written + len(lines))
+            self.hashes[place] = list(map(hash, kept))
+            self.good[place] = [line.reason is None for line in lines]
+            self._reasons |= {at: line.reason for at, line in enumerate(lines, self._written) if line.reason}
+            self._written += len(lines)
+
+    def reason(self, sequence: int) -> str | None:
+        """Return the reason that a record must be rejected for."""
+        self.write_up_to(sequence)
+        return self._reasons.get(sequence)
+
+    def tick(self, sequences: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tick records off; return which of them are seen for the first time."""
+        first = np.zeros(len(sequences), np.bool_)
+        first[np.unique(sequences, return_index=True)[1]] = True
+        first &= ~self._seen[sequences]
+        self._seen[sequences] = True
+        return first
+
+
+def _sum(flags: NDArray[np.bool_]) -> int:
+    return int(np.count_nonzero(flags))
+
+
+def _partitions(admin: AdminClient, topic: str) -> int:
+    """Return how many partitions a topic has."""
+    found = admin.list_topics(topic, timeout=30).topics[topic]
+    if found.error:
+        message = f"The audit cannot read topic {topic}: {found.error.str()}"
+        raise AuditFailed(message)
+    return len(found.partitions)

@@ -1,0 +1,250 @@
+"""A real Apache Kafka in a temporary folder, without Docker: for the demo, the tests and the benchmark. Runs beside them."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.demo import leash
+from app.demo.jars import fetch_jars, find_java
+
+__all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+START_SECONDS = 60
+HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
+LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+# Not from the ephemeral range: a client that retries a stopped broker's port could be given that port as its own.
+PORTS = range(20_000, 32_000)
+
+
+class BrokerFailed(Exception):
+    """The embedded Kafka did not start, or did not answer."""
+
+
+class Cluster:
+    """A running Kafka that somebody else looks after."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Remember where it is."""
+        self.bootstrap = bootstrap
+
+    def admin(self) -> AdminClient:
+        """Return a quiet admin client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int = 1
+    ) -> str:
+        """Create a topic, wait until each partition has a leader, and return its name."""
+        # Demo records carry timestamps of 2017: a time-based retention would delete them at once.
+        settings = {"retention.ms": "-1", **(config or {})}
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, partitions, replication, config=settings)])[name].result(30)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            known = admin.list_topics(name, timeout=10).topics[name].partitions
+            if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
+                return name
+        message = f"Topic {name} was created but has no leader for each of its partitions after 30 s."
+        raise BrokerFailed(message)
+
+
+class Broker(Cluster):
+    """
+    Apache Kafka 4.3.0 (KRaft, controller and broker in one) on free loopback ports; one node, or more.
+
+    Broker() as a context manager starts it, stops it and removes its data. `stop()` or `kill()` followed by `start()`
+    brings it back on the same ports with the same data.
+
+    Args:
+        nodes: how many servers; with three, topics of the broker's own are replicated three times.
+        properties: server properties that win over the ones set here.
+        folder: where data and logs live; then they are kept. Without it: a temporary folder, removed at the end.
+    """
+
+    def __init__(self, nodes: int = 1, properties: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+        """Choose the ports; nothing starts yet."""
+        self._keep = folder is not None
+        self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
+        ports = list(_free_ports(2 * nodes))
+        self._ports, self._controllers = ports[:nodes], ports[nodes:]
+        self._properties = dict(properties or {})
+        self._leashes: dict[int, subprocess.Popen[bytes]] = {}
+        super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
+
+    def __enter__(self) -> Self:
+        """Start and wait until it answers."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop and remove the data, whatever happened."""
+        self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the pids of the running processes (each server's leash; the server is its child)."""
+        return [process.pid for process in self._leashes.values() if process.poll() is None]
+
+    def start(self, node: int | None = None) -> None:
+        """Start all nodes (or one that was stopped) and wait until the cluster answers."""
+        java, jars = find_java(), fetch_jars()
+        nodes = self._nodes(node)
+        try:
+            for each in nodes:
+                self._prepare(each, java, jars)
+                self._leashes[each] = self._launch(each, java, jars)
+            self._await_ready()
+        except BaseException:  # also Ctrl-C: no server may outlive a failed start
+            self.kill(node)
+            raise
+
+    def stop(self, node: int | None = None) -> None:
+        """Stop all nodes, or one, in order; the data stay."""
+        stopping = [self._leashes.pop(each) for each in self._nodes(node) if each in self._leashes]
+        for process in stopping:
+            _stdin(process).close()
+        for process in stopping:
+            try:
+                process.wait(leash.GRACE_SECONDS + 5)
+            except BaseException:  # also a second Ctrl-C
+                _kill_group(process)
+                raise
+
+    def kill(self, node: int | None = None) -> None:
+        """End all nodes, or one, by SIGKILL; the data stay as they are."""
+        for each in self._nodes(node):
+            if process := self._leashes.pop(each, None):
+                _kill_group(process)
+
+    def close(self) -> None:
+        """End the servers and remove their data, unless a folder was given."""
+        if self._keep:
+            self.stop()
+        else:
+            self.kill()  # nobody needs data that are about to be removed: no orderly stop
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Return the last lines of each server's log."""
+        logs = sorted(self.folder.glob("node-*/server.log"))
+        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
+
+    def _nodes(self, node: int | None) -> list[int]:
+        return list(range(1, len(self._ports) + 1)) if node is None else [node]
+
+    def _prepare(self, node: int, java: str, jars: Path) -> None:
+        """Write the node's properties and format its log folder, once."""
+        folder = self.folder / f"node-{node}"
+        if (folder / "data" / "meta.properties").exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = {**self._server_properties(node), **self._properties}
+        (folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
+        command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", *LOGGING, "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
+        command += ["format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+        if done.returncode:
+            message = f"Kafka could not format {folder / 'data'}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise BrokerFailed(message)
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        """Return what one server needs to know to be quick to start and small."""
+        mine = f"PLAINTEXT://127.0.0.1:{self._ports[node - 1]}"
+        replicas = min(3, len(self._ports))
+        voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(self._controllers, 1))
+        internal = {
+            f"{topic}.{name}": str(value)
+            for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+            for name, value in (("num.partitions", 5), ("replication.factor", replicas), ("min.isr", replicas // 2 + 1))
+        }
+        del internal["offsets.topic.min.isr"]  # the offsets topic goes by min.insync.replicas
+        return internal | {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{mine},CONTROLLER://127.0.0.1:{self._controllers[node - 1]}",
+            "advertised.listeners": mine,
+            "log.dirs": str(self.folder / f"node-{node}" / "data"),
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.hours": "-1",
+            # How long a killed server stays registered, and so the least time that its restart takes.
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "1000",
+        }
+
+    def _launch(self, node: int, java: str, jars: Path) -> subprocess.Popen[bytes]:
+        """Start one server on its leash, in a process group of its own, its output in server.log."""
+        folder = self.folder / f"node-{node}"
+        server = [java, *HEAP, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
+        command = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), "" if self._keep else str(self.folder)]
+        with (folder / "server.log").open("ab") as log:
+            return subprocess.Popen(
+                [*command, *server, str(folder / "server.properties")],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _await_ready(self) -> None:
+        """Wait until a metadata request is answered by as many brokers as were started."""
+        admin, deadline = self.admin(), time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for process in self._leashes.values():
+                if process.poll() is not None:
+                    message = f"Kafka ended while starting (exit code {process.returncode}):\n{self.log_tail()}"
+                    raise BrokerFailed(message)
+            try:
+                if len(admin.list_topics(timeout=0.5).brokers) == len(self._leashes):
+                    return
+            except KafkaException:
+                continue  # not listening yet
+        message = f"Kafka did not answer at {self.bootstrap} within {START_SECONDS} s:\n{self.log_tail()}"
+        raise BrokerFailed(message)
+
+
+def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdin is not None  # always a pipe: it is the leash
+    return process.stdin
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a leash and its server at once and reap the leash."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _stdin(process).close()
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    """Find loopback ports that nobody listens on."""
+    candidates = random.sample(PORTS, len(PORTS))
+    while count:
+        port = candidates.pop()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        count -= 1
+        yield port

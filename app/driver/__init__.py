@@ -1,0 +1,1 @@
+"""Decides: what is read, by whom, from where. Never touches a record."""

@@ -1,0 +1,37 @@
+"""Plans a round: who cleanses which partitions. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+
+from app.model import Partition, Share
+
+# What an idle partition weighs: its lane, producer and commits are not free.
+IDLE_LOAD = 1_000
+
+
+def plan(shares: Iterable[Share], loads: Mapping[Partition, int], slots: int) -> list[tuple[Share, ...]]:
+    """
+    Spread partitions over at most `slots` tasks, every partition exactly once, balanced by load.
+
+    Longest processing time first: the heaviest partition goes to the task with the least to do. That is at most a third
+    above the best possible (Graham 1969). The order is fixed, so that the same input gives the same plan.
+
+    Args:
+        shares: the partitions to work on.
+        loads: records that each is expected to bring: its lag and what arrives in a round.
+        slots: how many tasks can run at once.
+    """
+
+    def load(share: Share) -> int:
+        return loads.get(share.partition, 0) + IDLE_LOAD
+
+    heaviest_first = sorted(shares, key=lambda share: (-load(share), share.partition))
+    tasks: list[list[Share]] = [[] for _ in range(min(slots, len(heaviest_first)))]
+    idlest = [(0, number) for number in range(len(tasks))]
+    for share in heaviest_first:
+        total, number = idlest[0]
+        tasks[number].append(share)
+        heapq.heapreplace(idlest, (total + load(share), number))
+    return [tuple(task) for task in tasks]

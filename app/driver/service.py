@@ -1,0 +1,208 @@
+"""The service: survey, plan, run a round, observe; until told to stop, or until the end that was seen at the start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from app.config import Config
+from app.driver.observe import Observer
+from app.driver.patience import Stopped, patiently
+from app.driver.plan import plan
+from app.driver.stop import Stop
+from app.driver.survey import Survey, Surveyor
+from app.errors import SparkFailed
+from app.kafka.admin import KafkaAdmin
+from app.model import Assignment, Guarantee, Job, Outcome, Partition, Receipt, Share
+
+WATCH_SECONDS = 0.1
+# After the leaders are fenced, tasks commit and report; then all partitions are fenced; then the job is killed.
+LEADERS_SECONDS = 2.5
+EVERYBODY_SECONDS = 2.0
+FAILED_ROUNDS_IN_A_ROW = 5
+
+log = structlog.get_logger()
+
+
+class RunningRound(Protocol):
+    """A round that is being worked on; see `app.spark.job`."""
+
+    lost_tasks: int
+    starved: bool
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; tell whether it has ended."""
+        ...
+
+    def cancel(self) -> None:
+        """Kill its tasks."""
+        ...
+
+    def receipts(self) -> list[Receipt]:
+        """Return what the tasks report."""
+        ...
+
+
+class Rounds(Protocol):
+    """Whatever runs rounds; Spark, but for tests."""
+
+    slots: int
+
+    def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
+        """Start a round."""
+        ...
+
+    def stop(self) -> None:
+        """Free what it holds."""
+        ...
+
+
+class Service:
+    """Runs rounds until it is told to stop."""
+
+    def __init__(self, config: Config, kafka: KafkaAdmin, start_rounds: Callable[[], Rounds], stop: Stop) -> None:
+        self._config = config
+        self._kafka = kafka
+        self._start_rounds = start_rounds
+        self._stop = stop
+        self.observer = Observer()
+        self._surveyor = Surveyor(config, kafka, self.observer)
+        self._arrived: dict[Partition, int] = {}
+        self._failed_rounds = 0
+
+    def run(self, *, until_end: bool) -> int:
+        """
+        Run; return 0 after a clean stop or when the end is reached, 1 if partitions were left because they are blocked.
+
+        Raises:
+            NotUsable: Kafka or Spark cannot be worked with; a person must act.
+            AccountingError: records are missing in a receipt.
+        """
+        rounds: Rounds | None = None
+        try:
+            job, survey = patiently(lambda: (self._job(), self._surveyor.survey()), self._stop)
+            self._clear_leftovers(survey)
+            rounds = self._start_rounds()
+            self._stop.on_signals()
+            return self._rounds(rounds, job, survey, until_end=until_end)
+        except Stopped:
+            return 0
+        finally:
+            log.info("stopped", cause=self._stop.cause or "done", **self._told())
+            if rounds is not None:
+                rounds.stop()
+
+    def _told(self) -> dict[str, int]:
+        totals = self.observer.totals
+        return {"records": totals.records, "out": totals.out, "dead": totals.dead.total()}
+
+    def _job(self) -> Job:
+        config = self._config
+        return Job(
+            group=config.group_id,
+            guarantee=config.delivery_guarantee,
+            sink=self._kafka.destination(config.sink.topic),
+            dead_letters=self._kafka.destination(config.dead_letters.topic),
+            format=config.source.format,
+            parser=config.parser.name,
+            parser_options=config.parser.options,
+            kafka=config.kafka,
+            commit_seconds=config.commit_interval,
+            transaction_seconds=config.transaction_timeout,
+        )
+
+    def _clear_leftovers(self, survey: Survey) -> None:
+        """End what a crashed run left open, before Spark starts: it holds back every read_committed reader."""
+        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
+            self._kafka.fence(survey.positions, self._config.transaction_timeout)
+
+    def _rounds(self, rounds: Rounds, job: Job, survey: Survey, *, until_end: bool) -> int:
+        ends = {partition: at.stable for partition, at in survey.positions.items()} if until_end else None
+        while not self._stop.requested:
+            shares = _within(survey, ends)
+            if ends is not None and not shares:
+                return 1 if survey.blocked else 0
+            if shares:
+                self._round(rounds, job, survey, shares)
+            else:
+                self._stop.wait(self._config.round_interval)
+            if not self._stop.requested:
+                job, survey = patiently(lambda: (self._job(), self._surveyor.survey()), self._stop)
+        return 0
+
+    def _round(self, rounds: Rounds, job: Job, survey: Survey, shares: Sequence[Share]) -> None:
+        loads = {share.partition: survey.lag(share) + self._arrived.get(share.partition, 0) for share in shares}
+        seconds, began = self._config.round_interval, time.monotonic()
+        deadline = time.time() + seconds
+        assignments = [Assignment(job, task, seconds, deadline) for task in plan(shares, loads, rounds.slots)]
+        running = rounds.submit(assignments)
+        self._watch(running, assignments)
+        try:
+            receipts = running.receipts()
+        except SparkFailed as error:
+            self._round_failed(error)
+            return
+        self._failed_rounds = 0
+        took = time.monotonic() - began
+        self._arrived = {receipt.partition: int(receipt.records * seconds / max(took, 1)) for receipt in receipts}
+        self.observer.round_ended(receipts, took, survey.total_lag)
+        if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
+            self._stop.wait(1)
+
+    def _round_failed(self, error: SparkFailed) -> None:
+        if self._stop.requested:
+            log.info("tasks were killed; what they had not committed will be done again")
+            return
+        self._failed_rounds += 1
+        log.error("round failed; nothing is lost, the next one goes on from the committed offsets", error=str(error))
+        if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
+            raise error
+        self._stop.wait(min(2.0**self._failed_rounds, 30))
+
+    def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
+        lost = 0
+        while not running.wait(WATCH_SECONDS):
+            if self._stop.requested:
+                log.info("stopping", cause=self._stop.cause)
+                return self._end(running, assignments)
+            if running.lost_tasks > lost:
+                lost = running.lost_tasks
+                log.warning("a task was lost; Spark tries it again", lost=lost)
+            if running.starved:
+                log.warning("a task finds no slot; the round ends early and is planned anew")
+                return self._end(running, assignments)
+        return None
+
+    def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
+        """
+        End a round before its deadline, by fencing.
+
+        One fence per task is enough for a task that runs: it commits its other partitions and reports. A task that
+        opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
+        """
+        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
+            leaders = [assignment.leader for assignment in assignments]
+            everybody = [share.partition for assignment in assignments for share in assignment.shares]
+            for partitions, seconds in ((leaders, LEADERS_SECONDS), (everybody, EVERYBODY_SECONDS)):
+                self._kafka.fence(partitions, self._config.transaction_timeout)
+                if running.wait(seconds):
+                    return
+        running.cancel()
+        running.wait(5)
+        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
+            self._kafka.fence([share.partition for assignment in assignments for share in assignment.shares], self._config.transaction_timeout)
+
+
+def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:
+    """Choose what to work on: everything, or what lies before the ends seen at the start."""
+    if ends is None:
+        return list(survey.shares.values())
+    return [
+        replace(share, end=ends[share.partition])
+        for share in survey.shares.values()
+        if share.partition in ends and share.start < ends[share.partition]
+    ]

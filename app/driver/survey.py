@@ -1,0 +1,95 @@
+"""Looks at the source topics before a round: which partitions there are, where each stands, where each starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.config import Config, From
+from app.driver.observe import Observer
+from app.driver.positions import Policy, Position, decide, lost_range
+from app.errors import Blocked
+from app.kafka.admin import KafkaAdmin
+from app.model import Partition, Share
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a round can work on."""
+
+    shares: Mapping[Partition, Share]
+    positions: Mapping[Partition, Position]
+    blocked: Mapping[Partition, Blocked]
+
+    def lag(self, share: Share) -> int:
+        """Count the offsets that are still to be read, up to the last stable one."""
+        return max(0, self.positions[share.partition].stable - share.start)
+
+    @property
+    def total_lag(self) -> int:
+        """Count them for all partitions that can be worked on."""
+        return sum(map(self.lag, self.shares.values()))
+
+
+class Surveyor:
+    """Surveys, and remembers what it has seen: an offset that vanishes and a partition that appears are news."""
+
+    def __init__(self, config: Config, kafka: KafkaAdmin, observer: Observer) -> None:
+        self._source = config.source
+        starting = config.starting_offsets
+        self._policy = Policy("timestamp" if isinstance(starting, From) else starting, config.out_of_range)
+        self._timestamp = starting.timestamp if isinstance(starting, From) else None
+        self._kafka = kafka
+        self._observer = observer
+        self._had_offset: set[Partition] = set()
+        self._known: set[Partition] | None = None
+
+    def survey(self) -> Survey:
+        """
+        Look at everything.
+
+        Raises:
+            Unreachable: Kafka does not answer now.
+            TopicMissing, ForeignMember, NotAllowed: a person must act.
+        """
+        self._kafka.refuse_foreign_members()
+        positions = self._positions()
+        starts = self._starts_by_time(positions)
+        shares: dict[Partition, Share] = {}
+        blocked: dict[Partition, Blocked] = {}
+        for partition, at in positions.items():
+            try:
+                shares[partition] = self._decide(at, starts.get(partition))
+            except Blocked as error:
+                blocked[partition] = error
+        self._observer.blocked(blocked)
+        self._had_offset |= {partition for partition, at in positions.items() if at.committed}
+        self._known = (self._known or set()) | positions.keys()
+        return Survey(shares, positions, blocked)
+
+    def _positions(self) -> dict[Partition, Position]:
+        topics = self._kafka.topics(self._source.topics, self._source.topics_pattern)
+        partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
+        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed()
+        return {
+            partition: Position(partition, topics[partition.topic].id, *watermarks[partition], committed.get(partition))
+            for partition in partitions
+        }
+
+    def _starts_by_time(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, int | None]:
+        if self._timestamp is None:
+            return {}
+        without = [partition for partition, at in positions.items() if at.committed is None]
+        return self._kafka.offsets_at(without, self._timestamp)
+
+    def _decide(self, at: Position, first_seen: int | None) -> Share:
+        share = decide(
+            at,
+            self._policy,
+            first_seen=first_seen,
+            had_offset=at.partition in self._had_offset,
+            joined_later=self._known is not None and at.partition not in self._known,
+        )
+        if skipped := lost_range(at, share):
+            self._observer.skipped(at.partition, *skipped)
+        return share

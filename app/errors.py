@@ -1,0 +1,129 @@
+"""
+Everything that can go wrong, as an operator meets it. Each says what happened, where and what to do.
+
+    WinnowError
+    ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
+    ├── NotUsable            Kafka or Spark cannot be worked with as they are                     exit 3
+    │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
+    │   ├── NotAllowed           credentials, certificates or ACLs refuse us
+    │   ├── ForeignMember        somebody else consumes with our group.id
+    │   └── SparkFailed          Spark could not start, or lost every round it was given
+    ├── Unreachable          Kafka does not answer: waited for with back-off, said once
+    ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
+    └── PartitionError       one source partition; the others go on
+        ├── Fenced               another owner took the partition over: drop everything, no harm done
+        ├── Transient            retire the producer, open a new one, resume at the committed offset
+        ├── OffsetMoved          the committed offset went back or vanished while we planned: plan anew
+        └── Blocked              needs a person; retried every round, so it heals without a restart
+            ├── OutOfRange           records were deleted before they were read
+            ├── OffsetVanished       the group's offset expired or was deleted
+            ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
+            └── TopicRecreated       the offset belongs to a deleted topic of the same name
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from app.model import Partition
+
+
+class WinnowError(Exception):
+    """Base of all errors; `exit_code` is what the command ends with when nobody handles it."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(WinnowError):
+    """The configuration is wrong."""
+
+    exit_code = 2
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+
+class NotUsable(WinnowError):
+    """Kafka or Spark cannot be worked with as they are."""
+
+    exit_code = 3
+
+
+class TopicMissing(NotUsable):
+    """A topic that the configuration names does not exist."""
+
+
+class NotAllowed(NotUsable):
+    """Kafka refuses us: credentials, certificates or ACLs."""
+
+
+class ForeignMember(NotUsable):
+    """A consumer that is not ours is a live member of our group."""
+
+
+class SparkFailed(NotUsable):
+    """Spark could not start, or lost a round."""
+
+
+class Unreachable(WinnowError):
+    """Kafka does not answer."""
+
+    exit_code = 3
+
+
+class AccountingError(WinnowError):
+    """A receipt in which in ≠ out + dead letters."""
+
+
+class PartitionError(WinnowError):
+    """Something about one source partition; its text begins with `topic-partition@offset`."""
+
+    def __init__(self, partition: Partition, what: str, offset: int | None = None) -> None:
+        super().__init__(partition, what, offset)
+        self.partition = partition
+        self.what = what
+        self.offset = offset
+
+    def __str__(self) -> str:
+        where = f"{self.partition}" if self.offset is None else f"{self.partition}@{self.offset}"
+        return f"{where}: {self.what}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the trip from an executor to the driver."""
+        return type(self), (self.partition, self.what, self.offset)
+
+
+class Fenced(PartitionError):
+    """Another owner has opened this partition: this one stops, drops what was open, and nothing is lost."""
+
+
+class Transient(PartitionError):
+    """The outcome of a Kafka call is unknown or bad: its producer is retired and the partition opened anew."""
+
+
+class OffsetMoved(PartitionError):
+    """The committed offset went back or vanished between planning and opening."""
+
+
+class Blocked(PartitionError):
+    """This partition waits for a person; the others go on."""
+
+
+class OutOfRange(Blocked):
+    """The committed offset lies outside what the partition still holds."""
+
+
+class OffsetVanished(Blocked):
+    """The group had an offset for this partition, and has none now."""
+
+
+class NoStartingOffset(Blocked):
+    """The group has no offset and `starting.offsets` is `error`."""
+
+
+class TopicRecreated(Blocked):
+    """The committed offset was written for another topic of the same name."""

@@ -1,0 +1,71 @@
+"""The seam between a task and Kafka: what the real clients and the tests' fakes both are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from app.model import Committed, Partition
+from app.records import Chunk, Letter, Lines
+
+
+class SourceConsumer(Protocol):
+    """Reads the partitions of one task, committed records only; see `app.kafka.consumer` for the errors."""
+
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+        """Read the group's offsets, after all finished transactions."""
+        ...
+
+    def start(self, partition: Partition, offset: int) -> None:
+        """Begin or resume reading at an offset."""
+        ...
+
+    def stop(self, partition: Partition) -> None:
+        """Stop reading a partition."""
+        ...
+
+    def poll(self, seconds: float) -> Chunk | None:
+        """Take what has arrived; None if nothing has."""
+        ...
+
+    def close(self) -> None:
+        """Close, committing nothing."""
+        ...
+
+
+class LaneWriter(Protocol):
+    """Writes for one source partition; see `app.kafka.producer` for the errors."""
+
+    suspect: bool
+
+    def open(self) -> None:
+        """Fence every earlier owner."""
+        ...
+
+    def send(self, lines: Lines) -> None:
+        """Queue lines for the sink."""
+        ...
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        """Queue rejects for the dead letters."""
+        ...
+
+    def commit(self, offset: int, note: str) -> None:
+        """Make everything sent since the last commit, and the offset, count."""
+        ...
+
+    def discard(self) -> None:
+        """Abort what is open and drop the client."""
+        ...
+
+
+class Clients(Protocol):
+    """Makes the clients of one task, on the machine where it runs."""
+
+    def consumer(self) -> SourceConsumer:
+        """Make the task's consumer."""
+        ...
+
+    def writer(self, partition: Partition, consumer: SourceConsumer) -> LaneWriter:
+        """Make the writer of one source partition."""
+        ...

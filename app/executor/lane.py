@@ -1,0 +1,205 @@
+"""
+One source partition's way through a task: where it stands, what is open, what is committed.
+
+        open ──▶ running ──commit──▶ running ──▶ done        its end or the deadline was reached
+          ▲         │ Transient         │
+          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
+                    │ Fenced            ▼
+                    └──────────────▶ fenced / failed         dropped; nothing open is kept
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.errors import Fenced, OffsetMoved, PartitionError
+from app.executor.clients import Clients, LaneWriter, SourceConsumer
+from app.model import Committed, Outcome, Partition, Receipt, Share
+from app.records import Letter, Lines
+
+FIRST_BACKOFF = 0.25
+LAST_BACKOFF = 8.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came in and where it went."""
+
+    records: int = 0
+    out: int = 0
+    dead: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Count what `other` counted."""
+        self.records += other.records
+        self.out += other.out
+        self.dead.update(other.dead)
+
+
+class Lane:
+    """Owns the writer of one source partition, and the only decision about its next offset."""
+
+    def __init__(self, share: Share, clients: Clients, consumer: SourceConsumer) -> None:
+        self.share = share
+        self.outcome: Outcome | None = None
+        self.retry_at: float | None = None
+        self.committed_at = 0.0
+        self._clients = clients
+        self._consumer = consumer
+        self._writer: LaneWriter | None = None
+        self._tally = Tally()
+        self._open = Tally()
+        self._committed = share.committed
+        self._uncertain: int | None = None
+        self._start: int | None = None
+        self._reading = False
+        self.position = share.start
+        self._backoff = FIRST_BACKOFF
+        self._reopened = 0
+        self._error = ""
+
+    @property
+    def partition(self) -> Partition:
+        """Which source partition this is."""
+        return self.share.partition
+
+    @property
+    def running(self) -> bool:
+        """Whether records of this partition are wanted now."""
+        return self.outcome is None and self._reading
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit: records, or a position beyond control records."""
+        return self.running and self.position != self._committed
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the agreed end is reached."""
+        return self.share.end is not None and self.position >= self.share.end
+
+    def open(self) -> None:
+        """Fence every earlier owner. Must come before the committed offset is read: see `begin`."""
+        self._writer = self._clients.writer(self.partition, self._consumer)
+        self._writer.open()
+
+    def begin(self, committed: Committed | None, now: float) -> None:
+        """
+        Decide where to start, from the offset that was read after fencing.
+
+        Raises:
+            OffsetMoved: somebody moved the offset back or deleted it since the driver planned.
+        """
+        assert self._writer is not None  # noqa: S101  # open() came first
+        if committed is None:
+            if self._committed is not None:
+                raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
+            self.position = self.share.start
+            self._writer.commit(self.position, self.share.note)  # so that `latest` means the same after a crash
+        elif self._committed is not None and committed.offset < self._committed:
+            what = f"the committed offset went back to {committed.offset}"
+            raise OffsetMoved(self.partition, what, self._committed)
+        else:
+            planned = committed.offset == self.share.committed
+            self.position = self.share.start if planned else committed.offset
+        self._settle()
+        self._committed = committed.offset if committed else self.position
+        self._start = self.position if self._start is None else self._start
+        self._consumer.start(self.partition, self.position)
+        self._reading, self.retry_at, self.committed_at = True, None, now
+
+    def _settle(self) -> None:
+        """Count a commit whose outcome was unknown, if the offset shows that it happened."""
+        if self._uncertain is not None and self.position >= self._uncertain:
+            self._tally.add(self._open)
+        self._open, self._uncertain = Tally(), None
+
+    def take(self, records: int, lines: Lines, letters: Sequence[Letter], reasons: Sequence[str], position: int) -> None:
+        """
+        Send what became of some records; `position` is the offset behind the last of them.
+
+        Raises:
+            Fenced, Transient: from the writer.
+        """
+        assert self._writer is not None  # noqa: S101  # only running lanes take
+        if len(lines):
+            self._writer.send(lines)
+        if letters:
+            self._writer.bury(letters)
+        self._open.add(Tally(records, len(lines), Counter(reasons)))
+        self.position = position
+
+    def pass_over(self, position: int) -> None:
+        """Move beyond offsets that hold no record for us: control records, aborted and compacted ones."""
+        self.position = max(self.position, position if self.share.end is None else min(position, self.share.end))
+
+    def commit(self, now: float) -> None:
+        """
+        Make what was taken count, and replace the writer if its commit was suspiciously slow.
+
+        Raises:
+            Fenced, Transient: from the writer.
+        """
+        assert self._writer is not None  # noqa: S101  # only running lanes commit
+        self._uncertain = self.position
+        self._writer.commit(self.position, self.share.note)
+        self._uncertain = None
+        self._tally.add(self._open)
+        self._open = Tally()
+        self._committed = self.position
+        self.committed_at = now
+        self._backoff = FIRST_BACKOFF
+        if self._writer.suspect:
+            self._drop_writer()
+            self._reopened += 1
+            self.retry_at = now
+
+    def give_up(self, error: PartitionError, now: float) -> None:
+        """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
+        self._drop_writer()
+        if isinstance(error, Fenced):
+            self.outcome = Outcome.FENCED
+        elif isinstance(error, OffsetMoved):
+            self.fail(str(error))
+        else:
+            self._error = str(error)
+            self._reopened += 1
+            self.retry_at = now + self._backoff
+            self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+
+    def fail(self, error: str) -> None:
+        """Leave the partition alone for the rest of the round; the driver decides what then."""
+        self._drop_writer()
+        self.outcome, self._error, self.retry_at = Outcome.FAILED, error, None
+
+    def finish(self) -> None:
+        """Stop: everything is committed, or was dropped."""
+        waiting = self.retry_at is not None and self._error
+        self._drop_writer()
+        if self.outcome is None:
+            self.outcome = Outcome.FAILED if waiting else Outcome.DONE
+
+    def _drop_writer(self) -> None:
+        if self._reading:
+            self._consumer.stop(self.partition)
+            self._reading = False
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+
+    def receipt(self) -> Receipt:
+        """Say what is committed, and how it ended."""
+        start = self.share.start if self._start is None else self._start
+        return Receipt(
+            partition=self.partition,
+            start=start,
+            end=start if self._committed is None else max(start, self._committed),
+            records=self._tally.records,
+            out=self._tally.out,
+            dead=dict(self._tally.dead),
+            outcome=self.outcome or Outcome.DONE,
+            error=self._error,
+            reopened=self._reopened,
+        )

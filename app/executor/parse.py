@@ -1,0 +1,93 @@
+"""Parses a chunk, and stands between a user's parser and the record flow: whatever it does, no record is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.model import Job
+from parsers import envelope, registry
+from parsers.contract import Parsed, Parser, Reject
+
+PARSER_ERROR = "parser_error"
+TOO_LARGE = "too_large"
+
+
+def make_parser(job: Job) -> Parser:
+    """Build the parser of a run, with its envelope."""
+    return envelope.wrap(registry.load(job.parser, job.parser_options), job.format)
+
+
+def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, most_bytes: int) -> Parsed:
+    """
+    Parse raw values. A line that the sink's topic would not take with its key is a reject, and so is a raw value
+    for which the parser raises.
+    """
+    return _without_oversized(_guarded(parser, values), keys, most_bytes)
+
+
+def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
+    """Call a parser; if it raises or loses count, find the guilty rows one by one."""
+    try:
+        parsed = parser.parse(values)
+        _check(parsed, len(values))
+    except Exception as error:  # noqa: BLE001  # a parser is a user's code: anything may come out of it
+        if len(values) > 1:
+            return _row_by_row(parser, values)
+        detail = f"{type(error).__name__}: {error}"
+        return _assemble(values.slice(0, 0), np.zeros(0, np.int32), [Reject(0, PARSER_ERROR, detail)])
+    return parsed
+
+
+def _row_by_row(parser: Parser, values: pa.BinaryArray) -> Parsed:
+    alone = [_guarded(parser, values.slice(row, 1)) for row in range(len(values))]
+    return _assemble(
+        pa.concat_arrays([one.values for one in alone]),
+        np.array([row for row, one in enumerate(alone) if len(one.rows)], np.int32),
+        (reject._replace(row=row) for row, one in enumerate(alone) for reject in one.rejects()),
+    )
+
+
+def _check(parsed: Parsed, records: int) -> None:
+    aligned = len(parsed.values) == len(parsed.rows) and (
+        len(parsed.reasons) == len(parsed.details) == len(parsed.reject_rows)
+    )
+    outcomes = np.bincount(np.concatenate([parsed.rows, parsed.reject_rows]), minlength=records)
+    ascending = (np.diff(parsed.rows) > 0).all() and (np.diff(parsed.reject_rows) > 0).all()
+    if not aligned or not ascending or len(outcomes) != records or (outcomes != 1).any():
+        msg = f"the parser broke its contract: {len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
+        raise ValueError(msg)
+
+
+def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, most_bytes: int) -> Parsed:
+    sizes = _sizes(parsed.values) + _sizes(keys)[parsed.rows]
+    if not len(sizes) or sizes.max() <= most_bytes:
+        return parsed
+    large, fits = np.flatnonzero(sizes > most_bytes), np.flatnonzero(sizes <= most_bytes)
+    told = (
+        Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {most_bytes}")
+        for i in large
+    )
+    return _assemble(parsed.values.take(pa.array(fits)), parsed.rows[fits], sorted([*parsed.rejects(), *told]))
+
+
+def _sizes(values: pa.BinaryArray) -> NDArray[np.int32]:
+    """Read the byte lengths off the array's own offsets; a null has none."""
+    if not len(values):
+        return np.zeros(0, np.int32)
+    offsets = np.frombuffer(values.buffers()[1], np.int32)
+    return np.diff(offsets[values.offset : values.offset + len(values) + 1])
+
+
+def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:
+    told = list(rejects)
+    return Parsed(
+        values,
+        rows,
+        np.array([reject.row for reject in told], np.int32),
+        pa.array([reject.reason for reject in told], pa.string()),
+        pa.array([reject.detail for reject in told], pa.string()),
+    )

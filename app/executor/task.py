@@ -1,0 +1,183 @@
+"""
+One task of a round: cleanse the assigned source partitions until the deadline.
+
+Open one writer per source partition, which fences earlier owners; *then* read the committed offsets; then consume,
+parse, produce, and commit output, dead letters and offset together, until the deadline, the agreed end, or a fence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from app.errors import PartitionError
+from app.executor.clients import Clients
+from app.executor.dead_letters import letter
+from app.executor.lane import Lane
+from app.executor.parse import parse
+from app.executor.watchdog import Watchdog
+from app.model import Assignment, Outcome, Receipt
+from app.records import Chunk, Lines
+from parsers.contract import Parsed, Parser, Reject
+
+# Short, so that commits are punctual and a chunk of large records cannot grow without bound.
+POLL_SECONDS = 0.05
+# How soon a task without traffic hears that the driver has fenced its leader.
+HEARTBEAT_SECONDS = 1.0
+# A record's own framing and its batch's header count against a topic's max.message.bytes too.
+FRAMING_BYTES = 512
+SIDE_BY_SIDE = 16
+
+
+def run(
+    assignment: Assignment,
+    clients: Clients,
+    parser: Parser,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Receipt]:
+    """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
+    with Watchdog() as watchdog, Task(assignment, clients, clock) as task:
+        deadline = clock() + seconds
+        task.open()
+        while task.working and clock() < deadline:
+            watchdog.feed()
+            chunk = task.consumer.poll(POLL_SECONDS)
+            if chunk is not None:
+                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.most_sink_bytes))
+            task.keep_up()
+        return task.finish()
+
+
+class Task:
+    """The lanes of one task, and when each is opened, committed and finished."""
+
+    def __init__(self, assignment: Assignment, clients: Clients, clock: Callable[[], float]) -> None:
+        job = assignment.job
+        self.consumer = clients.consumer()
+        self.most_sink_bytes = job.sink.max_bytes - FRAMING_BYTES
+        self._most_dead_bytes = job.dead_letters.max_bytes - FRAMING_BYTES
+        self._clock = clock
+        self._commit_seconds = job.commit_seconds
+        self._lanes = {share.partition: Lane(share, clients, self.consumer) for share in assignment.shares}
+        self._leader = self._lanes[assignment.leader]
+        self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
+        self._next_commit = 0.0
+
+    def __enter__(self) -> Task:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drop whatever is open: after an error nothing of it may count."""
+        for lane in self._lanes.values():
+            lane.finish()
+        self._threads.shutdown()
+        self.consumer.close()
+
+    @property
+    def working(self) -> bool:
+        """Whether there is work left: a fence on one partition ends the whole task, cleanly for the others."""
+        outcomes = [lane.outcome for lane in self._lanes.values()]
+        return None in outcomes and Outcome.FENCED not in outcomes
+
+    def open(self) -> None:
+        """Open every lane side by side."""
+        self._open(list(self._lanes.values()))
+        self._next_commit = self._clock() + self._commit_seconds
+
+    def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
+        """Hand each lane its part of a parsed chunk, in order."""
+        rejects = _by_source(parsed.rejects(), chunk) if len(parsed.reject_rows) else {}
+        for source in np.unique(chunk.sources).tolist():
+            lane = self._lanes[chunk.partitions[source]]
+            if lane.running:
+                self._attempt(lane, lambda: self._hand_over(lane, source, chunk, parsed, rejects.get(source, ())))  # noqa: B023  # called at once
+        for partition, position in chunk.ends:
+            if self._lanes[partition].running:
+                self._lanes[partition].pass_over(position)
+        for failure in chunk.failures:
+            if self._lanes[failure.partition].running:
+                self._lanes[failure.partition].give_up(failure, self._clock())
+
+    def _hand_over(self, lane: Lane, source: int, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject]) -> None:
+        mine = chunk.sources == source
+        last = int(chunk.offsets[mine][-1])
+        end = lane.share.end
+        if end is not None and last >= end:
+            mine &= chunk.offsets < end
+            rejects = [reject for reject in rejects if mine[reject.row]]
+        picked = np.flatnonzero(mine[parsed.rows])
+        rows = parsed.rows[picked]
+        whole = len(picked) == len(parsed.values)
+        lines = Lines(
+            values=parsed.values if whole else parsed.values.take(pa.array(picked)),
+            keys=chunk.keys if len(rows) == len(chunk) else chunk.keys.take(pa.array(rows)),
+            timestamps=chunk.timestamps[rows],
+        )
+        letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in rejects]
+        position = last + 1 if end is None else min(last + 1, end)
+        lane.take(int(mine.sum()), lines, letters, [reject.reason for reject in rejects], position)
+
+    def keep_up(self) -> None:
+        """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
+        now = self._clock()
+        ended = [lane for lane in self._lanes.values() if lane.running and lane.at_end]
+        if ended:
+            self._commit(lane for lane in ended if lane.dirty)
+            for lane in ended:
+                if lane.running:
+                    lane.finish()
+        if now >= self._next_commit:
+            self._commit(lane for lane in self._lanes.values() if lane.dirty or self._owes_heartbeat(lane, now))
+            self._next_commit = self._clock() + self._commit_seconds
+        self._open([lane for lane in self._lanes.values() if lane.retry_at is not None and lane.retry_at <= now])
+
+    def _owes_heartbeat(self, lane: Lane, now: float) -> bool:
+        return lane is self._leader and lane.running and now - lane.committed_at >= HEARTBEAT_SECONDS
+
+    def finish(self) -> list[Receipt]:
+        """Commit what is open, renew the offsets of partitions that were idle, and report."""
+        self._commit(lane for lane in self._lanes.values() if lane.running)
+        for lane in self._lanes.values():
+            lane.finish()
+        return [lane.receipt() for lane in self._lanes.values()]
+
+    def _open(self, lanes: Sequence[Lane]) -> None:
+        """Fence first, read the committed offsets after that, decide then."""
+        opened = [lane for lane, ok in zip(lanes, self._threads.map(self._opens, lanes), strict=True) if ok]
+        if not opened:
+            return
+        try:
+            committed = self.consumer.committed(lane.partition for lane in opened)
+        except PartitionError as error:
+            for lane in opened:
+                lane.give_up(type(error)(lane.partition, error.what), self._clock())
+            return
+        list(self._threads.map(lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock())), opened))
+
+    def _opens(self, lane: Lane) -> bool:
+        return self._attempt(lane, lane.open)
+
+    def _commit(self, lanes: Iterable[Lane]) -> None:
+        list(self._threads.map(lambda lane: self._attempt(lane, lambda: lane.commit(self._clock())), lanes))
+
+    def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:
+        """Take a step of one lane; its trouble is its own and never stops the others."""
+        try:
+            step()
+        except PartitionError as error:
+            lane.give_up(error, self._clock())
+            return False
+        return True
+
+
+def _by_source(rejects: Iterable[Reject], chunk: Chunk) -> dict[int, list[Reject]]:
+    grouped: dict[int, list[Reject]] = defaultdict(list)
+    for reject in rejects:
+        grouped[int(chunk.sources[reject.row])].append(reject)
+    return grouped

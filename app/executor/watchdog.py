@@ -1,0 +1,33 @@
+"""Ends a worker process that hangs inside a C call, which nothing in Python can interrupt."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+from types import TracebackType
+
+# Longer than every control call may take by its own timeout (30 s), three of them in a row.
+LIMIT_SECONDS = 120.0
+
+
+class Watchdog:
+    """
+    A dead man's switch: unless it is fed, the process prints its stacks to stderr and exits; Spark tries again.
+
+    `send_offsets_to_transaction` can ignore its timeout while the group coordinator is down (librdkafka #5456).
+    faulthandler's timer is a C thread, so it works even if the hanging call holds the interpreter's lock.
+    """
+
+    def __init__(self, seconds: float = LIMIT_SECONDS) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> Watchdog:
+        self.feed()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        faulthandler.cancel_dump_traceback_later()
+
+    def feed(self) -> None:
+        """Say that the task is alive."""
+        faulthandler.dump_traceback_later(self._seconds, exit=True, file=sys.__stderr__)

@@ -1,0 +1,190 @@
+"""What the driver asks Kafka: topics, offsets, watermarks, group members. And the fence, its one means of control."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from app.errors import ForeignMember, TopicMissing
+from app.kafka import settings
+from app.kafka.failures import error_of, of_cluster
+from app.model import Committed, Destination, Partition
+
+T = TypeVar("T")
+ANSWER_SECONDS = 5.0
+FENCE_SECONDS = 8.0
+FENCES_AT_ONCE = 16
+# The broker's default for max.message.bytes, for where we may not read the topic's configuration.
+USUAL_MAX_BYTES = 1_048_588
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now; a recreated one has another id."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class KafkaAdmin:
+    """The driver's view of Kafka. Every call raises Unreachable or NotUsable, and waits ANSWER_SECONDS at most."""
+
+    def __init__(self, kafka: Mapping[str, str], group: str) -> None:
+        self._kafka = kafka
+        self._group = group
+        self._trouble = ""
+        own = {"error_cb": self._note_trouble, "socket.connection.setup.timeout.ms": 5000}
+        self._client = AdminClient(settings.common(kafka) | own, logger=settings.SILENT)
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        # "All brokers are down" follows the error that says why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._trouble = error.str()
+
+    def topics(self, names: Collection[str], pattern: str | None) -> dict[str, Topic]:
+        """
+        Describe the source topics, given by name or by a pattern that whole names match.
+
+        Raises:
+            TopicMissing: if a named topic does not exist. A pattern may match nothing yet.
+        """
+        if pattern is not None:
+            names = [name for name in self._names() if re.fullmatch(pattern, name)]
+        if not names:
+            return {}
+        described = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_SECONDS)
+        return {name: self._topic(name, future) for name, future in described.items()}
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(self._client.list_topics(timeout=ANSWER_SECONDS).topics)
+        except KafkaException as error:
+            raise of_cluster(error, "listing topics", self._reason()) from error
+
+    def _topic(self, name: str, future: Future[Any]) -> Topic:
+        described = self._answer(future, f"describing topic {name!r}", missing=f"topic {name!r} does not exist: create it, or correct the configuration")
+        return Topic(name, str(described.topic_id or ""), len(described.partitions))
+
+    def destination(self, name: str) -> Destination:
+        """
+        Describe a topic that we write to.
+
+        Raises:
+            TopicMissing: if it does not exist.
+        """
+        topic = self.topics([name], None)[name]
+        return Destination(name, topic.partitions, self._max_bytes(name))
+
+    def _max_bytes(self, name: str) -> int:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        described = self._client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
+        try:
+            return int(self._await(described[resource])["max.message.bytes"].value)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return USUAL_MAX_BYTES
+            raise of_cluster(error, f"reading the configuration of topic {name!r}", self._reason()) from error
+
+    def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
+        """Ask for the first offset, the last stable offset and the high watermark of each partition."""
+        wanted = list(partitions)
+        low = self._offsets(wanted, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        high = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return {partition: (low[partition], stable[partition], high[partition]) for partition in wanted}
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        """Ask for the first offset written at or after a time; None where there is none yet."""
+        found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def _offsets(self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        asked = self._client.list_offsets(
+            {TopicPartition(*partition): spec for partition in partitions},
+            isolation_level=isolation,
+            request_timeout=ANSWER_SECONDS,
+        )
+        return {
+            Partition(at.topic, at.partition): self._answer(future, f"reading the offsets of {at.topic}-{at.partition}").offset
+            for at, future in asked.items()
+        }
+
+    def committed(self) -> dict[Partition, Committed]:
+        """Read all offsets of the group. A transaction may be about to move one: tasks read theirs again, fenced."""
+        group = ConsumerGroupTopicPartitions(self._group)
+        asked = self._client.list_consumer_group_offsets([group], request_timeout=ANSWER_SECONDS)
+        answer = self._answer(asked[self._group], f"reading the offsets of group {self._group!r}")
+        return {
+            Partition(at.topic, at.partition): Committed(at.offset, at.metadata or "")
+            for at in answer.topic_partitions
+            if at.offset >= 0 and at.error is None
+        }
+
+    def refuse_foreign_members(self) -> None:
+        """
+        Make sure that nobody else consumes in our group: the broker would let both commit, and records be skipped.
+
+        Raises:
+            ForeignMember: naming who does.
+        """
+        asked = self._client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+        try:
+            members = self._await(asked[self._group]).members
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            raise of_cluster(error, f"describing group {self._group!r}", self._reason()) from error
+        if members:
+            who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
+            msg = f"group {self._group!r} has members that are not Winnow ({who}): stop them, or choose another group.id"
+            raise ForeignMember(msg)
+
+    def fence(self, partitions: Iterable[Partition], transaction_seconds: float) -> None:
+        """
+        Shut out whoever owns these partitions, and end what a crash left open there.
+
+        A task that is fenced drops what it has not committed and reports; nothing is lost. What cannot be fenced now
+        (Kafka is away) is left: the partition's next owner does it.
+        """
+
+        def shut_out(partition: Partition) -> None:
+            own = {"enable.idempotence": True} | settings.fencing(self._group, transaction_seconds, partition)
+            with contextlib.suppress(KafkaException):
+                Producer(settings.common(self._kafka) | own, logger=settings.SILENT).init_transactions(FENCE_SECONDS)
+
+        with ThreadPoolExecutor(FENCES_AT_ONCE, "winnow-fence") as threads:
+            list(threads.map(shut_out, partitions))
+
+    def _answer(self, future: Future[Any], doing: str, missing: str = "") -> Any:  # noqa: ANN401  # as various as the admin API
+        try:
+            return self._await(future)
+        except KafkaException as error:
+            if missing and error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise TopicMissing(missing) from error
+            raise of_cluster(error, doing, self._reason()) from error
+
+    def _await(self, future: Future[T]) -> T:
+        return future.result(ANSWER_SECONDS * 2)
+
+    def _reason(self) -> str:
+        self._client.poll(0)
+        return self._trouble
+

@@ -1,0 +1,66 @@
+"""One place that decides what a Kafka error means for us."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from app.errors import Fenced, NotAllowed, NotUsable, OffsetMoved, PartitionError, Transient, Unreachable
+from app.model import Partition
+
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001  # librdkafka's own codes are only exported with an underscore
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
+NOT_ALLOWED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SECURITY_DISABLED,
+    }
+)
+MISCONFIGURED = frozenset(
+    {
+        KafkaError._INVALID_ARG,  # noqa: SLF001
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.INVALID_GROUP_ID,
+    }
+)
+
+
+def error_of(problem: KafkaError | KafkaException) -> KafkaError:
+    """Take the error out of the exception that may carry it."""
+    error = problem.args[0] if isinstance(problem, KafkaException) else problem
+    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
+
+
+def of_partition(problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None) -> PartitionError:
+    """Say what an error means for the owner of a partition: it is fenced, or it opens the partition anew."""
+    error = error_of(problem)
+    if error.code() in FENCED:
+        return Fenced(partition, "another owner has opened this partition; nothing is lost", offset)
+    if error.code() in OUT_OF_RANGE:
+        return OffsetMoved(partition, "the partition no longer holds this offset", offset)
+    return Transient(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
+
+
+def of_cluster(problem: KafkaError | KafkaException, doing: str, reason: str = "") -> NotUsable | Unreachable:
+    """Say what an error means for the service: wait for Kafka, or stop and tell the operator."""
+    error = error_of(problem)
+    text = f"{doing}: {error.str()} ({error.name()})"
+    if error.code() in NOT_ALLOWED:
+        return NotAllowed(f"Kafka refuses us while {text}: check the credentials, certificates and ACLs under `kafka`")
+    if error.code() in MISCONFIGURED:
+        return NotUsable(f"Kafka cannot serve us while {text}: check the settings under `kafka`")
+    return Unreachable(f"Kafka does not answer while {doing}: {reason or error.str()}")

@@ -1,0 +1,212 @@
+"""
+Writers: one per source partition, and the only code that begins, commits or aborts a transaction.
+
+Both kinds have the same verbs. `TransactionalWriter` commits output and offset in one transaction;
+`AcknowledgedWriter` waits for every acknowledgement and then commits the offset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from app.errors import Transient
+from app.kafka import settings
+from app.kafka.consumer import CONTROL_SECONDS
+from app.kafka.failures import error_of, of_partition
+from app.model import Job, Partition
+from app.records import NO_TIMESTAMP, Letter, Lines
+
+# An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
+# a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
+SLOW_COMMIT_SECONDS = 2.0
+# How long librdkafka's queue may stay full before the broker counts as gone.
+FULL_QUEUE_SECONDS = 30.0
+ABORT_SECONDS = 5.0
+
+
+class Writer:
+    """What both kinds share: sending, and patience while librdkafka's queue is full."""
+
+    def __init__(self, job: Job, partition: Partition, client: Producer) -> None:
+        self._job = job
+        self._partition = partition
+        self._client = client
+        self._sink_partition = partition.number % job.sink.partitions
+        self._dead_partition = partition.number % job.dead_letters.partitions
+        self.suspect = False
+        """Whether the client must be replaced although its last commit succeeded."""
+
+    def send(self, lines: Lines) -> None:
+        """
+        Queue cleansed lines for the sink, in order.
+
+        Raises:
+            Fenced, Transient: what was open is lost.
+        """
+        topic, number, produce = self._job.sink.topic, self._sink_partition, self._client.produce
+        # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
+        stamps = lines.timestamps.clip(0).tolist() if len(lines) and lines.timestamps.min() == NO_TIMESTAMP else lines.timestamps.tolist()
+        with self._translated("sending to the sink"):
+            for value, key, stamp in zip(lines.values.to_pylist(), lines.keys.to_pylist(), stamps, strict=True):
+                try:
+                    produce(topic, value, key, number, None, None, stamp)
+                except BufferError:
+                    self._when_there_is_room(lambda v=value, k=key, s=stamp: produce(topic, v, k, number, None, None, s))  # type: ignore[misc]
+            self._client.poll(0)
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        """
+        Queue rejected records for the dead-letter topic, in order.
+
+        Raises:
+            Fenced, Transient: what was open is lost.
+        """
+        with self._translated("sending to the dead letters"):
+            for letter in letters:
+                self._when_there_is_room(lambda one=letter: self._bury(one))  # type: ignore[misc]
+
+    def _bury(self, letter: Letter) -> None:
+        self._client.produce(
+            self._job.dead_letters.topic,
+            letter.value,
+            letter.key,
+            self._dead_partition,
+            timestamp=max(letter.timestamp, 0),
+            headers=list(letter.headers),
+        )
+
+    def _when_there_is_room(self, produce: Callable[[], None]) -> None:
+        deadline = time.monotonic() + FULL_QUEUE_SECONDS
+        while True:
+            try:
+                return produce()
+            except BufferError:
+                if time.monotonic() > deadline:
+                    msg = f"nothing could be delivered for {FULL_QUEUE_SECONDS:.0f} s"
+                    raise Transient(self._partition, msg) from None
+                self._client.poll(0.05)
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise of_partition(self._root(error), self._partition, doing) from error
+
+    def _root(self, error: KafkaException) -> KafkaException:
+        """Ask for the reason of a fatal state: `produce` says only that there is one, a fence shows behind it."""
+        if error_of(error).code() == KafkaError._FATAL:  # noqa: SLF001
+            try:
+                self._client.abort_transaction(1.0)
+            except KafkaException as reason:
+                return reason
+        return error
+
+    def _deliver_all(self) -> None:
+        left = self._client.flush(CONTROL_SECONDS)
+        if left:
+            raise Transient(self._partition, f"{left} records were not acknowledged within {CONTROL_SECONDS:.0f} s")
+
+
+class TransactionalWriter(Writer):
+    """Exactly once: output, dead letters and offset become visible together or not at all."""
+
+    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
+        super().__init__(job, partition, Producer(settings.transactional_producer(job, partition), logger=settings.SILENT))
+        self._consumer = consumer
+        self._open = False
+
+    def open(self) -> None:
+        """
+        Fence every earlier owner of the partition and end what it left open (InitProducerId, KIP-98).
+
+        Raises:
+            Fenced, Transient: the partition is not ours.
+        """
+        with self._translated("opening the producer"):
+            self._client.init_transactions(CONTROL_SECONDS)
+
+    def send(self, lines: Lines) -> None:
+        """Queue cleansed lines inside the transaction."""
+        self._begin()
+        super().send(lines)
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        """Queue rejected records inside the same transaction."""
+        self._begin()
+        super().bury(letters)
+
+    def commit(self, offset: int, note: str) -> None:
+        """
+        Commit output, dead letters and the next offset to read, all in one transaction.
+
+        Raises:
+            Fenced: nothing was committed, another owner goes on.
+            Transient: the outcome may be unknown: open the partition anew and ask for its committed offset.
+        """
+        self._begin()
+        position = TopicPartition(*self._partition, offset, note)
+        with self._translated(f"committing up to offset {offset}"):
+            self._deliver_all()
+            started = time.monotonic()
+            self._client.send_offsets_to_transaction(
+                [position], self._consumer.consumer_group_metadata(), CONTROL_SECONDS
+            )
+            self._client.commit_transaction(CONTROL_SECONDS)
+        self._open = False
+        self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
+
+    def discard(self) -> None:
+        """Abort what is open, if the broker still listens; the client ends with its last reference."""
+        if self._open:
+            # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
+            with contextlib.suppress(KafkaException):
+                self._client.purge()
+                self._client.abort_transaction(ABORT_SECONDS)
+            self._open = False
+
+    def _begin(self) -> None:
+        if not self._open:
+            with self._translated("beginning a transaction"):
+                self._client.begin_transaction()
+            self._open = True
+
+
+class AcknowledgedWriter(Writer):
+    """At least once: the offset follows when every record before it is acknowledged."""
+
+    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
+        self._undelivered: KafkaError | None = None
+        # confluent-kafka keeps a callback that is only run for failures cheap: successes stay inside its C code.
+        failures_only = {"on_delivery": self._note_failure, "delivery.report.only.error": True}
+        super().__init__(job, partition, Producer(settings.producer(job) | failures_only, logger=settings.SILENT))
+        self._consumer = consumer
+
+    def open(self) -> None:
+        """Do nothing: without transactions there is no fence."""
+
+    def commit(self, offset: int, note: str) -> None:
+        """
+        Wait until everything sent is acknowledged, then commit the next offset to read.
+
+        Raises:
+            Transient: a record was not delivered, or the offset not stored: go back to the committed offset.
+        """
+        with self._translated(f"committing up to offset {offset}"):
+            self._deliver_all()
+            if self._undelivered is not None:
+                raise of_partition(self._undelivered, self._partition, "delivering a record", offset)
+            self._consumer.commit(offsets=[TopicPartition(*self._partition, offset, note)], asynchronous=False)
+
+    def discard(self) -> None:
+        """Drop what is not delivered; the client ends with its last reference."""
+        with contextlib.suppress(KafkaException):
+            self._client.purge()
+
+    def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
+        self._undelivered = self._undelivered or error
+

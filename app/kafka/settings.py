@@ -1,0 +1,95 @@
+"""Turns the `kafka` section of the configuration into librdkafka settings, for each kind of client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from app.config import is_secret_file
+from app.errors import NotUsable
+from app.model import Job, Partition, transactional_id
+
+Settings = dict[str, str | int | bool]
+
+# librdkafka would log to stderr, once per retry and broker; Winnow says each outage once, from the errors it gets.
+SILENT = logging.getLogger("winnow.librdkafka")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+QUIET: Settings = {"log_level": 2, "log.connection.close": False}
+
+CONSUMER_DEFAULTS: Settings = {
+    # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
+    "fetch.queue.backoff.ms": 2,
+    "fetch.wait.max.ms": 100,
+    "fetch.max.bytes": 16 << 20,
+    "max.partition.fetch.bytes": 2 << 20,
+    "queued.min.messages": 50_000,
+    "queued.max.messages.kbytes": 48 << 10,
+}
+PRODUCER_DEFAULTS: Settings = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.kbytes": 32 << 10,
+}
+LARGEST_BATCH = 1_000_000
+
+
+def common(kafka: Mapping[str, str]) -> Settings:
+    """
+    Settings of every client: what the user wrote, with `NAME.file` replaced by the file's content.
+
+    Raises:
+        NotUsable: if a file of a secret cannot be read.
+    """
+    return QUIET | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
+
+
+def _read(item: tuple[str, str]) -> tuple[str, str]:
+    key, value = item
+    if not is_secret_file(key):
+        return item
+    try:
+        return key.removesuffix(".file"), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        msg = f"kafka.{key}: cannot read {value} ({error.strerror}): mount the secret where driver and executors run"
+        raise NotUsable(msg) from None
+
+
+def consumer(job: Job) -> Settings:
+    """Settings of a task's consumer: reads committed records only and never moves an offset by itself."""
+    return CONSUMER_DEFAULTS | common(job.kafka) | {
+        "group.id": job.group,
+        "group.protocol": "classic",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+    }
+
+
+def producer(job: Job) -> Settings:
+    """Settings of an idempotent producer whose batches both destinations take."""
+    smallest, largest = sorted((job.sink.max_bytes, job.dead_letters.max_bytes))
+    sizes: Settings = {
+        "batch.size": min(LARGEST_BATCH, smallest),
+        # The broker measures a batch compressed, librdkafka a record before that.
+        "message.max.bytes": max(4 * largest, LARGEST_BATCH),
+        "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
+    }
+    return PRODUCER_DEFAULTS | sizes | common(job.kafka) | {"enable.idempotence": True}
+
+
+def transactional_producer(job: Job, partition: Partition) -> Settings:
+    """Settings of the one producer that may write for a source partition."""
+    return producer(job) | fencing(job.group, job.transaction_seconds, partition)
+
+
+def fencing(group: str, transaction_seconds: float, partition: Partition) -> Settings:
+    """The settings by which a producer shuts out every other owner of a source partition."""
+    return {
+        "transactional.id": transactional_id(group, partition),
+        "transaction.timeout.ms": int(transaction_seconds * 1000),
+    }

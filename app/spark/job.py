@@ -1,0 +1,148 @@
+"""Runs a round as one Spark job: one task per assignment, receipts collected."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyspark import InheritableThread, SparkContext, TaskContext
+
+from app.errors import SparkFailed
+from app.executor import task
+from app.executor.parse import make_parser
+from app.kafka.clients import KafkaClients
+from app.model import Assignment, Receipt
+
+# Starting a job's tasks may take this long before a missing one counts as lost.
+LAUNCH_SECONDS = 5.0
+# How long a lost task may wait for a slot before its round is ended.
+RETRY_SECONDS = 2.0
+
+
+def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
+    """Do one task's part of a round. Runs in a Python worker of an executor."""
+    for assignment in assignments:
+        clients, parser = KafkaClients(assignment.job), make_parser(assignment.job)
+        yield from task.run(assignment, clients, parser, seconds_left(assignment))
+
+
+def seconds_left(assignment: Assignment) -> float:
+    """
+    Tell how long this attempt may work.
+
+    A first attempt takes the whole round, whatever this machine's clock says. A retry looks at the clock, so that the
+    others need not wait for it; a clock that is wrong only makes it shorter or as long as a first attempt.
+    """
+    context = TaskContext.get()
+    if context is None or context.attemptNumber() == 0:
+        return assignment.seconds
+    return min(max(assignment.deadline - time.time(), 0.0), assignment.seconds)
+
+
+def warm_up() -> None:
+    """Load what every task needs."""
+    with contextlib.suppress(Exception):  # a broken parser is reported by the task that uses it
+        import parsers.idc_access_log
+
+        parsers.idc_access_log.IdcAccessLog()
+
+
+class SparkRounds:
+    """Runs rounds on a Spark context."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._number = 0
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once now; executors come and go."""
+        store = self._context._jsc.sc().statusStore()
+        executors = store.executorList(True)  # noqa: FBT003  # a Java method: only the active ones
+        cores = [executors.apply(i).totalCores() for i in range(executors.size())]
+        per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
+        return max(1, sum(cores) // per_task)
+
+    def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
+        """Start a round; it goes on by itself."""
+        self._number += 1
+        return RunningRound(self._context, assignments, f"winnow-round-{self._number}")
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        self._context.stop()
+
+
+class RunningRound:
+    """A round that Spark works on."""
+
+    def __init__(self, context: SparkContext, assignments: Sequence[Assignment], group: str) -> None:
+        self._context = context
+        self._assignments = assignments
+        self._group = group
+        self._receipts: list[Receipt] = []
+        self._failure: Exception | None = None
+        self._began = time.monotonic()
+        self._short_since: float | None = None
+        self._thread = InheritableThread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        partitions = sum(len(assignment.shares) for assignment in self._assignments)
+        self._context.setJobGroup(self._group, f"Winnow: {partitions} partitions", interruptOnCancel=True)
+        try:
+            tasks = self._context.parallelize(self._assignments, len(self._assignments))
+            self._receipts = tasks.mapPartitions(work).collect()
+        except Exception as error:  # noqa: BLE001  # kept for the thread that waits
+            self._failure = error
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the round's end, at most so many seconds; tell whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def lost_tasks(self) -> int:
+        """How many attempts have failed so far (a killed worker, a lost executor)."""
+        return sum(stage.numFailedTasks for stage in self._stages())
+
+    @property
+    def starved(self) -> bool:
+        """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
+        short = self._began + LAUNCH_SECONDS < time.monotonic() and any(
+            stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks for stage in self._stages()
+        )
+        self._short_since = (self._short_since or time.monotonic()) if short else None
+        return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
+
+    def _stages(self) -> Iterator[object]:
+        tracker = self._context.statusTracker()
+        for number in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(number)
+            for stage in info.stageIds if info else ():
+                if found := tracker.getStageInfo(stage):
+                    yield found
+
+    def cancel(self) -> None:
+        """Kill the tasks; what they have not committed is done again."""
+        self._context.cancelJobGroup(self._group)
+
+    def receipts(self) -> list[Receipt]:
+        """
+        Return what the tasks report.
+
+        Raises:
+            SparkFailed: if the round was cancelled, or a task failed too often.
+        """
+        if self._failure is not None:
+            msg = f"a task failed too often: {_cause(str(self._failure))}"
+            raise SparkFailed(msg) from self._failure
+        return self._receipts
+
+
+def _cause(trace: str) -> str:
+    """Find what a person wants to read in Java's and Python's stacked traces: Python's last word, or Java's first."""
+    words = re.findall(r"^\s*((?!at |org\.apache|java|py4j|Caused)[\w.]+: \S.*)$", trace, re.MULTILINE)
+    return words[-1] if words else trace.splitlines()[0]

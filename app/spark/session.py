@@ -1,0 +1,66 @@
+"""Starts Spark as the service needs it; what spark-submit or the user has set stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from app.errors import SparkFailed
+
+# How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
+TASK_FAILURES = 8
+
+DEFAULTS: Mapping[str, str] = {
+    "spark.app.name": "winnow",
+    "spark.master": "local[*]",
+    "spark.task.maxFailures": str(TASK_FAILURES),
+    "spark.ui.showConsoleProgress": "false",
+    # Workers fork from a daemon that has the parser's kernels loaded already: a new one is ready at once.
+    "spark.python.daemon.module": "app.spark.daemon",
+    # A task that is cancelled may sit in a C call: find it, and end its worker.
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "60s",
+}
+FIXED: Mapping[str, str] = {
+    # A speculative twin would fence the task it doubles, and be fenced back.
+    "spark.speculation": "false",
+    "spark.python.worker.reuse": "true",
+    # Otherwise the count of running tasks, by which a lost one is noticed, is up to a heartbeat (10 s) old.
+    "spark.ui.liveUpdate.period": "0",
+}
+
+
+def start(wanted: Mapping[str, str]) -> SparkContext:
+    """
+    Start Spark, or join what spark-submit prepared.
+
+    Raises:
+        SparkFailed: if it does not start.
+    """
+    try:
+        conf = SparkConf()
+        for key, value in (wanted | {k: v for k, v in DEFAULTS.items() if k not in wanted}).items():
+            conf.setIfMissing(key, value)
+        conf.setAll(list(FIXED.items()))
+        conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))
+        context = SparkContext.getOrCreate(conf)
+    except Exception as error:
+        msg = f"Spark did not start: {_brief(error)}"
+        raise SparkFailed(msg) from error
+    context.setLogLevel(wanted.get("spark.log.level", "ERROR"))
+    return context
+
+
+def retrying(master: str) -> str:
+    """Let a local Spark retry lost tasks as a cluster does: `local[2]` gives up at the first, `local[2,8]` does not."""
+    if master == "local":
+        return f"local[1,{TASK_FAILURES}]"
+    return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES}]", master)
+
+
+def _brief(error: Exception) -> str:
+    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
+    return (text or type(error).__name__).splitlines()[0]

@@ -1,0 +1,46 @@
+"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+import pytest
+
+from app.demo.broker import Broker, Cluster
+
+
+class Topics(Protocol):
+    """Creates a topic that no other test knows, and returns its name."""
+
+    def __call__(self, role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        """Create it; its name tells the test and the role."""
+        ...
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known."""
+    config.addinivalue_line("markers", "integration: needs a real Kafka (Java, or TEST_KAFKA_BROKER) or a real Spark")
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Cluster]:
+    """Return the Kafka of the session: the one TEST_KAFKA_BROKER names, or an embedded one."""
+    if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
+        yield Cluster(bootstrap)
+        return
+    with Broker() as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def topics(broker: Cluster, request: pytest.FixtureRequest) -> Topics:
+    """Return a maker of topics that belong to this test alone."""
+    test = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
+
+    def create(role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        return broker.create_topic(f"{test}.{role}.{uuid.uuid4().hex[:8]}", partitions, config)
+
+    return create

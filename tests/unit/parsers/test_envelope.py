@@ -1,0 +1,228 @@
+"""Lines taken out of Flume's Avro events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from itertools import pairwise
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parsers import envelope, kernel
+from parsers.contract import Parsed, Parser
+from parsers.envelope import wrap
+from parsers.errors import ParserOptionError
+from parsers.flume import Kind
+from parsers.idc_access_log import IdcAccessLog
+from parsers.testing import batch, outcomes
+
+SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "AvroFlumeEvent",
+        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
+    }
+)
+HUGE = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # 2^63 - 1
+LEAST = b"\xff" * 9 + b"\x01"  # -2^63
+
+
+class Echo:
+    """A parser whose cleansed line is the line; a line of `bad` is a reject, and so is an empty one."""
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        """Keep every line but those."""
+        values = lines.to_pylist()
+        good = [row for row, value in enumerate(values) if value and value != b"bad"]
+        bad = sorted({*range(len(values))} - {*good})
+        return Parsed(
+            pa.array([values[row] for row in good], pa.binary()),
+            np.array(good, np.int32),
+            np.array(bad, np.int32),
+            pa.array(["empty" if values[row] != b"bad" else "bad" for row in bad], pa.string()),
+            pa.array([repr(values[row]) for row in bad], pa.string()),
+        )
+
+
+def event(body: bytes, **headers: str) -> bytes:
+    """Write an event as Flume does."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, SCHEMA, {"headers": headers, "body": body})
+    return out.getvalue()
+
+
+def opened(format: str, *values: bytes | None) -> list[object]:  # noqa: A002
+    """Tell what becomes of the values on both engines, which must agree."""
+    compiled, plain = (
+        outcomes(wrap(Echo(), format, engine=engine).parse(batch(values)), len(values))
+        for engine in ("compiled", "plain")
+    )
+    assert compiled == plain
+    return list(compiled)
+
+
+def test_what_flume_wrote_is_opened(flume_values: list[bytes]) -> None:
+    """The values of a real Flume give the bodies that fastavro reads."""
+    bodies = [fastavro.schemaless_reader(BytesIO(value), SCHEMA, None)["body"] for value in flume_values]  # type: ignore[index, call-overload]
+
+    assert len(bodies) == 6
+    assert bodies == opened("flume-avro", *flume_values)
+    assert bodies == opened("auto", *flume_values)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.binary(min_size=1, max_size=200), st.dictionaries(st.text(max_size=9), st.text(max_size=9))))
+)
+def test_every_event_is_opened(events: list[tuple[bytes, dict[str, str]]]) -> None:
+    """Whatever fastavro writes is opened, with any headers."""
+    values = [event(body, **headers) for body, headers in events]
+    expected = [body if body != b"bad" else ("bad", repr(body)) for body, _ in events]
+
+    assert expected == opened("flume-avro", *values) == opened("auto", *values)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.binary(max_size=40)
+    | st.tuples(
+        st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2), st.integers(), st.binary(max_size=2)
+    ).map(lambda drawn: _damaged(event(b"body", **drawn[0]), drawn[1], drawn[2]))
+)
+def test_only_what_fastavro_reads_is_opened(value: bytes) -> None:
+    """A value that is opened is one that fastavro reads to its end, with the same body; no other raises."""
+    found = opened("flume-avro", value)[0]
+    if isinstance(found, tuple) and found[0] == "envelope":
+        return
+    source = BytesIO(value)
+
+    body = fastavro.schemaless_reader(source, SCHEMA, None)["body"] if value else b""  # type: ignore[index, call-overload]
+
+    assert source.read() == b""
+    assert found == (body if body not in (b"", b"bad") else ("empty" if not body else "bad", repr(body)))
+
+
+def _damaged(value: bytes, place: int, piece: bytes) -> bytes:
+    at = place % (len(value) + 1)
+    return value[:at] + piece + value[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("value", "detail"),
+    [
+        (event(b"x", k="v")[:-1], "it ends before the event does"),
+        (event(b"x", k="v") + b"\n", "more bytes follow the event"),
+        (b"\x02\x02k\x02\xff\x00\x00", "make no sense"),  # a header that is not UTF-8
+        (b"\x02\x01", "make no sense"),  # a header of -1 bytes
+        (b"\x00\x01", "make no sense"),  # a body of -1 bytes
+        (b"\x00" + LEAST, "make no sense"),
+        (HUGE, "it ends before the event does"),
+        (HUGE + b"\x00" * 50, "it ends before the event does"),  # 2^63 - 1 empty headers, of which 25 are there
+        (LEAST + b"\x64" + b"\x00" * 50, "it ends before the event does"),
+        (b"\x02" + HUGE + b"k", "it ends before the event does"),
+        (b"\x00" + HUGE + b"k", "it ends before the event does"),
+        (b"\x01" + HUGE, "it ends before the event does"),
+        (b"\x01\x08\x02k\x02v\x00\x02x" + b"", "make sense"),
+        (b"\x01\x06\x02k\x02v\x00\x02x", "make no sense"),  # a block that is larger than it says
+        (b"\xff" * 10 + b"\x00", "make no sense"),  # a number of more than 64 bits
+        (b"\x80" * 30, "make no sense"),
+        (b"\x80" * 9, "it ends before the event does"),
+    ],
+)
+def test_what_is_no_event_is_rejected(value: bytes, detail: str) -> None:
+    """A value that is not exactly one event is rejected as `envelope`, however much it promises."""
+    found = opened("flume-avro", value)[0]
+
+    if detail == "make sense":
+        assert found == b"x"
+    else:
+        assert found[0] == "envelope"  # type: ignore[index]
+        assert detail in found[1]  # type: ignore[index]
+
+
+def test_blocks_of_headers_are_read() -> None:
+    """Headers may come in several blocks, with and without their size, and lengths with leading zeros."""
+    blocks = b"\x03\x10\x02k\x02v\x02l\x02w" + b"\x02\x02m\x02x" + b"\x80\x00"
+
+    assert [b"line"] == opened("flume-avro", blocks + b"\x08line")
+
+
+def test_auto_opens_events_and_keeps_lines() -> None:
+    """With `auto` an event is opened and anything else is a line, in the same batch."""
+    values = [event(b"one", h="v"), b"two", event(b"three")[:-1], None, b"", event(b""), event(b"bad"), b"bad"]
+
+    empty, nothing, bad = ("empty", "b''"), ("empty", "None"), ("bad", "b'bad'")
+    assert [b"one", b"two", b"\x00\x0athre", nothing, empty, empty, bad, bad] == opened("auto", *values)
+
+
+def test_auto_hands_lines_on_as_they_are() -> None:
+    """With `auto` a batch without an event reaches the parser uncopied."""
+    seen: list[pa.BinaryArray] = []
+    lines = batch([b"a", None, b"<<<!>>>"])
+
+    class Spy(Echo):
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            seen.append(lines)
+            return super().parse(lines)
+
+    wrap(Spy(), "auto").parse(lines)
+
+    assert seen[0] is lines
+
+
+def test_nulls_and_empty_values_are_empty() -> None:
+    """A null and an empty value are the parser's to reject, not the envelope's."""
+    values = [None, b"", b"\x00", event(b"x")]
+
+    found = opened("flume-avro", *values)
+
+    assert [("empty", "None"), ("empty", "b''"), b"x"] == [found[0], found[1], found[3]]
+    assert found[2][0] == "envelope"  # type: ignore[index]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([None, b"", b"raw", event(b"x"), event(b"bad"), event(b"")])), st.integers(0, 5))
+def test_rows_keep_their_numbers(values: list[bytes | None], skipped: int) -> None:
+    """Every row has the number it had in the batch, ascending, also in a slice."""
+    lines = batch([b"x", *values]).slice(1).slice(skipped)
+
+    for engine in ("compiled", "plain"):
+        parsed = wrap(Echo(), "flume-avro", engine=engine).parse(lines)
+
+        assert outcomes(parsed, len(lines)) == opened("flume-avro", *values[skipped:])
+        assert all(a < b for a, b in pairwise(parsed.reject_rows.tolist()))
+        assert parsed.rows.dtype == parsed.reject_rows.dtype == np.int32
+
+
+def test_raw_is_the_parser_itself() -> None:
+    """With `raw` there is nothing to open."""
+    parser = Echo()
+
+    assert wrap(parser, "raw") is parser
+
+
+def test_an_unknown_format_is_named() -> None:
+    """A format that does not exist is an error that names the nearest one."""
+    with pytest.raises(ParserOptionError, match="did you mean 'flume-avro'"):
+        wrap(Echo(), "flume")
+
+
+def test_the_kernel_numbers_kinds_as_python_does() -> None:
+    """What the kernel calls a value and what the sentences are chosen by are the same numbers."""
+    assert [kernel.EVENT, kernel.TRUNCATED, kernel.LEFTOVER, kernel.MALFORMED] == [*Kind]
+    assert {*Kind} - {Kind.EVENT} == {*envelope._DETAILS}  # noqa: SLF001
+
+
+def test_lines_in_events_are_cleansed(line: Callable[..., bytes]) -> None:
+    """The access log parser behind the envelope gives what it gives for the bare line."""
+    parser: Parser = IdcAccessLog()
+    lines = [line(), line(srcport=b"x"), b""]
+
+    expected = outcomes(parser.parse(batch(lines)), 3)
+
+    assert expected == outcomes(wrap(parser, "flume-avro").parse(batch([event(one, h="v") for one in lines])), 3)

@@ -1,0 +1,92 @@
+"""Every built-in parser keeps the promises of a parser, on either engine and in any envelope."""
+
+from __future__ import annotations
+
+import pytest
+
+from parsers.contract import Parsed, Parser
+from parsers.delimited import Delimited
+from parsers.envelope import wrap
+from parsers.idc_access_log import IdcAccessLog
+from parsers.testing import ParserContract, batch, outcomes
+
+IDC_LINE = (
+    b"<<<!>>>3111<<<!>>>,<<<!>>>238<<<!>>>,<<<!>>>20171112132902<<<!>>>,<<<!>>>58.223.1.112<<<!>>>,<<<!>>>"
+    b"2001:db8::1<<<!>>>,<<<!>>>59948<<<!>>>,<<<!>>>80<<<!>>>,<<<!>>><<<!>>>,<<<!>>><<<!>>>,<<<!>>><<<!>>>,<<<!>>>"
+    b"<<<!>>>,<<<!>>><<<!>>>,<<<!>>><<<!>>>,<<<!>>>http://a/\xb9\xe3|?b=c,d<<<!>>>,<<<!>>>9<<<!>>>"
+)
+IDC_BODY = bytes([len(IDC_LINE) * 2 % 128 + 128, len(IDC_LINE) * 2 // 128]) + IDC_LINE
+
+
+class TestIdcCompiled(ParserContract):
+    """The access log parser on the kernel."""
+
+    good_lines = (IDC_LINE, IDC_LINE + b"\r\n")
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return IdcAccessLog(engine="compiled")
+
+
+class TestIdcPlain(ParserContract):
+    """The access log parser in plain Python."""
+
+    good_lines = (IDC_LINE,)
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return IdcAccessLog(engine="plain")
+
+
+class TestUnmarked(ParserContract):
+    """Lines without a marker, with a field written twice."""
+
+    good_lines = (b"a;b", b"\xff;1")
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return Delimited(separator=";", fields=["x", "y"], output="{x}|{x}|{y}", escape=["x", "y"])
+
+
+class TestFlumeCompiled(ParserContract):
+    """Access log lines in Flume's events, opened by the kernel."""
+
+    good_lines = (b"\x00" + IDC_BODY,)
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return wrap(IdcAccessLog(), "flume-avro")
+
+
+class TestFlumePlain(ParserContract):
+    """Access log lines in Flume's events, opened in plain Python."""
+
+    good_lines = (b"\x02\x02k\x02v\x00" + IDC_BODY,)
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return wrap(IdcAccessLog(engine="plain"), "flume-avro", engine="plain")
+
+
+class TestAuto(ParserContract):
+    """Access log lines, some of them in Flume's events."""
+
+    good_lines = (IDC_LINE, b"\x00" + IDC_BODY)
+
+    def make_parser(self) -> Parser:
+        """Make the parser."""
+        return wrap(IdcAccessLog(), "auto")
+
+
+class _Forgetful:
+    """A parser that loses the rows it does not like."""
+
+    def parse(self, lines: object) -> Parsed:
+        parsed = IdcAccessLog(engine="plain").parse(lines)  # type: ignore[arg-type]
+        return Parsed(parsed.values, parsed.rows, parsed.reject_rows[:0], parsed.reasons[:0], parsed.details[:0])
+
+
+def test_a_lost_row_is_noticed() -> None:
+    """A parser that gives a row no outcome fails the contract."""
+    with pytest.raises(AssertionError, match="not the rows of the batch"):
+        outcomes(_Forgetful().parse(batch([b"x"])), 1)

@@ -1,0 +1,162 @@
+"""Parsers found by name."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parsers.contract import Parser
+from parsers.delimited import Delimited
+from parsers.idc_access_log import IdcAccessLog
+from parsers.registry import ParserOptionError, UnknownParser, load, names
+from parsers.testing import batch, outcomes
+
+THIRD_PARTY = '''
+from parsers.delimited import Delimited
+
+class Shout:
+    """A parser of somebody else."""
+
+    def __init__(self, *, max_x: int, loud: bool = False) -> None:
+        if max_x < 0:
+            raise ValueError("max.x is below 0")
+        self.max_x, self.loud = max_x, loud
+
+    def parse(self, lines):
+        return Delimited(fields=["a"], output="{a}", engine="plain").parse(lines)
+
+def anything(**options):
+    return Shout(max_x=len(options))
+
+def nothing():
+    return object()
+'''
+ENTRY_POINTS = """[winnow.parsers]
+shout = somebodys_parser:Shout
+anything = somebodys_parser:anything
+nothing = somebodys_parser:nothing
+broken = somebodys_parser:Missing
+idc-access-log = somebodys_parser:Shout
+"""
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a distribution with parsers of its own."""
+    (tmp_path / "somebodys_parser.py").write_text(THIRD_PARTY)
+    metadata = tmp_path / "somebodys_parser-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-parser\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "somebodys_parser", raising=False)
+
+
+def test_built_in_parsers_are_found() -> None:
+    """Both built-in parsers are listed and can be built by name."""
+    assert {"delimited", "idc-access-log"} <= {*names()}
+    assert isinstance(load("idc-access-log", {}), IdcAccessLog)
+    assert isinstance(load("delimited", {"fields": ["a"], "output": "{a}"}), Delimited)
+
+
+def test_option_keys_are_written_as_in_yaml() -> None:
+    """Dots and hyphens in an option's name stand for underscores."""
+    for key in ("output.separator", "output-separator", "output_separator"):
+        parser = load("delimited", {"fields": ["a", "b"], "output": "{a};{b}", key: ";"})
+
+        assert [b"1;2"] == outcomes(parser.parse(batch([b"1,2"])), 1)
+
+
+BARE = """
+import sys
+sys.path[:] = [path for path in sys.path if "site-packages" not in path]
+from parsers import registry
+print(registry.names(), any(name == "app" or name.startswith("app.") for name in sys.modules))
+"""
+
+
+def test_built_in_parsers_need_no_metadata(tmp_path: Path) -> None:
+    """Where only the sources are on the path, the built-in parsers are there, and nothing of app is imported."""
+    script = tmp_path / "bare.py"
+    root = Path(__file__).parents[3]
+    script.write_text(f"import numpy, pyarrow, sys\nsys.path.insert(0, {str(root)!r})\n{BARE}")
+
+    said = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
+
+    assert said == "['delimited', 'idc-access-log'] False\n"
+
+
+@pytest.mark.usefixtures("third_party")
+def test_an_installed_parser_is_found() -> None:
+    """A parser that another distribution registers is listed and built with its options."""
+    assert "shout" in names()
+
+    parser = load("shout", {"max.x": 3})
+
+    assert isinstance(parser, Parser)
+    assert parser.max_x == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_parser_may_take_any_option() -> None:
+    """Options are not checked by name where the parser takes any."""
+    assert load("anything", {"a": 1, "b.c": 2}).max_x == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("idc-acess-log", "did you mean 'idc-access-log'?"),
+        ("zzz", "known: anything, broken, delimited"),
+        ("broken", "somebodys_parser:Missing, which cannot be imported"),
+        ("nothing", "object has no method parse"),
+        ("idc-access-log", "more than one parser is called 'idc-access-log': parsers.idc_access_log"),
+    ],
+)
+@pytest.mark.usefixtures("third_party")
+def test_a_name_that_cannot_be_used_is_an_error(name: str, said: str) -> None:
+    """A name that is unknown, ambiguous or not that of a parser is an error that says what to do."""
+    with pytest.raises(UnknownParser) as error:
+        load(name, {})
+
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "option 'max_x' is missing"),
+        ({"max_x": 1, "lud": True}, "no option 'lud'; did you mean 'loud'?"),
+        ({"max.x": 1, "max-x": 1}, "option max_x is given twice"),
+        ({"max.x": -1}, "parser shout does not accept its options: max.x is below 0"),
+        ({"max.x": "1"}, "parser shout does not accept its options"),
+    ],
+)
+@pytest.mark.usefixtures("third_party")
+def test_an_option_that_does_not_fit_is_an_error(options: dict[str, object], said: str) -> None:
+    """An option that is unknown, missing, doubled or refused is an error that names parser and option."""
+    with pytest.raises(ParserOptionError) as error:
+        load("shout", options)
+
+    assert said in str(error.value)
+
+
+def test_wrong_options_of_a_built_in_parser_name_it() -> None:
+    """What a built-in parser finds wrong with its options is told under its name."""
+    with pytest.raises(ParserOptionError, match=r"parser delimited: .*no field 'b'"):
+        load("delimited", {"fields": ["a"], "output": "{b}"})
+
+
+def test_errors_survive_a_process_border() -> None:
+    """The errors can be pickled, and are ValueErrors."""
+    for error in (UnknownParser("x"), ParserOptionError("y")):
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert isinstance(again, ValueError)
