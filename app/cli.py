@@ -17,6 +17,7 @@ import yaml
 from app import __version__, config, log
 from app.errors import ConfigError, WinnowError
 from parsers import registry
+from parsers.contract import Parser
 
 PARSE_LINES = 10_000
 configuration = click.option(
@@ -60,14 +61,15 @@ def main() -> None:
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int:  # noqa: FBT001  # click's flag
     """Run the service until SIGTERM, SIGINT, or the end."""
     settings = _load(file, assignments)
-    from app.driver.service import Service
+    from app.driver.service import Rounds, Service
     from app.driver.stop import Stop
     from app.kafka.admin import KafkaAdmin
 
-    def start_rounds() -> Any:  # noqa: ANN401  # Spark is imported only where it is needed
+    def start_rounds() -> Rounds:
         from app.spark import job, session
 
-        return job.SparkRounds(session.start(settings.spark))
+        submitted = "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+        return job.SparkRounds(session.start(settings.spark, submitted=submitted))
 
     # Spark starts Python workers with this; unless told otherwise, with what runs the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -111,7 +113,7 @@ def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...]) ->
     number = rejected = 0
     while lines := list(islice(source, PARSE_LINES)):
         parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
-        sys.stdout.buffer.writelines(value + b"\n" for value in parsed.values.to_pylist())
+        sys.stdout.buffer.writelines((value or b"") + b"\n" for value in parsed.values.to_pylist())
         for reject in parsed.rejects():
             told = {"line": number + reject.row + 1, "reason": reject.reason, "detail": reject.detail}
             click.echo(json.dumps(told, ensure_ascii=False), err=True)
@@ -140,7 +142,7 @@ def _load(file: Path | None, assignments: tuple[str, ...]) -> config.Config:
     return settings
 
 
-def _parser(choice: config.ParserChoice) -> Any:  # noqa: ANN401
+def _parser(choice: config.ParserChoice) -> Parser:
     try:
         return registry.load(choice.name, choice.options)
     except ValueError as error:

@@ -1,8 +1,8 @@
 """
 What a user can set: declared once here, read once at the edge, passed on as one frozen value.
 
-Precedence: `--set key=value` over environment (`WINNOW_SOURCE__TOPICS`) over file over default. Keys are written as in
-the file, with dots; sections nest. `kafka` and `spark` take their owners' names verbatim, `parser` its parser's options.
+Precedence: `--set key=value` over environment (`WINNOW_SOURCE__TOPICS`) over file over default. Keys are written as
+in the file, with dots; sections nest. `kafka` and `spark` take their owners' names verbatim, `parser` its parser's options.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Source(Section):
         default=None, description="a regular expression that whole topic names match; new topics join in the next round"
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
-        default="raw", description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)"
+        default="raw",
+        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
     )
 
     @model_validator(mode="after")
@@ -174,7 +175,9 @@ class Config(Section):
         if len(written) == 1:
             problems.append("sink.topic and dead.letters.topic must differ: readers could not tell them apart")
         problems += [
-            f"source.topics: {topic!r} is also written to: Winnow would feed itself" for topic in self.source.topics if topic in written
+            f"source.topics: {topic!r} is also written to: Winnow would feed itself"
+            for topic in self.source.topics
+            if topic in written
         ]
         if self.source.topics_pattern:
             problems += [
@@ -295,18 +298,14 @@ def _from_assignment(assignment: str) -> dict[str, Any]:
     return _nested(list(_path(key.strip(), Config)), _value(value))
 
 
-def _path(key: str, model: type[BaseModel]) -> Iterator[str]:
+def _path(key: str, model: object) -> Iterator[str]:
     """Split a dotted key into sections: names may hold dots themselves, so the declared names decide."""
-    for name, field in model.model_fields.items():
-        alias = field.alias or name
-        if key.startswith(f"{alias}."):
+    keys = _keys(model)
+    for alias, kind in keys.items():
+        if key.startswith(f"{alias}.") and key not in keys:
             yield alias
-            kind = field.annotation
             rest = key.removeprefix(f"{alias}.")
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _path(rest, kind)
-            else:
-                yield rest
+            yield from _path(rest, kind) if _keys(kind) else [rest]
             return
     yield key
 
@@ -334,7 +333,7 @@ def _merge(tree: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 def _problems(error: ValidationError) -> Iterator[str]:
     for detail in error.errors():
-        where = ".".join(str(part) for part in detail["loc"] if part not in ("From",) and not str(part).startswith("literal["))
+        where = ".".join(str(part) for part in detail["loc"] if part != "From" and not str(part).startswith("literal["))
         yield from (f"{where}: {line}" if where else line for line in _problem(detail).splitlines())
 
 
@@ -351,9 +350,16 @@ def _problem(detail: ErrorDetails) -> str:
 
 def _nearest(detail: ErrorDetails) -> str:
     *sections, wrong = (str(part) for part in detail["loc"])
-    model: type[BaseModel] = Config
+    model: object = Config
     for section in sections:
-        model = next(f.annotation for n, f in model.model_fields.items() if (f.alias or n) == section)  # type: ignore[assignment, misc]  # only sections hold keys
-    known = [field.alias or name for name, field in model.model_fields.items()]
+        model = _keys(model).get(section)
+    known = list(_keys(model))
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
     return f"; did you mean {'.'.join([*sections, near[0]])}?" if near else f"; known here: {', '.join(known)}"
+
+
+def _keys(model: object) -> dict[str, object]:
+    """List a section's keys as a user writes them, with what each holds."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return {}
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}

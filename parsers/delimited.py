@@ -1,19 +1,19 @@
 """
-Lines of fields in a fixed order, joined by a separator, each wrapped in a marker if there is one.
+Cleanses lines of fields in a fixed order, joined by a separator, each wrapped in a marker if there is one.
 
 Rules, in the order in which they reject a line:
 
 1. `empty`: a null, or nothing but a line end. One CR, LF or CRLF at the end is not part of the line.
 2. `no_marker`: the line does not begin and end with the marker, the two not overlapping.
 3. `field_count`: the text between the two, split at marker + separator + marker, does not have exactly the fields.
-   It is split from the left: what `bytes.split` gives, so a field may hold a lone separator or a lone marker.
-4. The name of a field that fails its check; the first one in the order of `checks`. A checked field is trimmed of blanks and
-   tabs, unless it is escaped.
+   The leftmost match splits first, as with `bytes.split`, so a field may hold a lone separator or a lone marker.
+4. The name of a field that fails its check; the first one in the order of `checks`. A checked field is trimmed of
+   blanks and tabs, unless it is escaped.
 5. `illegal_character`: a field in the output holds what would break it and may not be escaped.
 
-What would break the output is a control character (0x00-0x1F, 0x7F), a byte that is not part of valid UTF-8, and the output
-separator, the one character that splits the output into columns. In an escaped field each such byte is written as % and two
-upper-case hexadecimal digits; everything else, % too, stays as it is.
+What would break the output is a control character (0x00-0x1F, 0x7F), a byte that is not part of valid UTF-8, and the
+output separator, the one character that splits the output into columns. In an escaped field each such byte is written
+as % and two upper-case hexadecimal digits; everything else, % too, stays as it is.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Delimited:
         ParserOptionError: the options are wrong; the message lists every problem.
     """
 
-    def __init__(  # noqa: PLR0913 - one parameter for each option a user can write
+    def __init__(
         self,
         *,
         fields: Sequence[str],
@@ -103,6 +103,6 @@ def as_binary(lines: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.BinaryArray:
 def _worker(layout: Layout, engine: Engine) -> Plain | Compiled:
     if engine is Engine.PLAIN:
         return Plain(layout)
-    from parsers.compiled import Compiled  # noqa: PLC0415 - needs Numba
+    from parsers.compiled import Compiled  # needs Numba
 
     return Compiled(layout)

@@ -30,8 +30,9 @@ def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noq
 
     Args:
         parser: what parses the lines.
-        format: `raw`, a value is a line; `flume-avro`, a value is one Avro event of Flume whose body is the line, or else is rejected
-            as `envelope`; `auto`, a value that is exactly one such event is taken out of it, any other is a line.
+        format: `raw`, a value is a line; `flume-avro`, a value is one Avro event of Flume whose body is the line, or
+            else is rejected as `envelope`; `auto`, a value that is exactly one such event is opened, any other is a
+            line.
         engine: `compiled`, `plain`, or `auto` for compiled where Numba is there.
 
     Raises:
@@ -115,8 +116,8 @@ def _open_plain(values: pa.BinaryArray, *, strict: bool) -> Opened:
 
 
 def _open_compiled(values: pa.BinaryArray, *, strict: bool) -> Opened:
-    from parsers import kernel  # noqa: PLC0415 - needs Numba
-    from parsers.compiled import Buffers  # noqa: PLC0415
+    from parsers import kernel
+    from parsers.compiled import Buffers
 
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)

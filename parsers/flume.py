@@ -1,8 +1,8 @@
 """
 Flume's Avro event, `{headers: map<string>, body: bytes}` in bare binary, found in a value by its structure alone.
 
-Nothing is allocated for what a value only promises: every length is held against the bytes that are there. This is the plain
-twin of the kernel `bodies`.
+Nothing is allocated for what a value only promises: every length is held against the bytes that are there. This is the
+plain twin of the kernel `bodies`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """
 The compiled loops: cleansing a batch of delimited lines, and finding the lines inside Flume's events.
 
-They run over the buffers of an Arrow array by address. Every function keeps to the bytes from its `begin` (or `at`) up to, not
-including, its `end`; wide loads are made only where they fit in there. Numba's cache looks only at this file to
-see whether a kernel is stale, so everything that a kernel is compiled from is in this file.
+They run over the buffers of an Arrow array by address. Every function keeps to the bytes from its `begin` (or `at`) up
+to, not including, its `end`; wide loads are made only where they fit in there. To see whether a kernel is stale,
+Numba's cache looks only at the file the kernel is in, so everything that it is compiled from is in this file.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-# The instructions are built from llvmlite's objects, which have no types.
+# ruff: noqa: ANN001, ANN201, ANN202, C901, PLR0911, PLR0917, PLR1714, SIM110
+# llvmlite has no types and Numba infers the others; kernels are written for the machine: long, flat, no sets.
 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
@@ -526,7 +527,7 @@ def reject(rejects, reject_rows, state, row, code, detail, begin, end):
     "void(int64, int64, int64, int64, int64, int64, int64[::1], int64[:, ::1], int64[:, ::1],"
     " int64, int64, int64, int32[::1], int32[::1], int64[:, ::1], int64[::1])"
 )
-def cleanse(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
+def cleanse(
     values: int,
     offsets: int,
     validity: int,
@@ -554,8 +555,8 @@ def cleanse(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
         first: the number of the array's first bit in that bitmap.
         total: how many rows the array has.
         texts: the address of the marker, the separator and the output's literals, one after the other.
-        shape: the marker's and the separator's size, the separator's anchor, the number of fields, the output separator,
-            how often a field occurs in the output, and how many bytes the output has beside its fields, at most.
+        shape: the marker's and the separator's size, the separator's anchor, the number of fields, the output
+            separator, how often a field is in the output, and how many bytes are in it beside the fields, at most.
         checks: a row for each check: field, kind, whether it is trimmed.
         pieces: a row for each piece of the output: form, and the field, or where the literal is and its size.
         out: the address of the output's bytes.
@@ -563,7 +564,7 @@ def cleanse(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
         capacity: how many bytes fit in the output; `SLACK` more must be there.
         rows: the rows that were cleansed.
         reject_rows: the rows that were not.
-        rejects: for each of those: why, the check, field or number of fields concerned, and where in `values` its text is.
+        rejects: for each of those: why; the check, field or number of fields concerned; where in `values` its text is.
         state: where to go on; updated.
     """
     marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
@@ -622,7 +623,11 @@ def cleanse(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
 
 @inlined
 def number_at(at, end):
-    """Read one of Avro's zigzag numbers; give it and the byte behind it, or for that 0 if the value ends first, -1 if it is too long."""
+    """
+    Read one of Avro's zigzag numbers; give it and the byte behind it.
+
+    Instead of that byte it gives 0 if the value ends first, or -1 if the number has more than 64 bits.
+    """
     bits, shift = np.uint64(0), np.uint64(0)
     while at < end:
         byte = byte_at(at)
@@ -709,7 +714,7 @@ def body(begin, end, spans, row):
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64[:, ::1], uint8[::1])")
-def bodies(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
+def bodies(
     values: int,
     offsets: int,
     validity: int,
@@ -721,7 +726,7 @@ def bodies(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
     """
     Find the body in every value that is one of Flume's events; give how many are.
 
-    The span of any other value is the value, of a null it is empty; those and empty values count as events without a body.
+    The span of any other value is the value itself. A null and an empty value are not looked at, and pass as events.
     """
     events = 0
     for row in range(total):
@@ -738,7 +743,7 @@ def bodies(  # noqa: PLR0913, PLR0917 - a kernel takes its buffers one by one
 
 @kernel("void(int64[:, ::1], int64[::1], int64, int64)")
 def gather(spans: NDArray[np.int64], picked: NDArray[np.int64], out: int, out_offsets: int) -> None:
-    """Copy the spans of the picked rows one behind the other; the output must have `SLACK` bytes more than they need."""
+    """Copy the spans of the picked rows one behind the other, into an output with `SLACK` bytes more than they need."""
     to = out
     put_offset(out_offsets, 0)
     for number in range(picked.shape[0]):

@@ -1,4 +1,4 @@
-"""The validated description of a delimited line, and the sentences in which a line is refused; both engines work from it."""
+"""The validated description of a delimited line, and the sentences that refuse one; both engines work from it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def shown(value: bytes) -> str:
     return f"{quoted[:_SHOWN].removesuffix(quoted[0])}…{quoted[0]}"
 
 
-def build(  # noqa: PLR0913 - one parameter for each option a user can write
+def build(
     *,
     marker: str | bytes,
     separator: str | bytes,
@@ -237,7 +237,7 @@ def _output_problems(
     if any(char != output_separator and (char < " " or char == "\x7f") for char in literals):
         yield f"output must not hold control characters: {output!r}"
     if len(names) > 1 and output_separator not in literals:
-        yield f"output never uses {output_separator!r} between its fields: set output.separator to the character it uses"
+        yield f"output never uses {output_separator!r} between its fields: set output.separator to what it uses"
     if output_separator in _IN_ADDRESSES and isinstance(checks, Mapping):
         yield from (
             f"output.separator {output_separator!r} also occurs in the address {name}: choose another"

@@ -1,4 +1,4 @@
-"""The rules of a delimited line row by row, in plain Python: where Numba is missing, and what the tests hold the kernel against."""
+"""The rules of a delimited line in plain Python: for where Numba is missing, and as the yardstick of the kernel."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 Finds a parser by the name a configuration gives it.
 
-A package adds a parser with an entry point: group `winnow.parsers`, the name a user writes, and what makes the parser, a class
-or a function that takes the options as keyword arguments.
+A package adds a parser with an entry point: the group `winnow.parsers`, the name that a user writes, and what makes the
+parser, a class or a function that takes the options as keyword arguments.
 """
 
 from __future__ import annotations

@@ -20,11 +20,6 @@ class Topics(Protocol):
         ...
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the markers known."""
-    config.addinivalue_line("markers", "integration: needs a real Kafka (Java, or TEST_KAFKA_BROKER) or a real Spark")
-
-
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Cluster]:
     """Return the Kafka of the session: the one TEST_KAFKA_BROKER names, or an embedded one."""

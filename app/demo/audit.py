@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 from numpy.typing import NDArray
@@ -162,14 +162,14 @@ class Audit:
     def _note_end(self, message: Message, error: KafkaError) -> None:
         """Remember up to where a partition has been read."""
         place: Any = message.topic(), message.partition()
-        if error.code() != KafkaError._PARTITION_EOF:
+        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it is public
             fault = f"The audit cannot read {place[0]} [{place[1]}]: {error.str()}"
             raise AuditFailed(fault)
         self._ends[place] = message.offset() or 0
 
-    def _place(self, key: Any) -> tuple[int, int]:
+    def _place(self, key: str | bytes | None) -> tuple[int, int]:
         """Return the source partition and the sequence number that a key names; -1 and -1 if it names no record."""
-        partition, _, number = (key or b"").partition(b":")
+        partition, _, number = key.partition(b":") if isinstance(key, bytes) else (b"", b"", b"")
         book = self._books.get(partition)
         if book is None or len(number) != DIGITS or not number.isdigit() or (sequence := int(number)) >= book.size:
             return FOREIGN

@@ -1,7 +1,8 @@
-"""A real Apache Kafka in a temporary folder, without Docker: for the demo, the tests and the benchmark. Runs beside them."""
+"""A real Apache Kafka in a temporary folder, without Docker. Runs beside the demo, the tests and the benchmark."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -14,13 +15,14 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from app.demo import leash
 from app.demo.jars import fetch_jars, find_java
+from app.errors import NotUsable
 
 __all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
 
@@ -32,7 +34,7 @@ LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleL
 PORTS = range(20_000, 32_000)
 
 
-class BrokerFailed(Exception):
+class BrokerFailed(NotUsable):
     """The embedded Kafka did not start, or did not answer."""
 
 
@@ -89,7 +91,11 @@ class Broker(Cluster):
 
     def __enter__(self) -> Self:
         """Start and wait until it answers."""
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -118,21 +124,23 @@ class Broker(Cluster):
 
     def stop(self, node: int | None = None) -> None:
         """Stop all nodes, or one, in order; the data stay."""
-        stopping = [self._leashes.pop(each) for each in self._nodes(node) if each in self._leashes]
-        for process in stopping:
-            _stdin(process).close()
-        for process in stopping:
-            try:
-                process.wait(leash.GRACE_SECONDS + 5)
-            except BaseException:  # also a second Ctrl-C
-                _kill_group(process)
-                raise
+        self._end(node, b"")
 
     def kill(self, node: int | None = None) -> None:
         """End all nodes, or one, by SIGKILL; the data stay as they are."""
-        for each in self._nodes(node):
-            if process := self._leashes.pop(each, None):
-                _kill_group(process)
+        self._end(node, b"at once")
+
+    def _end(self, node: int | None, order: bytes) -> None:
+        """Give an order to the leashes and wait until their servers are gone."""
+        ending = [self._leashes.pop(each) for each in self._nodes(node) if each in self._leashes]
+        for process in ending:
+            _tell(process, order)
+        for process in ending:
+            try:
+                process.wait(leash.GRACE_SECONDS + 5)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
     def close(self) -> None:
         """End the servers and remove their data, unless a folder was given."""
@@ -151,13 +159,13 @@ class Broker(Cluster):
         return list(range(1, len(self._ports) + 1)) if node is None else [node]
 
     def _prepare(self, node: int, java: str, jars: Path) -> None:
-        """Write the node's properties and format its log folder, once."""
+        """Write the node's properties, and format its log folder if that is not done yet."""
         folder = self.folder / f"node-{node}"
-        if (folder / "data" / "meta.properties").exists():
-            return
         folder.mkdir(parents=True, exist_ok=True)
         rows = {**self._server_properties(node), **self._properties}
         (folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
+        if (folder / "data" / "meta.properties").exists():
+            return
         command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", *LOGGING, "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
         command += ["format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
@@ -168,15 +176,18 @@ class Broker(Cluster):
     def _server_properties(self, node: int) -> dict[str, str]:
         """Return what one server needs to know to be quick to start and small."""
         mine = f"PLAINTEXT://127.0.0.1:{self._ports[node - 1]}"
-        replicas = min(3, len(self._ports))
         voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(self._controllers, 1))
-        internal = {
-            f"{topic}.{name}": str(value)
-            for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
-            for name, value in (("num.partitions", 5), ("replication.factor", replicas), ("min.isr", replicas // 2 + 1))
-        }
-        del internal["offsets.topic.min.isr"]  # the offsets topic goes by min.insync.replicas
-        return internal | {
+        replicas = min(3, len(self._ports))
+        in_sync = str(replicas // 2 + 1)
+        return {
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.num.partitions": "5",
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.num.partitions": "5",
+            "share.coordinator.state.topic.replication.factor": str(replicas),
+            "share.coordinator.state.topic.min.isr": in_sync,
             "process.roles": "broker,controller",
             "node.id": str(node),
             "controller.quorum.voters": voters,
@@ -223,17 +234,11 @@ class Broker(Cluster):
         raise BrokerFailed(message)
 
 
-def _stdin(process: subprocess.Popen[bytes]) -> IO[bytes]:
+def _tell(process: subprocess.Popen[bytes], order: bytes) -> None:
+    """Write an order to a leash and let go of it."""
     assert process.stdin is not None  # always a pipe: it is the leash
-    return process.stdin
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a leash and its server at once and reap the leash."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    _stdin(process).close()
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # broken: the server has ended by itself
+        process.stdin.write(order)
 
 
 def _free_ports(count: int) -> Iterator[int]:

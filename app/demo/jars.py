@@ -1,4 +1,4 @@
-"""The jars of a JVM program, fetched once into the user's cache by the Ivy that PySpark ships. Runs on the user's machine only."""
+"""The jars of a JVM program, fetched once into the user's cache by PySpark's own Ivy. Runs on the user's machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.errors import NotUsable
+
 OLDEST_JAVA = 17
 FETCH_SECONDS = 900
 
 
-class JavaMissing(Exception):
+class JavaMissing(NotUsable):
     """No Java that is new enough was found."""
 
 
-class FetchFailed(Exception):
+class FetchFailed(NotUsable):
     """Ivy could not fetch the jars."""
 
 
@@ -55,7 +57,7 @@ def fetch_jars(bundle: Bundle = KAFKA) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f"{bundle.folder}.lock"):
         if not target.is_dir():  # another process may have fetched them while this one waited
-            print(f"fetching {bundle.title} ({bundle.size}, once)", file=sys.stderr, flush=True)
+            sys.stderr.write(f"fetching {bundle.title} ({bundle.size}, once)\n")
             _fetch(bundle, cache, target)
     return target
 
@@ -68,7 +70,7 @@ def cache_folder() -> Path:
 def find_java() -> str:
     """Return the java program of JAVA_HOME or PATH, or say what is missing."""
     home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "JAVA_HOME is not set and PATH has no java"
         message = f"Java {OLDEST_JAVA} or newer is needed: {where}. Install a JRE or set JAVA_HOME."

@@ -1,16 +1,17 @@
 """
-Runs a command that ends when the process that started it ends, however that ends. A process of its own beside the embedded broker.
+Runs a command that ends when the process that started it ends, however that ends. A process beside the demo's Kafka.
 
     python leash.py PARENT_PID FOLDER COMMAND ARGUMENT...
 
 The parent holds the other end of standard input: closing it, or dying, asks the command to stop (SIGTERM, after
-15 seconds SIGKILL). FOLDER, unless empty, is removed when the parent has died, because nobody is left to do it.
-A pipe does not depend on the thread that forked, as Linux's parent-death signal does; the look at the parent's pid
-covers a pipe end that a fork of the parent has inherited.
+15 seconds SIGKILL), and writing to it kills the command at once. FOLDER, unless empty, is removed when the parent has
+died, because nobody is left to do it. A pipe does not depend on the thread that forked, as Linux's parent-death signal
+does; the look at the parent's pid covers a pipe end that a fork of the parent has inherited.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
@@ -25,37 +26,28 @@ LOOK_SECONDS = 0.5
 def main(parent: int, folder: str, command: list[str]) -> int:
     """Run the command until it ends or the parent lets go."""
     for interrupt in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(interrupt, signal.SIG_IGN)  # only the parent decides
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, restore_signals=True, preexec_fn=_default_signals
-    ) as child:
-        while child.poll() is None and os.getppid() == parent and not _let_go():
+        signal.signal(interrupt, lambda *_: None)  # only the parent decides; unlike SIG_IGN, this is not inherited
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as child:
+        while child.poll() is None and os.getppid() == parent and not _spoken_to():
             pass
-        _end(child)
+        _end(child, at_once=_spoken_to() and bool(os.read(sys.stdin.fileno(), 1)))
     if folder and os.getppid() != parent:
         shutil.rmtree(folder, ignore_errors=True)
     return child.returncode
 
 
-def _let_go() -> bool:
-    """Wait a moment for the parent to close its end; nothing is ever written to it."""
+def _spoken_to() -> bool:
+    """Wait a moment for the parent to write to its end, or to close it."""
     return bool(select.select([sys.stdin], [], [], LOOK_SECONDS)[0])
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ask the child to stop, then make it."""
-    if child.poll() is None:
+def _end(child: subprocess.Popen[bytes], *, at_once: bool) -> None:
+    """Make the child stop, and if there is time, ask it first."""
+    if child.poll() is None and not at_once:
         child.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-
-
-def _default_signals() -> None:
-    """Give the child back the signals that this process ignores (safe here: one thread only)."""
-    for interrupt in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(interrupt, signal.SIG_DFL)
+    child.kill()
 
 
 if __name__ == "__main__":

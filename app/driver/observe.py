@@ -31,9 +31,10 @@ class Totals:
         """
         for receipt in receipts:
             if not receipt.balances:
+                where, dead = f"{receipt.partition}@{receipt.start}", sum(receipt.dead.values())
                 msg = (
-                    f"{receipt.partition}@{receipt.start}: {receipt.records} records came in, but {receipt.out} went out "
-                    f"and {sum(receipt.dead.values())} to the dead letters: this is a bug; please report it with this line"
+                    f"{where}: {receipt.records} records came in, {receipt.out} went out and {dead} to the dead letters:"
+                    " this is a bug; please report it with this line"
                 )
                 raise AccountingError(msg)
             self.records += receipt.records
@@ -84,7 +85,9 @@ class Observer:
 
     def skipped(self, partition: Partition, start: int, end: int) -> None:
         """Say which offsets an out-of-range policy has skipped."""
-        log.warning("offsets skipped, as out.of.range says", start=start, end=end, lost=end - start, **_where(partition))
+        log.warning(
+            "offsets skipped, as out.of.range says", start=start, end=end, lost=end - start, **_where(partition)
+        )
 
 
 def _where(partition: Partition) -> dict[str, object]:

@@ -65,7 +65,9 @@ def decide(at: Position, policy: Policy, *, first_seen: int | None, had_offset: 
             raise OffsetVanished(at.partition, what)
         return _share(at, at.low if joined_later else _starting(at, policy, first_seen))
     if at.committed.note.startswith(NOTE_PREFIX) and at.note and at.committed.note != at.note:
-        what = "the topic was deleted and created again since this offset was committed: reset the group's offset to go on"
+        what = (
+            "the topic was deleted and created again since this offset was committed: reset the group's offset to go on"
+        )
         raise TopicRecreated(at.partition, what, at.committed.offset)
     if at.low <= at.committed.offset <= at.high:
         return _share(at, at.committed.offset)
@@ -80,7 +82,9 @@ def _starting(at: Position, policy: Policy, first_seen: int | None) -> int:
             return at.stable
         case "timestamp":
             return at.stable if first_seen is None else first_seen
-    what = "the group has no offset here and starting.offsets is error: set one with kafka-consumer-groups --reset-offsets"
+    what = (
+        "the group has no offset here and starting.offsets is error: set one with kafka-consumer-groups --reset-offsets"
+    )
     raise NoStartingOffset(at.partition, what)
 
 
@@ -107,5 +111,3 @@ def lost_range(at: Position, share: Share) -> tuple[int, int] | None:
     if at.committed is None or share.start <= at.committed.offset:
         return None
     return at.committed.offset, share.start
-
-

@@ -31,8 +31,15 @@ log = structlog.get_logger()
 class RunningRound(Protocol):
     """A round that is being worked on; see `app.spark.job`."""
 
-    lost_tasks: int
-    starved: bool
+    @property
+    def lost_tasks(self) -> int:
+        """How many attempts have failed."""
+        ...
+
+    @property
+    def starved(self) -> bool:
+        """Whether a task finds no slot."""
+        ...
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end; tell whether it has ended."""
@@ -50,7 +57,10 @@ class RunningRound(Protocol):
 class Rounds(Protocol):
     """Whatever runs rounds; Spark, but for tests."""
 
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once now."""
+        ...
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
         """Start a round."""
@@ -194,7 +204,10 @@ class Service:
         running.cancel()
         running.wait(5)
         if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
-            self._kafka.fence([share.partition for assignment in assignments for share in assignment.shares], self._config.transaction_timeout)
+            self._kafka.fence(
+                [share.partition for assignment in assignments for share in assignment.shares],
+                self._config.transaction_timeout,
+            )
 
 
 def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from app.model import Committed, Partition
 from app.records import Chunk, Letter, Lines
@@ -59,13 +59,16 @@ class LaneWriter(Protocol):
         ...
 
 
-class Clients(Protocol):
+C = TypeVar("C", bound=SourceConsumer)
+
+
+class Clients(Protocol[C]):
     """Makes the clients of one task, on the machine where it runs."""
 
-    def consumer(self) -> SourceConsumer:
+    def consumer(self) -> C:
         """Make the task's consumer."""
         ...
 
-    def writer(self, partition: Partition, consumer: SourceConsumer) -> LaneWriter:
+    def writer(self, partition: Partition, consumer: C) -> LaneWriter:
         """Make the writer of one source partition."""
         ...

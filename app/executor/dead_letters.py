@@ -1,4 +1,4 @@
-"""Makes dead letters: the source record as it was, with Kafka Connect's error headers, so that known tools read them."""
+"""Makes dead letters: the source record as it was, with Kafka Connect's error headers, which known tools read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from app.records import Chunk, Headers, Letter
 from parsers.contract import Reject
 
 STAGE = b"VALUE_CONVERTER"
-CODEC = "lz4"
 
 
 def letter(chunk: Chunk, partition: Partition, reject: Reject, most_bytes: int) -> Letter:
@@ -54,7 +53,7 @@ def _fits(one: Letter, most_bytes: int) -> bool:
     size = _size(one)
     if size <= most_bytes or not one.value:
         return size <= most_bytes
-    saved = len(one.value) - len(pa.compress(one.value, codec=CODEC, asbytes=True))
+    saved = len(one.value) - len(pa.compress(one.value, codec="lz4"))
     return size - saved * 9 // 10 <= most_bytes
 
 

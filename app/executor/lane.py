@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.errors import Fenced, OffsetMoved, PartitionError
-from app.executor.clients import Clients, LaneWriter, SourceConsumer
+from app.executor.clients import C, Clients, LaneWriter
 from app.model import Committed, Outcome, Partition, Receipt, Share
 from app.records import Letter, Lines
 
@@ -41,7 +41,7 @@ class Tally:
 class Lane:
     """Owns the writer of one source partition, and the only decision about its next offset."""
 
-    def __init__(self, share: Share, clients: Clients, consumer: SourceConsumer) -> None:
+    def __init__(self, share: Share, clients: Clients[C], consumer: C) -> None:
         self.share = share
         self.outcome: Outcome | None = None
         self.retry_at: float | None = None
@@ -92,7 +92,7 @@ class Lane:
         Raises:
             OffsetMoved: somebody moved the offset back or deleted it since the driver planned.
         """
-        assert self._writer is not None  # noqa: S101  # open() came first
+        assert self._writer is not None  # open() came first
         if committed is None:
             if self._committed is not None:
                 raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
@@ -116,14 +116,16 @@ class Lane:
             self._tally.add(self._open)
         self._open, self._uncertain = Tally(), None
 
-    def take(self, records: int, lines: Lines, letters: Sequence[Letter], reasons: Sequence[str], position: int) -> None:
+    def take(
+        self, records: int, lines: Lines, letters: Sequence[Letter], reasons: Sequence[str], position: int
+    ) -> None:
         """
         Send what became of some records; `position` is the offset behind the last of them.
 
         Raises:
             Fenced, Transient: from the writer.
         """
-        assert self._writer is not None  # noqa: S101  # only running lanes take
+        assert self._writer is not None  # only running lanes take
         if len(lines):
             self._writer.send(lines)
         if letters:
@@ -142,7 +144,7 @@ class Lane:
         Raises:
             Fenced, Transient: from the writer.
         """
-        assert self._writer is not None  # noqa: S101  # only running lanes commit
+        assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
         self._writer.commit(self.position, self.share.note)
         self._uncertain = None

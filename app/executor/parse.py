@@ -71,15 +71,18 @@ def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, most_bytes: int) ->
         Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {most_bytes}")
         for i in large
     )
-    return _assemble(parsed.values.take(pa.array(fits)), parsed.rows[fits], sorted([*parsed.rejects(), *told]))
+    return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *told]))
 
 
 def _sizes(values: pa.BinaryArray) -> NDArray[np.int32]:
     """Read the byte lengths off the array's own offsets; a null has none."""
     if not len(values):
         return np.zeros(0, np.int32)
-    offsets = np.frombuffer(values.buffers()[1], np.int32)
-    return np.diff(offsets[values.offset : values.offset + len(values) + 1])
+    buffer = values.buffers()[1]
+    assert buffer is not None  # an array that is not empty has offsets
+    offsets: NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
+    begin, end = values.offset, values.offset + len(values)
+    return offsets[begin + 1 : end + 1] - offsets[begin:end]
 
 
 def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:

@@ -11,12 +11,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
 import numpy as np
-import pyarrow as pa
 
 from app.errors import PartitionError
-from app.executor.clients import Clients
+from app.executor.clients import C, Clients
 from app.executor.dead_letters import letter
 from app.executor.lane import Lane
 from app.executor.parse import parse
@@ -36,7 +36,7 @@ SIDE_BY_SIDE = 16
 
 def run(
     assignment: Assignment,
-    clients: Clients,
+    clients: Clients[C],
     parser: Parser,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
@@ -57,7 +57,7 @@ def run(
 class Task:
     """The lanes of one task, and when each is opened, committed and finished."""
 
-    def __init__(self, assignment: Assignment, clients: Clients, clock: Callable[[], float]) -> None:
+    def __init__(self, assignment: Assignment, clients: Clients[C], clock: Callable[[], float]) -> None:
         job = assignment.job
         self.consumer = clients.consumer()
         self.most_sink_bytes = job.sink.max_bytes - FRAMING_BYTES
@@ -69,7 +69,7 @@ class Task:
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
 
-    def __enter__(self) -> Task:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,8 +115,8 @@ class Task:
         rows = parsed.rows[picked]
         whole = len(picked) == len(parsed.values)
         lines = Lines(
-            values=parsed.values if whole else parsed.values.take(pa.array(picked)),
-            keys=chunk.keys if len(rows) == len(chunk) else chunk.keys.take(pa.array(rows)),
+            values=parsed.values if whole else parsed.values.take(picked),
+            keys=chunk.keys if len(rows) == len(chunk) else chunk.keys.take(rows),
             timestamps=chunk.timestamps[rows],
         )
         letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in rejects]
@@ -158,7 +158,11 @@ class Task:
             for lane in opened:
                 lane.give_up(type(error)(lane.partition, error.what), self._clock())
             return
-        list(self._threads.map(lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock())), opened))
+        list(
+            self._threads.map(
+                lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock())), opened
+            )
+        )
 
     def _opens(self, lane: Lane) -> bool:
         return self._attempt(lane, lane.open)

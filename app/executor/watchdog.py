@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import sys
 from types import TracebackType
+from typing import Self
 
 # Longer than every control call may take by its own timeout (30 s), three of them in a row.
 LIMIT_SECONDS = 120.0
@@ -21,13 +22,15 @@ class Watchdog:
     def __init__(self, seconds: float = LIMIT_SECONDS) -> None:
         self._seconds = seconds
 
-    def __enter__(self) -> Watchdog:
+    def __enter__(self) -> Self:
         self.feed()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         faulthandler.cancel_dump_traceback_later()
 
     def feed(self) -> None:
         """Say that the task is alive."""
-        faulthandler.dump_traceback_later(self._seconds, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(self._seconds, exit=True, file=sys.__stderr__ or sys.stderr)

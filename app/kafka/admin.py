@@ -18,7 +18,12 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
 
 from app.errors import ForeignMember, TopicMissing
 from app.kafka import settings
@@ -49,7 +54,7 @@ class KafkaAdmin:
         self._kafka = kafka
         self._group = group
         self._trouble = ""
-        own = {"error_cb": self._note_trouble, "socket.connection.setup.timeout.ms": 5000}
+        own: dict[str, Any] = {"error_cb": self._note_trouble, "socket.connection.setup.timeout.ms": 5000}
         self._client = AdminClient(settings.common(kafka) | own, logger=settings.SILENT)
 
     def _note_trouble(self, error: KafkaError) -> None:
@@ -78,7 +83,11 @@ class KafkaAdmin:
             raise of_cluster(error, "listing topics", self._reason()) from error
 
     def _topic(self, name: str, future: Future[Any]) -> Topic:
-        described = self._answer(future, f"describing topic {name!r}", missing=f"topic {name!r} does not exist: create it, or correct the configuration")
+        described = self._answer(
+            future,
+            f"describing topic {name!r}",
+            missing=f"topic {name!r} does not exist: create it, or correct the configuration",
+        )
         return Topic(name, str(described.topic_id or ""), len(described.partitions))
 
     def destination(self, name: str) -> Destination:
@@ -104,9 +113,10 @@ class KafkaAdmin:
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
         """Ask for the first offset, the last stable offset and the high watermark of each partition."""
         wanted = list(partitions)
-        low = self._offsets(wanted, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-        stable = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        high = self._offsets(wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        low = self._offsets(wanted, earliest, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(wanted, latest, IsolationLevel.READ_COMMITTED)
+        high = self._offsets(wanted, latest, IsolationLevel.READ_UNCOMMITTED)
         return {partition: (low[partition], stable[partition], high[partition]) for partition in wanted}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
@@ -114,7 +124,9 @@ class KafkaAdmin:
         found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
-    def _offsets(self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[Partition, int]:
+    def _offsets(
+        self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[Partition, int]:
         if not partitions:
             return {}
         asked = self._client.list_offsets(
@@ -123,7 +135,9 @@ class KafkaAdmin:
             request_timeout=ANSWER_SECONDS,
         )
         return {
-            Partition(at.topic, at.partition): self._answer(future, f"reading the offsets of {at.topic}-{at.partition}").offset
+            Partition(at.topic, at.partition): self._answer(
+                future, f"reading the offsets of {at.topic}-{at.partition}"
+            ).offset
             for at, future in asked.items()
         }
 
@@ -154,7 +168,9 @@ class KafkaAdmin:
             raise of_cluster(error, f"describing group {self._group!r}", self._reason()) from error
         if members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
-            msg = f"group {self._group!r} has members that are not Winnow ({who}): stop them, or choose another group.id"
+            msg = (
+                f"group {self._group!r} has members that are not Winnow ({who}): stop them, or choose another group.id"
+            )
             raise ForeignMember(msg)
 
     def fence(self, partitions: Iterable[Partition], transaction_seconds: float) -> None:
@@ -187,4 +203,3 @@ class KafkaAdmin:
     def _reason(self) -> str:
         self._client.poll(0)
         return self._trouble
-

@@ -21,5 +21,3 @@ class KafkaClients:
         """Make the writer of one source partition."""
         kind = TransactionalWriter if self._job.guarantee is Guarantee.EXACTLY_ONCE else AcknowledgedWriter
         return kind(self._job, partition, consumer.client)
-
-

@@ -1,4 +1,4 @@
-"""Consumes with confluent-kafka's message objects and hands on Arrow arrays: the `plain` way, which works everywhere."""
+"""Consumes with confluent-kafka's message objects, hands on Arrow arrays: the `plain` way, which works everywhere."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from numpy.typing import NDArray
 
 from app.errors import PartitionError
 from app.kafka import settings
 from app.kafka.failures import of_partition
 from app.model import Committed, Job, Partition
-from app.records import NO_TIMESTAMP, Chunk, Headers
+from app.records import Chunk, Headers
 
 MOST_RECORDS = 10_000
 CHUNK_BYTES = 8 << 20
@@ -29,7 +30,7 @@ class PlainConsumer:
     def __init__(self, job: Job) -> None:
         self._client = Consumer(settings.consumer(job), logger=settings.SILENT)
         self._partitions: list[Partition] = []
-        self._index: dict[tuple[str, int], int] = {}
+        self._tables: dict[str, NDArray[np.int32]] = {}  # by topic: partition number -> place in _partitions
         self._most = 1_000  # grows or shrinks to about CHUNK_BYTES a chunk once record sizes are known
 
     def close(self) -> None:
@@ -61,8 +62,10 @@ class PlainConsumer:
 
     def start(self, partition: Partition, offset: int) -> None:
         """Begin or resume reading a partition at an offset."""
-        if partition not in self._index:
-            self._index[partition] = len(self._partitions)
+        if partition not in self._partitions:
+            self._tables[partition.topic] = _extended(
+                self._tables.get(partition.topic), partition.number, len(self._partitions)
+            )
             self._partitions.append(partition)
         self._client.incremental_assign([TopicPartition(*partition, offset)])
 
@@ -75,7 +78,8 @@ class PlainConsumer:
         messages = self._client.consume(self._most, seconds)
         if not messages:
             return None
-        ends, failures = self._events(messages) if any([m.error() for m in messages]) else ([], [])
+        # map over C methods: no Python frame per record
+        ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
         chunk = self._chunk(messages, ends, failures)
@@ -95,19 +99,33 @@ class PlainConsumer:
                 failures.append(of_partition(error, Partition(topic, number), "reading", message.offset()))
         return ends, failures
 
-    def _chunk(self, messages: list[Message], ends: Sequence[tuple[Partition, int]], failures: Sequence[PartitionError]) -> Chunk:
-        index = self._index
+    def _chunk(
+        self, messages: list[Message], ends: Sequence[tuple[Partition, int]], failures: Sequence[PartitionError]
+    ) -> Chunk:
+        records = len(messages)
         return Chunk(
             partitions=self._partitions,
-            sources=np.array([index[m.topic(), m.partition()] for m in messages], np.int32),  # type: ignore[index]  # records have both
-            offsets=np.array([m.offset() for m in messages], np.int64),
-            timestamps=np.array([_timestamp(m.timestamp()) for m in messages], np.int64),
-            keys=pa.array([m.key() for m in messages], pa.binary()),
-            values=pa.array([m.value() for m in messages], pa.binary()),
+            sources=self._sources(messages),
+            offsets=np.fromiter(map(Message.offset, messages), np.int64, records),
+            # without a timestamp librdkafka says -1, which is NO_TIMESTAMP
+            timestamps=np.fromiter((stamp for _, stamp in map(Message.timestamp, messages)), np.int64, records),
+            keys=pa.array(list(map(Message.key, messages)), pa.binary()),
+            values=pa.array(list(map(Message.value, messages)), pa.binary()),
             headers=lambda row: _headers(messages[row]),
             ends=ends,
             failures=failures,
         )
+
+    def _sources(self, messages: list[Message]) -> NDArray[np.int32]:
+        """Tell which of our partitions each record is from; nearly always all are of one topic."""
+        numbers = np.fromiter(map(Message.partition, messages), np.int32, len(messages))
+        topics = list(map(Message.topic, messages))
+        sources = np.empty(len(messages), np.int32)
+        for topic in set(topics):
+            of_topic = slice(None) if topics.count(topic) == len(topics) else [name == topic for name in topics]
+            table = self._tables[topic]  # type: ignore[index]  # a record has a topic
+            sources[of_topic] = table[numbers[of_topic]]
+        return sources
 
     def _adapt(self, chunk: Chunk) -> None:
         if len(chunk):
@@ -120,12 +138,13 @@ def _committed(at: TopicPartition) -> Committed | None:
     return Committed(at.offset, at.metadata or "") if at.offset >= 0 else None
 
 
-def _timestamp(stamp: tuple[int, int]) -> int:
-    kind, milliseconds = stamp
-    return NO_TIMESTAMP if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds
-
-
 def _headers(message: Message) -> Headers:
     return message.headers() or []  # type: ignore[return-value]  # consumed headers are bytes or None
 
 
+def _extended(table: NDArray[np.int32] | None, number: int, place: int) -> NDArray[np.int32]:
+    known = np.full(max(number + 1, 0 if table is None else len(table)), -1, np.int32)
+    if table is not None:
+        known[: len(table)] = table
+    known[number] = place
+    return known

@@ -45,7 +45,9 @@ def error_of(problem: KafkaError | KafkaException) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
 
 
-def of_partition(problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None) -> PartitionError:
+def of_partition(
+    problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
+) -> PartitionError:
     """Say what an error means for the owner of a partition: it is fenced, or it opens the partition anew."""
     error = error_of(problem)
     if error.code() in FENCED:

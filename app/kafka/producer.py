@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -18,7 +19,7 @@ from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import error_of, of_partition
 from app.model import Job, Partition
-from app.records import NO_TIMESTAMP, Letter, Lines
+from app.records import Letter, Lines
 
 # An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
 # a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
@@ -47,15 +48,15 @@ class Writer:
         Raises:
             Fenced, Transient: what was open is lost.
         """
-        topic, number, produce = self._job.sink.topic, self._sink_partition, self._client.produce
+        produce = partial(self._client.produce, self._job.sink.topic, partition=self._sink_partition)
         # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
-        stamps = lines.timestamps.clip(0).tolist() if len(lines) and lines.timestamps.min() == NO_TIMESTAMP else lines.timestamps.tolist()
+        stamps = lines.timestamps.clip(0).tolist()
         with self._translated("sending to the sink"):
             for value, key, stamp in zip(lines.values.to_pylist(), lines.keys.to_pylist(), stamps, strict=True):
                 try:
-                    produce(topic, value, key, number, None, None, stamp)
+                    produce(value, key, timestamp=stamp)
                 except BufferError:
-                    self._when_there_is_room(lambda v=value, k=key, s=stamp: produce(topic, v, k, number, None, None, s))  # type: ignore[misc]
+                    self._when_there_is_room(partial(produce, value, key, timestamp=stamp))
             self._client.poll(0)
 
     def bury(self, letters: Sequence[Letter]) -> None:
@@ -67,7 +68,7 @@ class Writer:
         """
         with self._translated("sending to the dead letters"):
             for letter in letters:
-                self._when_there_is_room(lambda one=letter: self._bury(one))  # type: ignore[misc]
+                self._when_there_is_room(partial(self._bury, letter))
 
     def _bury(self, letter: Letter) -> None:
         self._client.produce(
@@ -116,7 +117,9 @@ class TransactionalWriter(Writer):
     """Exactly once: output, dead letters and offset become visible together or not at all."""
 
     def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
-        super().__init__(job, partition, Producer(settings.transactional_producer(job, partition), logger=settings.SILENT))
+        super().__init__(
+            job, partition, Producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
+        )
         self._consumer = consumer
         self._open = False
 
@@ -209,4 +212,3 @@ class AcknowledgedWriter(Writer):
 
     def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
         self._undelivered = self._undelivered or error
-

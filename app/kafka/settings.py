@@ -22,10 +22,10 @@ CONSUMER_DEFAULTS: Settings = {
     # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
     "fetch.queue.backoff.ms": 2,
     "fetch.wait.max.ms": 100,
-    "fetch.max.bytes": 16 << 20,
-    "max.partition.fetch.bytes": 2 << 20,
-    "queued.min.messages": 50_000,
-    "queued.max.messages.kbytes": 48 << 10,
+    # A fetch may decompress to many times its size, and the queue's limit is only looked at before it.
+    "fetch.max.bytes": 4 << 20,
+    "queued.min.messages": 30_000,
+    "queued.max.messages.kbytes": 32 << 10,
 }
 PRODUCER_DEFAULTS: Settings = {
     "compression.type": "lz4",
@@ -59,15 +59,19 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
 
 def consumer(job: Job) -> Settings:
     """Settings of a task's consumer: reads committed records only and never moves an offset by itself."""
-    return CONSUMER_DEFAULTS | common(job.kafka) | {
-        "group.id": job.group,
-        "group.protocol": "classic",
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "enable.partition.eof": True,
-    }
+    return (
+        CONSUMER_DEFAULTS
+        | common(job.kafka)
+        | {
+            "group.id": job.group,
+            "group.protocol": "classic",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+        }
+    )
 
 
 def producer(job: Job) -> Settings:

@@ -3,7 +3,7 @@
 from pyspark import daemon
 
 # Loading code is safe before a fork; clients and threads are made in the task, after it.
-from app.spark import job  # noqa: F401
+from app.spark import job
 
 if __name__ == "__main__":
     job.warm_up()

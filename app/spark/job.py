@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from pyspark import InheritableThread, SparkContext, TaskContext
+from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
 
 from app.errors import SparkFailed
 from app.executor import task
@@ -60,8 +60,8 @@ class SparkRounds:
     def slots(self) -> int:
         """How many tasks can run at once now; executors come and go."""
         store = self._context._jsc.sc().statusStore()
-        executors = store.executorList(True)  # noqa: FBT003  # a Java method: only the active ones
-        cores = [executors.apply(i).totalCores() for i in range(executors.size())]
+        executors = store.executorList(True)  # a Java method: only the active ones
+        cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
         per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
         return max(1, sum(cores) // per_task)
 
@@ -117,7 +117,7 @@ class RunningRound:
         self._short_since = (self._short_since or time.monotonic()) if short else None
         return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
 
-    def _stages(self) -> Iterator[object]:
+    def _stages(self) -> Iterator[SparkStageInfo]:
         tracker = self._context.statusTracker()
         for number in tracker.getJobIdsForGroup(self._group):
             info = tracker.getJobInfo(number)

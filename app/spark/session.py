@@ -33,16 +33,22 @@ FIXED: Mapping[str, str] = {
 }
 
 
-def start(wanted: Mapping[str, str]) -> SparkContext:
+def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
     """
     Start Spark, or join what spark-submit prepared.
+
+    Args:
+        wanted: what the configuration says.
+        submitted: whether spark-submit was here first; then what it has set stands.
 
     Raises:
         SparkFailed: if it does not start.
     """
     try:
+        if submitted:
+            SparkContext._ensure_initialized()  # noqa: SLF001  # only a running JVM knows what spark-submit has set
         conf = SparkConf()
-        for key, value in (wanted | {k: v for k, v in DEFAULTS.items() if k not in wanted}).items():
+        for key, value in {**DEFAULTS, **wanted}.items():
             conf.setIfMissing(key, value)
         conf.setAll(list(FIXED.items()))
         conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))

@@ -116,7 +116,9 @@ def test_lines_look_like_the_real_ones(raw: list[Line]) -> None:
         seen["crlf"] += value.endswith(b"\r\n")
         seen["ipv6"] += expected.count(b"]:") > 0
         seen["escaped"] += b"%" in expected
-        seen["not utf-8"] += b"\xff" in value.decode("utf-8", "replace").replace("\ufffd", "\xff").encode("latin-1", "ignore")
+        seen["not utf-8"] += b"\xff" in value.decode("utf-8", "replace").replace("\ufffd", "\xff").encode(
+            "latin-1", "ignore"
+        )
 
     assert 325 < sum(len(value) for value, _ in good) / len(good) < 360
     assert all(seen[oddity] > len(good) / 200 for oddity in ("comma", "bar", "crlf", "ipv6", "escaped", "not utf-8"))

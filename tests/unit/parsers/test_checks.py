@@ -46,7 +46,7 @@ GROUP = st.sampled_from(
 OCTET = st.sampled_from(["", "0", "00", "7", "07", "99", "199", "249", "255", "256", "300", "1111", "a"])
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     groups=st.lists(GROUP, min_size=1, max_size=10), loose=st.text(alphabet="0123456789abcdefABCDEFg:.", max_size=46)
 )
@@ -61,7 +61,7 @@ def test_ipv6_is_what_ipaddress_accepts(groups: list[str], loose: str) -> None:
     assert [is_address(value) for value in values] == accepted(Check.IP, values)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=312, deadline=None)
 @given(octets=st.lists(OCTET, min_size=3, max_size=5), value=st.integers(0, 2**32 - 1))
 def test_ipv4_is_what_ipaddress_accepts(octets: list[str], value: int) -> None:
     """An address without a colon passes exactly where `ipaddress.IPv4Address` takes it."""
@@ -78,8 +78,8 @@ def test_zones_and_other_digits_are_no_addresses() -> None:
         "1.2.3.4/8",
         "[::1]",
         "1.2.3.4:80",
-        "١.2.3.4",
-        "::١",
+        "\u0661.2.3.4",
+        "::\u0661",
         "1.2.3.4.",
         ".1.2.3.4",
         "",
@@ -98,7 +98,7 @@ def is_datetime(value: str) -> bool:
     return True
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=312, deadline=None)
 @given(
     year=st.sampled_from([0, 1, 4, 100, 400, 1899, 1900, 1999, 2000, 2023, 2024, 2100, 9999]),
     month=st.integers(0, 13),

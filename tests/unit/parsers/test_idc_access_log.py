@@ -15,7 +15,8 @@ from parsers.testing import Outcome, batch, outcomes
 
 Line = Callable[..., bytes]
 COMPILED = IdcAccessLog(engine="compiled")
-REASONS = "empty no_marker field_count houseid gathertime srcip destip srcport destport illegal_character".split()
+REASONS = ["empty", "no_marker", "field_count", "houseid", "gathertime", "srcip", "destip", "srcport", "destport"]
+REASONS += ["illegal_character"]
 CLEAN = b"238|20171112132902|58.223.1.112:59948|202.102.92.18:80|"
 URL = b"http://www.example.org/a?b=c,d"
 
@@ -107,6 +108,13 @@ def test_parts_of_markers_in_a_field(idc: IdcAccessLog, line: Line, url: bytes) 
     assert expected == (found if isinstance(found, bytes) else found[0])
 
 
+def test_the_closing_marker_is_no_part_of_a_separator(idc: IdcAccessLog, line: Line) -> None:
+    """A line cut off behind a separator ends in a comma: its last marker closes it and does not open a field."""
+    cut = line(logid=b"")[: -len(b"<<<!>>>")]
+
+    assert outcome(idc, cut) == ("field_count", "the line has 14 fields, not 15")
+
+
 def test_blanks_round_checked_fields_are_trimmed(idc: IdcAccessLog, line: Line) -> None:
     """Blanks and tabs round the six checked fields are dropped, and kept in the url."""
     padded = {
@@ -175,7 +183,7 @@ def test_the_detail_is_safe_to_print(idc: IdcAccessLog, line: Line, changes: dic
     assert detail == found[1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=93, deadline=None)
 @given(lines=st.lists(st.none() | st.binary(max_size=80) | st.text(alphabet="<!>,\n\r ", max_size=90).map(str.encode)))
 def test_any_bytes_have_one_outcome(lines: list[bytes | None]) -> None:
     """Whatever the bytes, each line is a value or a reject with one of the known reasons."""
@@ -185,7 +193,7 @@ def test_any_bytes_have_one_outcome(lines: list[bytes | None]) -> None:
     assert all(isinstance(one, bytes) or one[0] in REASONS for one in found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=187, deadline=None)
 @given(url=st.binary(max_size=120) | st.text(max_size=80).map(str.encode))
 @example(url=b"%7C|%")
 def test_the_output_splits_and_can_be_undone(line: Line, url: bytes) -> None:
@@ -220,16 +228,18 @@ def test_text_and_large_arrays_are_taken(idc: IdcAccessLog, line: Line) -> None:
         pa.array([line()], pa.large_binary()),
         pa.chunked_array([[line()], []], pa.binary()),
     ):
-        assert CLEAN + URL == outcomes(idc.parse(array), 1)[0]
+        assert CLEAN + URL == outcomes(idc.parse(array), 1)[0]  # type: ignore[arg-type]
 
 
 def test_output_that_outgrows_its_input(idc: IdcAccessLog, line: Line) -> None:
     """Urls in which every byte is escaped fit in the output although it is larger than the input."""
-    lines = [line(), *[line(url=b"\xff" * 5000)] * 50, line()]
+    one_large = 2**22 if idc.engine == "compiled" else 2**12  # plain Python has no buffer that could be too small
+    for size, count in ((5000, 50), (one_large, 1)):
+        lines = [line(), *[line(url=b"\xff" * size)] * count, line()]
 
-    found = outcomes(idc.parse(batch(lines)), len(lines))
+        found = outcomes(idc.parse(batch(lines)), len(lines))
 
-    assert [CLEAN + URL, *[CLEAN + b"%FF" * 5000] * 50, CLEAN + URL] == found
+        assert found == [CLEAN + URL, *[CLEAN + b"%FF" * size] * count, CLEAN + URL]
 
 
 def test_the_bytes_under_a_null_do_not_count(idc: IdcAccessLog, line: Line) -> None:
@@ -237,4 +247,4 @@ def test_the_bytes_under_a_null_do_not_count(idc: IdcAccessLog, line: Line) -> N
     whole = batch([line(), line()])
     holed = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), *whole.buffers()[1:]])
 
-    assert [("empty", "the record has no value"), CLEAN + URL] == outcomes(idc.parse(holed), 2)
+    assert [("empty", "the record has no value"), CLEAN + URL] == outcomes(idc.parse(holed), 2)  # type: ignore[arg-type]

@@ -36,7 +36,8 @@ def at_the_edges(line):
 idc = IdcAccessLog(engine="compiled")
 csv = Delimited(fields=["a", "b"], output="{b}|{a}", escape=["a"], engine="compiled")
 SEPARATOR = b"<<<!>>>,<<<!>>>"
-good = [b"", b"2", b"20171112132902", b"::1", b"1.2.3.4", b"1", b"80", *[b""] * 6, b"http://a/\\xe4\\xb8|" + b"x" * 40, b""]
+url = b"http://a/\\xe4\\xb8|" + b"x" * 40
+good = [b"", b"2", b"20171112132902", b"::1", b"1.2.3.4", b"1", b"80", *[b""] * 6, url, b""]
 good = b"<<<!>>>" + SEPARATOR.join(good) + b"<<<!>>>"
 lines = [good[:n] for n in range(len(good) + 1)] + [good[n:] for n in range(len(good))]
 lines += [b"x" * n + b"," + b"y" * m for n in (0, 1, 31, 63, 64) for m in (0, 1, 15, 16, 17, 31, 33, 64)]
@@ -92,8 +93,8 @@ print(square(7))
     "prepare",
     [
         "import numba.core.caching as c; c.CacheImpl._locator_classes = []",
-        "import numba.core.caching as c; c.Cache.save_overload = lambda *_: (_ for _ in ()).throw(OSError('disk full'))",
-        "import numba.core.caching as c; c.Cache.load_overload = lambda *_: (_ for _ in ()).throw(EOFError('damaged'))",
+        "import numba.core.caching as c; c.Cache.save_overload = lambda *_: (_ for _ in ()).throw(OSError('full'))",
+        "import numba.core.caching as c; c.Cache.load_overload = lambda *_: (_ for _ in ()).throw(EOFError('worn'))",
     ],
     ids=["nowhere to cache", "disk full", "damaged cache"],
 )

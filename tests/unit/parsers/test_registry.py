@@ -156,7 +156,7 @@ def test_wrong_options_of_a_built_in_parser_name_it() -> None:
 def test_errors_survive_a_process_border() -> None:
     """The errors can be pickled, and are ValueErrors."""
     for error in (UnknownParser("x"), ParserOptionError("y")):
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+        again = pickle.loads(pickle.dumps(error))
 
         assert (type(again), str(again)) == (type(error), str(error))
         assert isinstance(again, ValueError)

@@ -1,0 +1,265 @@
+"""
+What any other program would write to and read from Kafka: the tests' eyes, which share no code with the service.
+
+Only confluent_kafka and the standard library; a line is cleansed here a second time, by other means, from the rules.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from types import TracebackType
+from typing import Any, NamedTuple, Self, cast
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+Place = tuple[str, int]
+Headers = Sequence[tuple[str, bytes | None]]
+LARGEST = 8 << 20
+LINE = re.compile(rb"<<<!>>>(.*)<<<!>>>(?:\r\n|\r|\n)?", re.DOTALL)
+
+
+class Record(NamedTuple):
+    """A record as a read_committed consumer gets it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the dead-letter headers say, by the last part of their names."""
+        prefix = "__connect.errors."
+        return {
+            name.removeprefix(prefix): (text or b"").decode() for name, text in self.headers if name.startswith(prefix)
+        }
+
+
+class Written(NamedTuple):
+    """A record to be written."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    timestamp: int = 1_510_464_542_000
+    headers: Headers = ()
+
+
+def line(number: int, partition: int = 0) -> bytes:
+    """Make a raw line that is good; its url tells partition and number."""
+    fields = [b""] * 15
+    fields[0:8] = b"3111", b"238", b"20171112132902", b"58.223.1.112", b"202.102.92.18", b"59948", b"80", b"x.cn"
+    fields[13] = b"http://x.cn/%d/%d" % (partition, number)
+    return b"<<<!>>>" + b"<<<!>>>,<<<!>>>".join(fields) + b"<<<!>>>"
+
+
+def cleansed(number: int, partition: int = 0) -> bytes:
+    """Say what `line` must become."""
+    return b"238|20171112132902|58.223.1.112:59948|202.102.92.18:80|http://x.cn/%d/%d" % (partition, number)
+
+
+def cleanse(raw: bytes) -> bytes | None:
+    """Cleanse a real line by the rules, slowly and plainly; None for a line that must be rejected."""
+    found = LINE.fullmatch(raw)
+    fields = found[1].split(b"<<<!>>>,<<<!>>>") if found else []
+    if len(fields) != 15:
+        return None
+    house, when, source, destination, out, into = (field.strip(b" \t").decode("latin-1") for field in fields[1:7])
+    try:
+        datetime.strptime(when, "%Y%m%d%H%M%S")  # noqa: DTZ007  # only whether it exists
+        ends = [f"[{ip}]" if ipaddress.ip_address(ip).version == 6 else ip for ip in (source, destination)]
+    except ValueError:
+        return None
+    if not house or len(when) != 14 or not all(port.isdigit() and int(port) <= 65_535 for port in (out, into)):
+        return None
+    url = fields[13].decode("utf-8", "surrogateescape")
+    escaped = "".join(
+        f"%{ord(c) & 0xFF:02X}" if ord(c) < 32 or c in "|\x7f" or 0xDC80 <= ord(c) <= 0xDCFF else c for c in url
+    )
+    return f"{house}|{when}|{ends[0]}:{out}|{ends[1]}:{into}|{escaped}".encode()
+
+
+def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: str | int) -> None:
+    """Write records in order and see each acknowledged."""
+    failures: list[KafkaError] = []
+    usual: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "max.in.flight": 1, "linger.ms": 5}
+    producer = Producer({**usual, "message.max.bytes": LARGEST, **settings})
+    send(producer, topic, records, failures)
+    assert producer.flush(60) == 0
+    assert not failures, failures[0].str()
+
+
+def send(producer: Producer, topic: str, records: Iterable[Written], failures: list[KafkaError] | None = None) -> None:
+    """Hand records to a producer; failures are noted as they are reported."""
+
+    def note(error: KafkaError | None, _message: Message) -> None:
+        if error is not None and failures is not None:
+            failures.append(error)
+
+    for value, key, partition, timestamp, headers in records:
+        # mypy: the headers of confluent_kafka are typed too narrowly
+        given: Any = {"headers": list(headers)} if headers else {}
+        producer.produce(topic, value, key, partition, note, timestamp=timestamp, **given)
+        producer.poll(0)
+
+
+def read(bootstrap: str, topic: str, seconds: float = 60) -> list[Record]:
+    """Read a whole topic as a read_committed consumer sees it; fail if an open transaction holds its end back."""
+    until, deadline = ends(bootstrap, topic), time.monotonic() + seconds
+    consumer = _consumer(bootstrap)
+    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in until])
+    records: list[Record] = []
+    reached = dict.fromkeys(until, 0)
+    while any(reached[place] < end for place, end in until.items()):
+        assert time.monotonic() < deadline, f"{topic} is readable up to {reached} only, although it ends at {until}"
+        for message in consumer.consume(10_000, 0.05):
+            if message.error() is None:
+                records.append(_record(message))
+            else:
+                _note_end(message, reached)
+    consumer.unassign()
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+@cache
+def _consumer(bootstrap: str) -> Consumer:
+    """Make a consumer, once for all readings: a warm one is much quicker than a new one."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "independent-reader",  # never joined, never committed to
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": LARGEST,
+            "fetch.wait.max.ms": 10,
+            "log_level": 0,
+        }
+    )
+
+
+def _note_end(message: Message, reached: dict[Place, int]) -> None:
+    error: Any = message.error()
+    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # noqa: SLF001  # librdkafka's own codes begin so
+    place: Any = message.topic(), message.partition()
+    reached[place] = message.offset() or 0
+
+
+def _record(message: Message) -> Record:
+    value: Any = message.value()
+    partition: Any = message.partition()
+    offset: Any = message.offset()
+    key: Any = message.key()
+    return Record(partition, offset, key, value, message.timestamp()[1], cast("Headers", message.headers() or ()))
+
+
+def values(records: Iterable[Record], partition: int | None = None) -> list[bytes | None]:
+    """Take the values, of one partition or of all."""
+    return [record.value for record in records if partition in (None, record.partition)]
+
+
+def ends(bootstrap: str, topic: str) -> dict[Place, int]:
+    """Ask where each partition of a topic ends, whatever transactions are open."""
+    return _offsets(bootstrap, topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
+    """Ask where each partition of a topic begins."""
+    return _offsets(bootstrap, topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
+    admin = client(bootstrap)
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    asked = {TopicPartition(topic, number): spec for number in partitions}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+    return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+
+
+def committed(bootstrap: str, group: str) -> dict[Place, int]:
+    """Ask what the group has committed, as kafka-consumer-groups does."""
+    asked = client(bootstrap).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    return {(at.topic, at.partition): at.offset for at in asked[group].result(30).topic_partitions}
+
+
+def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
+    """Set offsets of a group, as kafka-consumer-groups --reset-offsets does."""
+    wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    asked = client(bootstrap).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
+    assert all(at.error is None for at in asked[group].result(30).topic_partitions)
+
+
+@cache
+def client(bootstrap: str) -> AdminClient:
+    """Make a quiet admin client, once: answers come only while it lives."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+class Feeder:
+    """
+    Writes numbered good lines to all partitions of a topic at a steady pace, in a thread, until the block ends.
+
+    `written` says how many lines each partition got; it is final when the block has ended.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 2_000) -> None:
+        """Remember where to; nothing is written yet."""
+        self.written: Counter[int] = Counter()
+        self._topic, self._partitions = topic, partitions
+        self._lines = max(1, per_second // partitions // 20)
+        self._stop = threading.Event()
+        self._failures: list[KafkaError] = []
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "log_level": 0, "enable.idempotence": True, "linger.ms": 20}
+        )
+        self._thread = threading.Thread(target=self._feed, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and see everything acknowledged."""
+        self._stop.set()
+        self._thread.join()
+        unsent = self._producer.flush(120)
+        assert kind is not None or (unsent == 0 and not self._failures)
+
+    def _feed(self) -> None:
+        while not self._stop.wait(0.05):
+            for partition in range(self._partitions):
+                first = self.written[partition]
+                numbers = range(first, first + self._lines)
+                lines = [Written(line(n, partition), b"%d" % n, partition) for n in numbers]
+                send(self._producer, self._topic, lines, self._failures)
+                self.written[partition] += len(lines)
+
+
+def expected(written: Mapping[int, int], sink_partitions: int) -> dict[int, set[bytes]]:
+    """Say which lines must be in which sink partition, for lines that a `Feeder` has written."""
+    lines: dict[int, set[bytes]] = defaultdict(set)
+    for partition, count in written.items():
+        lines[partition % sink_partitions] |= {cleansed(n, partition) for n in range(count)}
+    return lines

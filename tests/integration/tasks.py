@@ -1,0 +1,166 @@
+"""One task on a real Kafka, without Spark and without a driver: the shortest way from a record to what becomes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from app.executor import task
+from app.executor.parse import make_parser
+from app.kafka.admin import KafkaAdmin
+from app.kafka.clients import KafkaClients
+from app.model import Assignment, Guarantee, Job, Partition, Receipt, Share
+from tests import independent
+from tests.conftest import Topics
+from tests.independent import Record
+
+BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
+"""For behaviour that the delivery guarantee must not change."""
+LARGE = {"max.message.bytes": str(4 << 20)}
+
+
+def until(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:
+    """Wait for a condition, looking often."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Stage:
+    """The topics and the group of one test, and how to run a task on them."""
+
+    bootstrap: str
+    sources: Mapping[str, int]
+    sink: str
+    dead: str
+    group: str
+    guarantee: Guarantee
+    changes: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The first source topic."""
+        return next(iter(self.sources))
+
+    @property
+    def job(self) -> Job:
+        """What a driver would give all tasks."""
+        kafka = {"bootstrap.servers": self.bootstrap}
+        admin = KafkaAdmin(kafka, self.group)
+        sink, dead = admin.destination(self.sink), admin.destination(self.dead)
+        job = Job(self.group, self.guarantee, sink, dead, "raw", "idc-access-log", {}, kafka)
+        return replace(job, **self.changes)  # type: ignore[arg-type]  # as various as a job
+
+    def shares(self, end: int | None = None) -> tuple[Share, ...]:
+        """Plan what a driver would plan: from the committed offsets to the ends, or to the given end."""
+        known = independent.committed(self.bootstrap, self.group)
+        shares = []
+        for topic in self.sources:
+            begins = independent.beginnings(self.bootstrap, topic)
+            for place, last in independent.ends(self.bootstrap, topic).items():
+                start = known.get(place, begins[place])
+                shares.append(Share(Partition(*place), known.get(place), start, last if end is None else end))
+        return tuple(shares)
+
+    def run(self, *shares: Share, seconds: float = 60) -> dict[Partition, Receipt]:
+        """Run one task, by default from where the group stands to the ends of all partitions."""
+        job = self.job
+        assignment = Assignment(job, shares or self.shares(), seconds, deadline=0)
+        receipts = task.run(assignment, KafkaClients(job), make_parser(job), seconds)
+        return {receipt.partition: receipt for receipt in receipts}
+
+    def running(self, *shares: Share) -> RunningTask:
+        """Run a task that has no end, in a thread; a context manager."""
+        return RunningTask(self, shares)
+
+    def cleansed(self) -> list[Record]:
+        """Read the sink."""
+        return independent.read(self.bootstrap, self.sink)
+
+    def letters(self) -> list[Record]:
+        """Read the dead letters."""
+        return independent.read(self.bootstrap, self.dead)
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Ask how far the group is behind each source partition's end, where it has committed."""
+        known = independent.committed(self.bootstrap, self.group)
+        ends = {place: end for topic in self.sources for place, end in independent.ends(self.bootstrap, topic).items()}
+        return {place: ends[place] - offset for place, offset in known.items()}
+
+
+class RunningTask:
+    """A task in a thread: it works until it is fenced."""
+
+    def __init__(self, stage: Stage, shares: tuple[Share, ...]) -> None:
+        """Remember what to run."""
+        self.receipts: dict[Partition, Receipt] = {}
+        self._stage, self._shares = stage, shares
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        self.receipts = self._stage.run(*self._shares, seconds=90)
+
+    def __enter__(self) -> Self:
+        """Start, and wait until it owns its partitions: then it has said where it starts."""
+        self._thread.start()
+        until(lambda: len(self._stage.lag()) >= len(self._shares), what="the task to open")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Fence it, whatever happened, and wait for its end."""
+        kafka = KafkaAdmin({"bootstrap.servers": self._stage.bootstrap}, self._stage.group)
+        while self._thread.is_alive():
+            kafka.fence([share.partition for share in self._shares], 60)
+            self._thread.join(3)
+
+    def ended(self, seconds: float) -> bool:
+        """Wait for its end."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+
+def make_stage(
+    bootstrap: str,
+    topics: Topics,
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    *,
+    source: int | Mapping[str, str] = 1,
+    sources: int = 1,
+    sink: int | Mapping[str, str] = 1,
+    dead: Mapping[str, str] | None = None,
+    **job: object,
+) -> Stage:
+    """
+    Create topics for a test.
+
+    Args:
+        bootstrap: where.
+        topics: what creates them.
+        guarantee: what the job promises.
+        source: partitions of each source topic; or the configuration of one with a single partition.
+        sources: how many source topics.
+        sink: partitions of the sink, or its configuration.
+        dead: configuration of the dead-letter topic.
+        job: what differs from a usual job.
+    """
+
+    def create(role: str, size: int | Mapping[str, str]) -> str:
+        return topics(role, size) if isinstance(size, int) else topics(role, 1, size)
+
+    names = [create(f"raw{number}", source) for number in range(sources)]
+    size = source if isinstance(source, int) else 1
+    made = Stage(
+        bootstrap, dict.fromkeys(names, size), create("clean", sink), create("dead", dead or 1), names[0], guarantee
+    )
+    made.changes = job
+    return made

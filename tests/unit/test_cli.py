@@ -1,0 +1,131 @@
+"""The command line: what it prints where, and what it ends with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from app.cli import main
+from tests.unit.test_config import GOOD
+from tests.unit.test_task import cleansed, line
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+class TestParse:
+    def test_cleansed_lines_go_to_stdout_in_order(self, runner: CliRunner) -> None:
+        """Good lines alone end with 0; a missing last newline and CRLF do not matter."""
+        done = runner.invoke(main, ["parse"], input=b"\r\n".join([line(1), line(2), line(3)]))
+
+        assert 0 == done.exit_code
+        assert b"".join(cleansed(n) + b"\n" for n in (1, 2, 3)) == done.stdout_bytes
+
+    def test_rejects_go_to_stderr_as_json(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Each reject is an object with its line, reason and detail; the command ends with 1."""
+        file = tmp_path / "lines"
+        file.write_bytes(b"\n".join([line(1), b"rubbish", b"", line(4), b""]))
+
+        done = runner.invoke(main, ["parse", str(file)])
+
+        assert 1 == done.exit_code
+        assert cleansed(1) + b"\n" + cleansed(4) + b"\n" == done.stdout_bytes
+        told = [json.loads(text) for text in done.stderr.splitlines()]
+        assert [(2, "no_marker"), (3, "empty")] == [(one["line"], one["reason"]) for one in told]
+        assert all(set(one) == {"line", "reason", "detail"} for one in told)
+
+    def test_numbers_go_on_from_batch_to_batch(self, runner: CliRunner) -> None:
+        """Line numbers are those of the file, however long it is."""
+        done = runner.invoke(main, ["parse", "-"], input=(line(1) + b"\n") * 25_000 + b"x\n")
+
+        assert 25_001 == json.loads(done.stderr)["line"]
+
+    def test_nothing_in_nothing_out(self, runner: CliRunner) -> None:
+        """An empty file has no lines, so none is rejected."""
+        done = runner.invoke(main, ["parse"], input=b"")
+
+        assert (0, b"") == (done.exit_code, done.stdout_bytes)
+
+    def test_another_parser_can_be_chosen(self, runner: CliRunner, tmp_path: Path) -> None:
+        """With -c the configuration's parser is used."""
+        file = tmp_path / "winnow.yaml"
+        parser = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": "{b}|{a}"}
+        file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
+
+        done = runner.invoke(main, ["parse", "-c", str(file)], input=b"1,2\n")
+
+        assert b"2|1\n" == done.stdout_bytes
+
+    def test_neither_kafka_nor_spark_is_loaded(self) -> None:
+        """It works where neither is installed."""
+        program = (
+            "import sys; sys.argv = ['winnow', 'parse']\n"
+            "try:\n    from app.cli import main; main()\n"
+            "except SystemExit: pass\n"
+            "print({'pyspark', 'py4j', 'confluent_kafka'} & set(sys.modules))"
+        )
+
+        done = subprocess.run([sys.executable, "-c", program], input=line(1), capture_output=True, check=True)
+
+        assert done.stdout.endswith(b"set()\n")
+
+
+class TestCheck:
+    def test_a_good_file_is_shown_as_understood(self, runner: CliRunner, tmp_path: Path) -> None:
+        """What is printed is valid configuration again, with its defaults."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD))
+
+        done = runner.invoke(main, ["check", "-c", str(file), "--set", "kafka.sasl.password=hunter2"])
+
+        assert 0 == done.exit_code
+        assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
+        assert "hunter2" not in done.output
+
+    def test_every_problem_is_told_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
+        """Wrong configuration ends with 2, wherever it is read."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
+
+        for command in ("check", "run"):
+            done = runner.invoke(main, [command, "-c", str(file)])
+            assert 2 == done.exit_code
+            assert "sorce: unknown key; did you mean source?" in done.stderr
+            assert "out.of.range" in done.stderr
+
+    @pytest.mark.parametrize("parser", [{"name": "idc-acess-log"}, {"name": "idc-access-log", "colour": "red"}])
+    def test_a_parser_that_cannot_be_built_is_a_configuration_error(
+        self, runner: CliRunner, tmp_path: Path, parser: dict[str, str]
+    ) -> None:
+        """It is found before anything is started."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
+
+        done = runner.invoke(main, ["check", "-c", str(file)])
+
+        assert 2 == done.exit_code
+        assert "parser" in done.stderr
+
+    def test_a_kafka_that_is_not_there_ends_with_3(self, runner: CliRunner, tmp_path: Path) -> None:
+        """`check --connect` does not wait: it says what is wrong now."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
+
+        done = runner.invoke(main, ["check", "-c", str(file), "--connect"])
+
+        assert 3 == done.exit_code
+        assert "Kafka does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"]])
+def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
+    """So that scripts can tell a typo from a reject."""
+    assert 2 == runner.invoke(main, arguments).exit_code

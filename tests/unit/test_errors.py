@@ -1,0 +1,136 @@
+"""Errors cross process borders and tell an operator what happened, where, and what to do."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from app import errors, model
+from app.errors import (
+    ConfigError,
+    Fenced,
+    NotAllowed,
+    NotUsable,
+    OffsetMoved,
+    PartitionError,
+    Transient,
+    Unreachable,
+    WinnowError,
+)
+from app.kafka import failures
+from app.model import Assignment, Committed, Partition, Receipt, Share
+from tests.fakes import make_job
+
+P = Partition("raw", 3)
+
+
+def family(kind: type[WinnowError]) -> Iterator[type[WinnowError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from family(child)
+
+
+def an(kind: type[WinnowError]) -> WinnowError:
+    if issubclass(kind, PartitionError):
+        return kind(P, "what happened", 42)
+    return ConfigError(("a", "b")) if kind is ConfigError else kind("what happened")
+
+
+@pytest.mark.parametrize("kind", list(family(WinnowError)))
+def test_every_error_survives_the_trip_from_an_executor(kind: type[WinnowError]) -> None:
+    """An error is the same on the driver as where it was raised."""
+    error = an(kind)
+
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert (kind, str(error)) == (type(copy), str(copy))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in family(WinnowError) if kind.__module__ == "app.errors"])
+def test_every_error_is_in_the_runbook(kind: type[WinnowError]) -> None:
+    """The tree in the docstring of app.errors, which is the operator's runbook, names every error."""
+    assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "")
+
+
+def test_a_partitions_error_says_where() -> None:
+    """Its text begins with topic-partition@offset."""
+    assert "raw-3@42: what happened" == str(Transient(P, "what happened", 42))
+    assert "raw-3: what happened" == str(Fenced(P, "what happened"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        P,
+        Share(P, 1, 2, 3, "note"),
+        Committed(5, "note"),
+        Receipt(P, 1, 2, 1, 0, {"empty": 1}),
+        Assignment(make_job(), (Share(P, None, 0),), 30.0, 1e9),
+        *model.Guarantee,
+        *model.Outcome,
+    ],
+)
+def test_what_crosses_processes_survives_pickle(value: object) -> None:
+    """Everything in app.model arrives as it was sent."""
+    assert value == pickle.loads(pickle.dumps(value))
+
+
+def codes() -> list[int]:
+    return sorted(
+        code for name, code in vars(KafkaError).items() if isinstance(code, int) and not name.startswith("__")
+    )
+
+
+@pytest.mark.parametrize("code", codes())
+def test_every_kafka_error_has_a_meaning(code: int) -> None:
+    """Whatever librdkafka says of a partition is one of three things: fenced, moved, or open it anew."""
+    error = failures.of_partition(KafkaException(KafkaError(code)), P, "testing")
+
+    assert type(error) in (Fenced, OffsetMoved, Transient)
+    assert P == error.partition
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._FENCED, Fenced),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced),
+        (KafkaError._AUTO_OFFSET_RESET, OffsetMoved),
+        (KafkaError._TIMED_OUT, Transient),
+        (KafkaError._MSG_TIMED_OUT, Transient),
+        (KafkaError.INVALID_PRODUCER_ID_MAPPING, Transient),
+    ],
+)
+def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
+    """A fence is told from a failure, and a lost offset from both."""
+    assert kind is type(failures.of_partition(KafkaError(code), P, "testing"))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._TRANSPORT, Unreachable),
+        (KafkaError._TIMED_OUT, Unreachable),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, Unreachable),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, NotAllowed),
+        (KafkaError._SSL, NotAllowed),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAllowed),
+        (KafkaError.UNSUPPORTED_VERSION, NotUsable),
+    ],
+)
+def test_an_outage_is_waited_for_and_a_refusal_is_not(code: int, kind: type[WinnowError]) -> None:
+    """The service waits for a broker, but tells the operator at once of what waiting does not heal."""
+    error = failures.of_cluster(KafkaError(code), "testing")
+
+    assert kind is type(error)
+    assert 3 == error.exit_code
+
+
+def test_transactional_ids_cannot_collide() -> None:
+    """`a` reading `b-c` and `a-b` reading `c` must not fence each other for ever."""
+    assert model.transactional_id("a", Partition("b-c", 1)) != model.transactional_id("a-b", Partition("c", 1))
+    assert "winnow/g/raw/3" == model.transactional_id("g", P)

@@ -1,0 +1,325 @@
+"""The driver's loop with a fake Kafka and fake rounds: what it plans, when it ends, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.config import Config, load
+from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service
+from app.driver.stop import Stop
+from app.errors import AccountingError, ForeignMember, SparkFailed, TopicMissing, Unreachable
+from app.kafka.admin import Topic
+from app.model import Assignment, Committed, Destination, Outcome, Partition, Receipt
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+
+
+def config(*assignments: str) -> Config:
+    flags = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    return load(None, [*flags, "kafka.bootstrap.servers=nowhere:9092", *assignments], {})
+
+
+class Kafka:
+    """What KafkaAdmin would say."""
+
+    def __init__(self, **partitions: tuple[int, int]) -> None:
+        self.watermark = {Partition("raw", int(name[1:])): ends for name, ends in partitions.items()}
+        self.offsets: dict[Partition, Committed] = {}
+        self.fenced: list[list[Partition]] = []
+        self.troubles: list[Exception] = []
+        self.topic_id = "id-1"
+
+    def topics(self, names: Collection[str], pattern: str | None) -> dict[str, Topic]:
+        return {"raw": Topic("raw", self.topic_id, len(self.watermark))}
+
+    def destination(self, name: str) -> Destination:
+        if self.troubles:
+            raise self.troubles.pop(0)
+        return Destination(name, 2, 1_000_000)
+
+    def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
+        return {
+            partition: (self.watermark[partition][0], *[self.watermark[partition][1]] * 2) for partition in partitions
+        }
+
+    def committed(self) -> dict[Partition, Committed]:
+        return dict(self.offsets)
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        return {partition: 5 for partition in partitions}
+
+    def refuse_foreign_members(self) -> None:
+        pass
+
+    def fence(self, partitions: Iterable[Partition], seconds: float) -> None:
+        self.fenced.append(list(partitions))
+
+
+Result = list[Receipt] | Exception
+
+
+class Rounds:
+    """Runs rounds by calling a function."""
+
+    def __init__(self, act: Callable[[Sequence[Assignment]], Result], slots: int = 2, unending: bool = False) -> None:
+        self.slots = slots
+        self.unending = unending
+        self.rounds: list[list[Assignment]] = []
+        self.cancelled = self.stopped = False
+        self._act = act
+
+    def submit(self, assignments: Sequence[Assignment]) -> Round:
+        self.rounds.append(list(assignments))
+        return Round(self, self._act(assignments))
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Round:
+    lost_tasks = 0
+    starved = False
+
+    def __init__(self, rounds: Rounds, result: Result) -> None:
+        self._rounds = rounds
+        self._result = result
+
+    def wait(self, seconds: float) -> bool:
+        return not self._rounds.unending or self._rounds.cancelled
+
+    def cancel(self) -> None:
+        self._rounds.cancelled = True
+
+    def receipts(self) -> list[Receipt]:
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+
+def works(kafka: Kafka) -> Callable[[Sequence[Assignment]], Result]:
+    """Do all the work of a round at once, and commit it."""
+
+    def act(assignments: Sequence[Assignment]) -> Result:
+        receipts = []
+        for share in (share for assignment in assignments for share in assignment.shares):
+            end = share.end if share.end is not None else kafka.watermark[share.partition][1]
+            kafka.offsets[share.partition] = Committed(end, share.note)
+            receipts.append(Receipt(share.partition, share.start, end, end - share.start, end - share.start))
+        return receipts
+
+    return act
+
+
+def service(kafka: Kafka, rounds: Rounds, settings: Config | None = None, stop: Stop | None = None) -> Service:
+    return Service(settings or config(), kafka, lambda: rounds, stop or Stop())  # type: ignore[arg-type]  # a fake Kafka
+
+
+@pytest.fixture(autouse=True)
+def _no_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stop, "on_signals", lambda self: None)
+
+
+class TestUntilEnd:
+    def test_ends_when_the_ends_seen_at_the_start_are_reached(self) -> None:
+        """A backfill ends with 0, its offsets stand at the ends, and the totals are told."""
+        kafka = Kafka(p0=(0, 10), p1=(3, 7))
+        rounds = Rounds(works(kafka))
+
+        with capture_logs() as logs:
+            code = service(kafka, rounds).run(until_end=True)
+
+        assert 0 == code
+        assert {A: 10, B: 7} == {partition: at.offset for partition, at in kafka.offsets.items()}
+        assert 14 == logs[-1]["records"]
+        assert rounds.stopped
+
+    def test_what_arrives_later_is_left(self) -> None:
+        """The ends are those of the start: a busy topic cannot keep a backfill from ending."""
+        kafka = Kafka(p0=(0, 10))
+        act = works(kafka)
+
+        def act_while_more_arrives(assignments: Sequence[Assignment]) -> Result:
+            kafka.watermark[A] = (0, 1_000)
+            return act(assignments)
+
+        service(kafka, Rounds(act_while_more_arrives)).run(until_end=True)
+
+        assert 10 == kafka.offsets[A].offset
+
+    def test_a_blocked_partition_does_not_stop_the_others_but_is_told(self) -> None:
+        """Exit code 1, the others done, the lost range in the log."""
+        kafka = Kafka(p0=(50, 100), p1=(0, 7))
+        kafka.offsets[A] = Committed(10)
+
+        with capture_logs() as logs:
+            code = service(kafka, Rounds(works(kafka))).run(until_end=True)
+
+        assert 1 == code
+        assert 7 == kafka.offsets[B].offset
+        assert any("offsets 10 to 49" in entry.get("error", "") for entry in logs)
+
+
+class TestRounds:
+    def test_each_task_gets_its_share_and_the_deadline(self) -> None:
+        """Two slots, two tasks, every partition once."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+        rounds = Rounds(works(kafka))
+
+        service(kafka, rounds, config("round.interval=7s")).run(until_end=True)
+
+        (assignments,) = rounds.rounds
+        assert {A, B} == {assignment.leader for assignment in assignments}
+        assert {7.0} == {assignment.seconds for assignment in assignments}
+        assert {"winnow topic=id-1"} == {assignment.shares[0].note for assignment in assignments}
+
+    def test_leftovers_of_a_crash_are_cleared_before_spark_starts(self) -> None:
+        """Open transactions hold back readers: they are ended first, all of them."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 0))
+        seen: list[int] = []
+
+        def start() -> Rounds:
+            seen.append(len(kafka.fenced))
+            return Rounds(works(kafka))
+
+        Service(config(), kafka, start, Stop()).run(until_end=True)  # type: ignore[arg-type]  # a fake Kafka
+
+        assert [1] == seen
+        assert [A, B] == sorted(kafka.fenced[0])
+
+    def test_at_least_once_never_fences(self) -> None:
+        """Without transactions there is nothing to fence."""
+        kafka = Kafka(p0=(0, 10))
+
+        service(kafka, Rounds(works(kafka)), config("delivery.guarantee=at-least-once")).run(until_end=True)
+
+        assert [] == kafka.fenced
+
+    def test_a_receipt_that_does_not_balance_stops_the_service(self) -> None:
+        """in ≠ out + dead letters is a bug that must not go on."""
+        rounds = Rounds(lambda _: [Receipt(A, 0, 10, records=10, out=8, dead={"empty": 1})])
+
+        with pytest.raises(AccountingError, match="10 records came in, 8 went out and 1"):
+            service(Kafka(p0=(0, 10)), rounds).run(until_end=True)
+
+        assert rounds.stopped
+
+    def test_a_failed_round_is_tried_again_but_not_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A Spark that loses every round is told as such instead of being asked again and again."""
+        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+        rounds = Rounds(lambda _: SparkFailed("no worker starts"))
+
+        with pytest.raises(SparkFailed, match="no worker starts"):
+            service(Kafka(p0=(0, 10)), rounds).run(until_end=True)
+
+        assert FAILED_ROUNDS_IN_A_ROW == len(rounds.rounds)
+
+    def test_one_failed_round_costs_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The next round goes on from the committed offsets."""
+        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+        kafka = Kafka(p0=(0, 10))
+        act, results = works(kafka), [SparkFailed("once")]
+
+        code = service(kafka, Rounds(lambda a: results.pop() if results else act(a))).run(until_end=True)
+
+        assert 0 == code
+        assert 10 == kafka.offsets[A].offset
+
+    def test_a_partition_that_failed_is_told(self) -> None:
+        """A receipt's error reaches the log with topic, partition and offset."""
+        kafka = Kafka(p0=(0, 10))
+        act, failing = works(kafka), [[Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")]]
+
+        with capture_logs() as logs:
+            service(kafka, Rounds(lambda a: failing.pop() if failing else act(a))).run(until_end=True)
+
+        (told,) = [entry for entry in logs if entry["event"].startswith("partition failed")]
+        assert ("raw", 0, "raw-0@0: broken") == (told["topic"], told["partition"], told["error"])
+
+    def test_an_offset_that_vanishes_while_we_run_blocks_its_partition(self) -> None:
+        """The group's offset was there and is gone: no policy is applied silently."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+        kafka.offsets[A] = Committed(5)
+        act = works(kafka)
+
+        def forgetful(assignments: Sequence[Assignment]) -> Result:
+            receipts = act(assignments)
+            del kafka.offsets[A]
+            return receipts
+
+        with capture_logs() as logs:
+            assert 1 == service(kafka, Rounds(forgetful)).run(until_end=True)
+
+        assert any("vanished" in entry.get("error", "") for entry in logs)
+
+
+class TestStop:
+    def test_a_stop_fences_the_leaders_then_everybody_then_kills(self) -> None:
+        """A round that does not end by itself is ended in steps, and nobody is left who could still commit."""
+        kafka, stop = Kafka(p0=(0, 10), p1=(0, 10)), Stop()
+        rounds = Rounds(lambda _: SparkFailed("cancelled"), slots=1, unending=True)
+
+        def submit(assignments: Sequence[Assignment], real: Any = rounds.submit) -> Round:
+            stop.request("SIGTERM")
+            return real(assignments)  # type: ignore[no-any-return]
+
+        rounds.submit = submit  # type: ignore[method-assign]
+
+        assert 0 == service(kafka, rounds, stop=stop).run(until_end=False)
+        leaders, everybody, after = kafka.fenced[1:]
+        assert 1 == len(leaders)
+        assert [A, B] == sorted(everybody) == sorted(after)
+        assert rounds.cancelled
+        assert rounds.stopped
+
+    def test_a_stop_before_the_first_round_is_clean(self) -> None:
+        """A signal while Spark starts ends the service with 0 and no round."""
+        kafka, stop = Kafka(p0=(0, 10)), Stop()
+        rounds = Rounds(works(kafka))
+
+        def start() -> Rounds:
+            stop.request("SIGTERM")
+            return rounds
+
+        assert 0 == Service(config(), kafka, start, stop).run(until_end=False)  # type: ignore[arg-type]  # a fake Kafka
+        assert [] == rounds.rounds
+
+
+class TestKafkaTrouble:
+    def test_an_outage_is_waited_for_and_said_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many tries it takes, the log has one line for the outage and one for its end."""
+        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+        kafka = Kafka(p0=(0, 10))
+        kafka.troubles = [Unreachable("connection refused")] * 20
+
+        with capture_logs() as logs:
+            assert 0 == service(kafka, Rounds(works(kafka))).run(until_end=True)
+
+        events = [entry["event"] for entry in logs]
+        assert 1 == events.count("waiting for Kafka")
+        assert 1 == events.count("Kafka is back")
+
+    def test_a_stop_ends_the_wait_for_kafka(self) -> None:
+        """A service that waits for a broker still listens to SIGTERM."""
+        kafka, stop = Kafka(p0=(0, 10)), Stop()
+        kafka.troubles = [Unreachable("connection refused")] * 1_000
+
+        def wait(seconds: float) -> bool:
+            stop.request("SIGTERM")
+            return True
+
+        stop.wait = wait  # type: ignore[method-assign]
+
+        assert 0 == service(kafka, Rounds(works(kafka)), stop=stop).run(until_end=False)
+
+    @pytest.mark.parametrize("error", [TopicMissing("topic 'dead' does not exist"), ForeignMember("somebody")])
+    def test_what_waiting_does_not_heal_is_told_at_once(self, error: Exception) -> None:
+        """A missing topic or a foreign member is an error, not an outage."""
+        kafka = Kafka(p0=(0, 10))
+        kafka.troubles = [error]
+
+        with pytest.raises(type(error)):
+            service(kafka, Rounds(works(kafka))).run(until_end=False)
