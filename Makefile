@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/.ready
 
 help:  ## list the targets
@@ -45,9 +46,10 @@ prerequisites:
 	@java_home="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
 	[ "$${version:-0}" -ge 17 ] || { echo "winnow needs Java 17 or newer: found $${version:-none} (set JAVA_HOME or PATH)" >&2; exit 1; }
 
-$(READY): tests/requirements.lock pyproject.toml | prerequisites
+$(READY): docker/build.lock tests/requirements.lock pyproject.toml | prerequisites
 	@echo "setting up .venv (once)"
 	@"$(PYTHON)" -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r docker/build.lock
+	@$(PIP) --require-hashes --no-build-isolation -r tests/requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

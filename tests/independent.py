@@ -257,9 +257,14 @@ class Feeder:
                 self.written[partition] += len(lines)
 
 
-def expected(written: Mapping[int, int], sink_partitions: int) -> dict[int, set[bytes]]:
-    """Say which lines must be in which sink partition, for lines that a `Feeder` has written."""
-    lines: dict[int, set[bytes]] = defaultdict(set)
-    for partition, count in written.items():
-        lines[partition % sink_partitions] |= {cleansed(n, partition) for n in range(count)}
-    return lines
+def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:
+    """Say what a sink with as many partitions as the source must hold of what a `Feeder` has written, in order."""
+    return {partition: [cleansed(n, partition) for n in range(count)] for partition, count in written.items()}
+
+
+def by_partition(records: Iterable[Record]) -> dict[int, list[bytes | None]]:
+    """Sort values by the partition they were read from."""
+    found: dict[int, list[bytes | None]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record.value)
+    return dict(found)

@@ -7,9 +7,11 @@ parse, produce, and commit output, dead letters and offset together, until the d
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
@@ -42,7 +44,7 @@ def run(
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
-    with Watchdog() as watchdog, Task(assignment, clients, clock) as task:
+    with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, clock) as task:
         deadline = clock() + seconds
         task.open()
         while task.working and clock() < deadline:
@@ -52,6 +54,22 @@ def run(
                 task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.most_sink_bytes))
             task.keep_up()
         return task.finish()
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """
+    Leave memory to reference counts until the round is over.
+
+    Every consumed message is a container to Python's collector, which would look at them all again and again: a fifth
+    of the time. The flow makes no cycles; a user's parser that does pays with memory for a round, not more.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 class Task:

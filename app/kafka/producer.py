@@ -48,15 +48,16 @@ class Writer:
         Raises:
             Fenced, Transient: what was open is lost.
         """
-        produce = partial(self._client.produce, self._job.sink.topic, partition=self._sink_partition)
+        topic, number, produce = self._job.sink.topic, self._sink_partition, self._client.produce
         # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
         stamps = lines.timestamps.clip(0).tolist()
         with self._translated("sending to the sink"):
+            # by position: by keyword the call costs half as much again
             for value, key, stamp in zip(lines.values.to_pylist(), lines.keys.to_pylist(), stamps, strict=True):
                 try:
-                    produce(value, key, timestamp=stamp)
+                    produce(topic, value, key, number, None, None, stamp)
                 except BufferError:
-                    self._when_there_is_room(partial(produce, value, key, timestamp=stamp))
+                    self._when_there_is_room(partial(produce, topic, value, key, number, None, None, stamp))
             self._client.poll(0)
 
     def bury(self, letters: Sequence[Letter]) -> None:

@@ -58,7 +58,7 @@ def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee
     """A cleansed line has the key and the timestamp of its source record; null and empty keys stay apart."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     keys = [None, b"", b"k", b"\x00\xff|"]
-    times = [1_510_464_542_000, 1, 1_510_464_541_999, 0]
+    times = [1_510_464_542_000, 1, 1_510_464_541_999, 2]
     source = [Written(line(n), key, timestamp=at) for n, (key, at) in enumerate(zip(keys, times, strict=True))]
     produce(broker.bootstrap, stage.source, source)
 

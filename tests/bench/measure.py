@@ -1,0 +1,202 @@
+"""Watches a job from outside: how far its output has come, and what CPU time and memory its processes have taken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+from app.demo import leash
+from app.demo.audit import BATCH, CONSUMER
+from tests.bench.systems import Job, System
+
+EVERY_SECONDS = 0.25
+LONGEST_SECONDS = 900
+
+
+class RunVoid(Exception):
+    """A run whose numbers mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a running job."""
+
+    time: float
+    offsets: int
+    job_cpu: float
+    broker_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one run has shown in its steady part, from a tenth to nine tenths of its output."""
+
+    records_per_second: float
+    cpu_per_million: float
+    broker_cpu_per_million: float
+    worker_mib: float
+
+
+def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
+    """Run a job to its end while watching it; a run that does not account for every record is void."""
+    log, command = job.folder / "log", [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), ""]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, *system.command(job)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=job.folder,
+            start_new_session=True,
+        )
+    watch = _Watch(job, process.pid, broker_pid)
+    try:
+        watch.until_end_of(process)
+    finally:
+        process.communicate()  # lets go of the leash
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise RunVoid(f"{system.name} ended with exit code {process.returncode}:\n{_tail(log)}")
+    written = count(job)
+    if written != records:
+        raise RunVoid(f"{system.name} made {written} records of {records}:\n{_tail(log)}")
+    return steady(watch.samples, records, watch.worker_mib)
+
+
+def steady(samples: list[Sample], records: int, worker_mib: float) -> Result:
+    """Measure between a tenth and nine tenths of the output; offsets of commit markers are spread evenly and cancel out."""
+    last = max(sample.offsets for sample in samples)
+    begin, end = _at(samples, 0.1 * last), _at(samples, 0.9 * last)
+    millions = 0.8 * records / 1e6
+    return Result(
+        millions * 1e6 / (end.time - begin.time),
+        (end.job_cpu - begin.job_cpu) / millions,
+        (end.broker_cpu - begin.broker_cpu) / millions,
+        worker_mib,
+    )
+
+
+def _at(samples: list[Sample], offsets: float) -> Sample:
+    """Return the sample at which so much had been written, on the line between its neighbours."""
+    after = next(number for number, sample in enumerate(samples) if sample.offsets >= offsets)
+    if after == 0:
+        return samples[0]
+    one, other = samples[after - 1], samples[after]
+    share = (offsets - one.offsets) / (other.offsets - one.offsets)
+    return Sample(
+        one.time + share * (other.time - one.time),
+        round(offsets),
+        one.job_cpu + share * (other.job_cpu - one.job_cpu),
+        one.broker_cpu + share * (other.broker_cpu - one.broker_cpu),
+    )
+
+
+class _Watch:
+    """Samples a job at a steady pace."""
+
+    def __init__(self, job: Job, pid: int, broker_pid: int) -> None:
+        self._admin = AdminClient({"bootstrap.servers": job.bootstrap, "log_level": 0})
+        self._places = places(job)
+        self._job, self._broker = psutil.Process(pid), psutil.Process(broker_pid)
+        self.samples: list[Sample] = []
+        self.worker_mib = 0.0
+
+    def until_end_of(self, process: subprocess.Popen[bytes]) -> None:
+        """Sample until the process ends."""
+        deadline = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < deadline:
+            self._look()
+            try:
+                process.wait(EVERY_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            self._look()
+            return
+        raise RunVoid(f"still running after {LONGEST_SECONDS} s")
+
+    def _look(self) -> None:
+        """Take a sample."""
+        processes = _tree(self._job)
+        self.worker_mib = max([self.worker_mib, *(peak_mib(process) for process in processes if is_worker(process))])
+        job_cpu = sum(cpu_seconds(process) for process in processes)
+        if self.samples:  # the job has just ended: what it took by then is known from the last look
+            job_cpu = max(job_cpu, self.samples[-1].job_cpu)
+        broker_cpu = sum(cpu_seconds(process) for process in _tree(self._broker))
+        self.samples.append(Sample(time.monotonic(), self._offsets(), job_cpu, broker_cpu))
+
+    def _offsets(self) -> int:
+        """Return how far all partitions of both topics have come, committed or not."""
+        asked = {place: OffsetSpec.latest() for place in self._places}  # type: ignore[no-untyped-call]
+        answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return sum(answer.result(30).offset for answer in answers.values())
+
+
+def places(job: Job) -> list[TopicPartition]:
+    """Return the partitions that a job writes to."""
+    sink = [TopicPartition(job.sink, partition) for partition in range(job.partitions)]
+    return [*sink, TopicPartition(job.dead_letters, 0)]
+
+
+def count(job: Job) -> int:
+    """Count what a read_committed consumer finds in the sink and among the dead letters."""
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap, "auto.offset.reset": "earliest"})
+    consumer.assign(places(job))
+    found, open_ends = 0, len(places(job))
+    while open_ends:
+        messages = consumer.consume(BATCH, 1)
+        errors = [error for message in messages if (error := message.error())]
+        ends = [error for error in errors if error.code() == KafkaError._PARTITION_EOF]
+        if len(ends) < len(errors):
+            raise RunVoid(f"cannot count the output: {errors}")
+        found, open_ends = found + len(messages) - len(ends), open_ends - len(ends)
+    consumer.close()
+    return found
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """Return the CPU time of a process and of the children that it has reaped."""
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Tell a Python worker of Spark from the driver and the JVM."""
+    try:
+        return any(word.startswith("pyspark.") for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def peak_mib(process: psutil.Process) -> float:
+    """Return the most memory that a process has had resident."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")), 0.0)
+
+
+def _tree(root: psutil.Process) -> list[psutil.Process]:
+    """Return a process and all that it has started."""
+    try:
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-25:])

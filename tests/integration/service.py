@@ -1,0 +1,179 @@
+"""`winnow run` as a user starts it: its log as events, its signals, its exit code, and the processes below it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+Event = dict[str, Any]
+DAEMON = re.compile(r"(app\.spark|pyspark)\.daemon")
+STOP_SECONDS = 10
+"""What the product promises: it has stopped so soon after a signal."""
+
+
+def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead: str, **more: object) -> Event:
+    """Write a configuration; `more` are further keys, with `_` for dots."""
+    return {
+        "group.id": group,
+        "source": {"topics": sources},
+        "sink": {"topic": sink},
+        "dead.letters": {"topic": dead},
+        "kafka": {"bootstrap.servers": bootstrap},
+        "spark": {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.driver.memory": "512m"},
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+
+
+class Winnow:
+    """
+    A run of the service; a context manager that leaves no process behind.
+
+    Args:
+        config: what goes into the configuration file.
+        folder: where the file goes.
+        arguments: further arguments of `winnow run`.
+        environment: further environment variables.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the configuration; nothing starts yet."""
+        file = folder / f"winnow-{time.monotonic_ns()}.yaml"
+        file.write_text(json.dumps(config))  # JSON is YAML
+        self._command = [sys.executable, "-m", "app.cli", "run", "-c", str(file), *arguments]
+        self._environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **(environment or {})}
+        self._news = threading.Condition()
+        self._tree: list[psutil.Process] = []
+        self.events: list[Event] = []
+        self.noise: list[str] = []
+        """What was said that is not ours: by the JVM, mostly."""
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it and everything below it, whatever happened; if a test failed, show what was said."""
+        self._remember_tree()
+        self._process.kill()
+        self._process.wait()
+        end(self._tree)
+        self._listener.join(5)
+        if kind is not None:
+            print("winnow said:", *self.events, *self.noise[-30:], sep="\n  ")  # noqa: T201  # pytest shows it
+        if self._process.stderr is not None and not self._listener.is_alive():
+            self._process.stderr.close()
+
+    def _listen(self) -> None:
+        for line in self._process.stderr or ():
+            with self._news:
+                try:
+                    self.events.append(json.loads(line))
+                except ValueError:
+                    self.noise.append(line.rstrip())
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    def said(self, event: str) -> list[Event]:
+        """Return what was said of this kind so far."""
+        with self._news:
+            return [each for each in self.events if each["event"] == event]
+
+    def wait_for(self, event: str, seconds: float = 90, times: int = 1) -> Event:
+        """Wait until it has said this so many times; return the last."""
+        self._wait(lambda: len(self.said(event)) >= times, seconds, f"to say {event!r}")
+        return self.said(event)[times - 1]
+
+    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        with self._news:
+            while not condition():
+                assert self._process.poll() is None or condition(), f"it ended ({self._process.returncode}), no chance {what}"
+                assert self._news.wait(min(0.5, deadline - time.monotonic())) or time.monotonic() < deadline, (
+                    f"waited {seconds} s for it {what}"
+                )
+
+    def code(self, seconds: float = 120) -> int:
+        """Wait for its end; return the exit code."""
+        self._remember_tree()
+        code = self._process.wait(seconds)
+        self._listener.join(5)
+        return code
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """
+        Ask it to stop, and hold it to its promise; return the exit code.
+
+        SIGTERM goes to the process, as Kubernetes sends it; SIGINT to the whole group, as a terminal sends Ctrl-C.
+        """
+        self._remember_tree()
+        if number == signal.SIGINT:
+            os.killpg(self._process.pid, number)
+        else:
+            self._process.send_signal(number)
+        return self.code(STOP_SECONDS)
+
+    def left_behind(self, seconds: float = 10) -> list[psutil.Process]:
+        """Return processes that it had started and that have outlived it by so many seconds."""
+        return psutil.wait_procs(self._tree, seconds)[1]
+
+    def _remember_tree(self) -> None:
+        if self._process.poll() is None:
+            self._tree = psutil.Process(self._process.pid).children(recursive=True)
+
+    @property
+    def workers(self) -> list[psutil.Process]:
+        """Spark's Python workers that are at work: they have connections, idle ones have none."""
+        return [worker for worker in self._workers() if _connections(worker) > 1]
+
+    def _workers(self) -> Iterator[psutil.Process]:
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            if _is_daemon(process) and not _is_daemon(process.parent()):
+                yield from process.children()
+
+
+def _is_daemon(process: psutil.Process | None) -> bool:
+    """Tell whether a process is pyspark's daemon, or a worker that it forked."""
+    try:
+        return process is not None and bool(DAEMON.search(" ".join(process.cmdline())))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _connections(process: psutil.Process) -> int:
+    """Count a process's connections: a worker has one to its JVM, the others are Kafka clients'."""
+    try:
+        return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """Kill processes of ours that are still there."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(processes, timeout=10)

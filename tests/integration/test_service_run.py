@@ -1,0 +1,249 @@
+"""What `winnow run` works on, on a real Kafka and a real Spark: where it starts, what it skips, what it picks up."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+
+from app.demo.broker import Cluster
+from app.model import Guarantee
+from tests import independent
+from tests.conftest import Topics
+from tests.independent import Written, by_partition, cleansed, committed, line, produce, read, sequence, values
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import BOTH_GUARANTEES, until
+
+
+def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1, **changes: Any) -> None:
+    """Write numbered good lines to each partition of a topic."""
+    for partition in range(partitions):
+        lines = [Written(line(n, partition), b"%d" % n, partition, **changes) for n in range(first, last)]
+        produce(broker.bootstrap, topic, lines)
+
+
+def run_to_end(config: dict[str, Any], folder: Path, **environment: str) -> tuple[int, Winnow]:
+    """Run until the end; return the exit code and the run, for what it said."""
+    with Winnow(config, folder, "--until-end", environment=environment) as service:
+        return service.code(), service
+
+
+@contextlib.contextmanager
+def side_by_side(folder: Path, *configs: dict[str, Any]) -> Iterator[list[Winnow]]:
+    """Run several until their ends at once, because most of a start is waiting."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Winnow(config, folder, "--until-end")) for config in configs]
+
+
+@BOTH_GUARANTEES
+def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path, guarantee: Guarantee) -> None:
+    """A run until the end takes what is there, exits with 0, and a second run takes only what came since."""
+    one, two, sink, dead = topics("one", 2), topics("two"), topics("clean", 2), topics("dead")
+    group = {"group": one, "sources": [one, two], "sink": sink, "dead": dead}
+    config = settings(broker.bootstrap, delivery_guarantee=guarantee.value, **group)  # type: ignore[arg-type]
+    write(broker, one, 0, 500, partitions=2)
+    produce(broker.bootstrap, two, [Written(b"bad"), Written(None)])
+
+    first = run_to_end(config, tmp_path)
+    write(broker, one, 500, 600, partitions=2)
+    second = run_to_end(config, tmp_path)
+
+    assert [0, 0] == [first[0], second[0]]
+    assert [1_002, 200] == [run.said("stopped")[0]["records"] for _, run in (first, second)]
+    assert sequence({0: 600, 1: 600}) == by_partition(read(broker.bootstrap, sink))
+    assert [b"bad", None] == values(read(broker.bootstrap, dead))
+    assert {(one, 0), (one, 1), (two, 0)} == committed(broker.bootstrap, one).keys()
+
+
+def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Without an offset a group starts at the end, at a time, or not at all, as starting.offsets says."""
+    source, dead = topics("raw", 3), topics("dead")
+    for n in range(10):  # partition 0: around the time; 1: all before it; 2: nothing
+        early, late = Written(line(n, 1), None, 1, 500 + n), Written(line(n), None, 0, 1_000 * n + 1)
+        produce(broker.bootstrap, source, [early, late])
+    sinks = {name: topics(name, 3) for name in ("latest", "timestamp", "error")}
+    starts = {"latest": "latest", "timestamp": {"timestamp": 6_000}, "error": "error"}
+    configs = [
+        settings(broker.bootstrap, group=sinks[name], sources=[source], sink=sinks[name], dead=dead, starting_offsets=how)
+        for name, how in starts.items()
+    ]
+
+    with side_by_side(tmp_path, *configs) as (latest, timestamp, error):
+        codes = [latest.code(), timestamp.code(), error.code()]
+    write(broker, source, 10, 12)
+    later = run_to_end(configs[0], tmp_path)[0]
+
+    assert [0, 0, 1, 0] == [*codes, later]
+    assert [cleansed(10), cleansed(11)] == values(read(broker.bootstrap, sinks["latest"]))
+    assert [cleansed(n) for n in range(6, 10)] == values(read(broker.bootstrap, sinks["timestamp"]))
+    assert {(source, 0): 10, (source, 1): 10, (source, 2): 0} == committed(broker.bootstrap, sinks["timestamp"])
+    assert [] == read(broker.bootstrap, sinks["error"])
+    blocked = error.said("partition blocked; the others go on")
+    assert {0, 1, 2} == {event["partition"] for event in blocked}
+    assert all("starting.offsets is error" in event["error"] for event in blocked)
+
+
+def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Records deleted before they were read block their partition and are named, or are skipped and named, as out.of.range says."""
+    source, dead = topics("raw", 2), topics("dead")
+    write(broker, source, 0, 20, partitions=2)
+    admin = independent.client(broker.bootstrap)
+    for deleted in admin.delete_records([TopicPartition(source, 0, 15)]).values():
+        deleted.result(30)
+    sinks = {policy: topics(policy, 2) for policy in ("error", "earliest", "latest")}
+    for group in sinks.values():
+        independent.commit(broker.bootstrap, group, {(source, 0): 5, (source, 1): 10})
+    configs = [
+        settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, out_of_range=policy)
+        for policy, sink in sinks.items()
+    ]
+
+    with side_by_side(tmp_path, *configs) as (error, earliest, latest):
+        codes = [error.code(), earliest.code(), latest.code()]
+
+    assert [1, 0, 0] == codes
+    told = error.said("partition blocked; the others go on")
+    assert [0] == [event["partition"] for event in told]
+    assert "offsets 5 to 14 (10 at most) were deleted before they were read" in told[0]["error"]
+    skipped = [run.said("offsets skipped, as out.of.range says") for run in (earliest, latest)]
+    assert [(5, 15), (5, 20)] == [(events[0]["start"], events[0]["end"]) for events in skipped]
+    rest = {1: [cleansed(n, 1) for n in range(10, 20)]}
+    assert rest == by_partition(read(broker.bootstrap, sinks["error"]))
+    assert {0: [cleansed(n) for n in range(15, 20)]} | rest == by_partition(read(broker.bootstrap, sinks["earliest"]))
+    assert rest == by_partition(read(broker.bootstrap, sinks["latest"]))
+    assert 5 == committed(broker.bootstrap, sinks["error"])[source, 0]
+    assert 20 == committed(broker.bootstrap, sinks["latest"])[source, 0]
+
+
+def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A source topic that was deleted and created again is blocked by name; the other topic goes on."""
+    old, steady, sink, dead = topics("old"), topics("steady"), topics("clean"), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead)
+    write(broker, old, 0, 5)
+    before = run_to_end(config, tmp_path)[0]
+    independent.client(broker.bootstrap).delete_topics([old])[old].result(30)
+    until(lambda: old not in independent.client(broker.bootstrap).list_topics(timeout=5).topics)
+    broker.create_topic(old)
+    write(broker, old, 90, 99)
+    write(broker, steady, 5, 7)
+
+    after, run = run_to_end(config, tmp_path)
+
+    assert [0, 1] == [before, after]
+    (told,) = run.said("partition blocked; the others go on")
+    assert old == told["topic"]
+    assert "deleted and created again" in told["error"]
+    assert [cleansed(n) for n in range(7)] == values(read(broker.bootstrap, sink))
+
+
+def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A topic that begins to match the pattern, and a partition that is added, lose none of their records."""
+    prefix = uuid.uuid4().hex
+    broker.create_topic(f"{prefix}.a")
+    sink, dead = topics("clean", 2), topics("dead")
+    config = settings(broker.bootstrap, group=prefix, sources=[], sink=sink, dead=dead, round_interval="1s")
+    # New partitions are read from their beginning, whatever starting.offsets says of old ones.
+    config |= {"source": {"topics.pattern": f"{prefix}\\..*"}, "starting.offsets": "latest"}
+
+    with Winnow(config, tmp_path) as service:
+        service.wait_for("round")
+        write(broker, f"{prefix}.a", 0, 5)
+        broker.create_topic(f"{prefix}.b")
+        write(broker, f"{prefix}.b", 100, 105)
+        grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(f"{prefix}.a", 2)])
+        grown[f"{prefix}.a"].result(30)
+        write(broker, f"{prefix}.a", 5, 10, partitions=2)
+        until(lambda: len(read(broker.bootstrap, sink)) >= 20, what="20 lines")
+        code = service.stop()
+
+    assert 0 == code
+    found = by_partition(read(broker.bootstrap, sink))
+    old = {cleansed(n) for n in (*range(10), *range(100, 105))}
+    assert (15, old) == (len(found[0]), set(found[0]))
+    assert [cleansed(n, 1) for n in range(5, 10)] == found[1]
+
+
+def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A source, sink or dead-letter topic that does not exist ends the start with 3 and one line that names it."""
+    there = {"source": topics("raw"), "sink": topics("clean"), "dead": topics("dead")}
+    configs = []
+    for role in there:
+        source, sink, dead = (there | {role: f"no-{role}"}).values()
+        configs.append(settings(broker.bootstrap, group=there["source"], sources=[source], sink=sink, dead=dead))
+
+    with side_by_side(tmp_path, *configs) as runs:
+        codes = [run.code() for run in runs]
+
+    assert [3, 3, 3] == codes
+    for role, run in zip(there, runs, strict=True):
+        (said,) = [text for text in run.noise if text.strip()]
+        assert said.startswith(f"winnow: topic 'no-{role}' does not exist")
+
+
+def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Somebody else's consumer in the group ends the service with 3 and is named: at the start, and when it joins later."""
+    source, sink, dead = topics("raw"), topics("clean"), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    with Winnow(config, tmp_path) as joined_later:
+        joined_later.wait_for("round")
+        with foreigner(broker, sink, source):
+            codes = [joined_later.code()]
+            with Winnow(config, tmp_path) as there_before:
+                codes.append(there_before.code())
+
+    assert [3, 3] == codes
+    for run in (joined_later, there_before):
+        (said,) = [text for text in run.noise if text.startswith("winnow:")]
+        assert "somebodys-tool" in said
+        assert sink in said
+
+
+@contextlib.contextmanager
+def foreigner(broker: Cluster, group: str, topic: str) -> Iterator[None]:
+    """Be a live member of a group."""
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebodys-tool"})
+    consumer.subscribe([topic])
+    until(lambda: consumer.poll(0.1) is None and consumer.assignment(), what="the foreign consumer to join")
+    yield
+    consumer.close()
+
+
+PARSER = '''
+from parsers.idc_access_log import IdcAccessLog
+
+
+class Moody(IdcAccessLog):
+    """The built-in parser, but it cannot stand one line."""
+
+    def parse(self, lines):
+        if any(b"/0/13<" in line for line in lines.to_pylist()):
+            raise RuntimeError("thirteen")
+        return super().parse(lines)
+'''
+
+
+def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A record for which a user's own parser raises is a dead letter `parser_error` that says so; the rest flows."""
+    (tmp_path / "moody.py").write_text(PARSER)
+    metadata = tmp_path / "moody-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[winnow.parsers]\nmoody = moody:Moody\n")
+    source, sink, dead = topics("raw"), topics("clean"), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, parser={"name": "moody"})
+    write(broker, source, 0, 100)
+
+    code, _ = run_to_end(config, tmp_path, PYTHONPATH=str(tmp_path))
+
+    assert 0 == code
+    assert [cleansed(n) for n in range(100) if n != 13] == values(read(broker.bootstrap, sink))
+    (letter,) = read(broker.bootstrap, dead)
+    assert (line(13), "parser_error") == (letter.value, letter.told["exception.class.name"])
+    assert "RuntimeError: thirteen" in letter.told["exception.message"]

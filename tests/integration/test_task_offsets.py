@@ -1,0 +1,279 @@
+"""Where a task starts, stops and stands on a real Kafka: gaps, control records, ends, several topics and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from app.demo.broker import Cluster
+from app.kafka.admin import KafkaAdmin
+from app.model import Committed, Guarantee, Outcome, Partition, Share
+from tests import independent
+from tests.conftest import Topics
+from tests.independent import Written, cleansed, committed, ends, line, produce, read, values
+from tests.integration.tasks import BOTH_GUARANTEES, Stage, make_stage, until
+
+
+def lines(*numbers: int, partition: int = 0) -> list[Written]:
+    """Make numbered good records of a partition; each one's key is its number."""
+    return [Written(line(n, partition), b"%d" % n, partition) for n in numbers]
+
+
+class Upstream:
+    """A transactional producer that feeds a source topic, as an exactly-once Flume or Kafka Streams would."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        """Open it."""
+        settings: dict[str, str | int] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0}
+        self._producer, self._topic = Producer(settings), topic
+        self._producer.init_transactions(30)
+
+    def committed(self, *numbers: int) -> None:
+        """Write lines in a transaction of their own."""
+        self._write(numbers)
+        self._producer.commit_transaction(30)
+
+    def aborted(self, *numbers: int) -> None:
+        """Write lines that no reader may see."""
+        self._write(numbers)
+        self._producer.abort_transaction(30)
+
+    def open(self, *numbers: int) -> None:
+        """Write lines in a transaction that stays open."""
+        self._write(numbers)
+
+    def _write(self, numbers: tuple[int, ...]) -> None:
+        self._producer.begin_transaction()
+        independent.send(self._producer, self._topic, lines(*numbers))
+        self._producer.flush(30)
+
+
+@BOTH_GUARANTEES
+def test_aborted_and_control_records(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """Aborted records at start, middle and end are not cleansed, and the offset stands behind the last control record."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    upstream = Upstream(broker.bootstrap, stage.source)
+    upstream.aborted(90, 91)
+    upstream.committed(0, 1)
+    upstream.aborted(92)
+    upstream.committed(2)
+    upstream.aborted(93, 94, 95)
+
+    stage.run()
+
+    assert [cleansed(0), cleansed(1), cleansed(2)] == values(stage.cleansed())
+    assert {(stage.source, 0): 0} == stage.lag()
+
+
+def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Topics) -> None:
+    """Records behind an open transaction are not touched; once it ends, the next task takes them."""
+    stage = make_stage(broker.bootstrap, topics)
+    upstream = Upstream(broker.bootstrap, stage.source)
+    upstream.committed(0)
+    upstream.open(1, 2)
+    produce(broker.bootstrap, stage.source, lines(3))
+    stage.run(*stage.shares(end=2))
+    before = values(stage.cleansed())
+    upstream._producer.commit_transaction(30)
+
+    stage.run()
+
+    assert [cleansed(0)] == before
+    assert [cleansed(n) for n in range(4)] == values(stage.cleansed())
+
+
+@pytest.fixture
+def eager_cleaner(broker: Cluster) -> Iterator[None]:
+    """Let the broker compact at once instead of every 15 s."""
+    admin = independent.client(broker.bootstrap)
+    servers = admin.list_topics(timeout=10).brokers
+
+    def every(milliseconds: str) -> None:
+        entry = ConfigEntry("log.cleaner.backoff.ms", milliseconds, incremental_operation=AlterConfigOpType.SET)
+        resources = [ConfigResource(ResourceType.BROKER, str(n), incremental_configs=[entry]) for n in servers]
+        for altered in admin.incremental_alter_configs(resources).values():
+            altered.result(30)
+
+    every("50")
+    yield
+    every("15000")
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.001",
+    "max.compaction.lag.ms": "1",
+}
+
+
+@pytest.mark.usefixtures("eager_cleaner")
+def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
+    """What compaction has removed is neither waited for nor counted, and the offset stands at the end."""
+    stage = make_stage(broker.bootstrap, topics, source=COMPACTED)
+    keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"a", b"e"]
+    for n, key in enumerate(keys):  # ten seconds apart, by their timestamps: a segment for each
+        produce(broker.bootstrap, stage.source, [Written(line(n), key, timestamp=1_510_464_542_000 + n * 10_000)])
+    until(lambda: len(read(broker.bootstrap, stage.source)) == 5, what="compaction")
+
+    (receipt,) = stage.run().values()
+
+    assert [cleansed(n) for n in (2, 4, 5, 6, 7)] == values(stage.cleansed())
+    assert (5, 5) == (receipt.records, receipt.out)
+    assert {(stage.source, 0): 8} == committed(broker.bootstrap, stage.group)
+
+
+def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
+    """A partition whose first records were deleted is read from what is left, which may be only its end."""
+    stage = make_stage(broker.bootstrap, topics, source=2)
+    produce(broker.bootstrap, stage.source, [*lines(*range(5)), *lines(0, 1, partition=1)])
+    gone = [TopicPartition(stage.source, 0, 3), TopicPartition(stage.source, 1, 2)]
+    for deleted in independent.client(broker.bootstrap).delete_records(gone).values():
+        deleted.result(30)
+
+    stage.run()
+
+    assert [cleansed(3), cleansed(4)] == values(stage.cleansed())
+    assert {(stage.source, 0): 5, (stage.source, 1): 2} == committed(broker.bootstrap, stage.group)
+
+
+@BOTH_GUARANTEES
+def test_several_topics_and_partitions(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """One task keeps three topics of four partitions apart: partition p goes to p mod 3, in the order of each source."""
+    stage = make_stage(broker.bootstrap, topics, guarantee, source=4, sources=3, sink=3)
+    for topic in stage.sources:
+        for partition in range(4):
+            numbers = range(50 * partition)  # one partition of each topic holds nothing
+            given = [one._replace(key=topic.encode()) for one in lines(*numbers, partition=partition)]
+            produce(broker.bootstrap, topic, given)
+
+    receipts = stage.run()
+
+    records = stage.cleansed()
+    for topic in stage.sources:
+        for partition in range(4):
+            mark = b"/%d/" % partition
+            mine = [one for one in records if one.key == topic.encode() and mark in (one.value or b"")]
+            assert [cleansed(n, partition) for n in range(50 * partition)] == values(mine)
+            assert {partition % 3} >= {one.partition for one in mine}
+            assert 50 * partition == receipts[Partition(topic, partition)].records
+    assert 3 * 300 == len(records)
+    assert {0} == set(stage.lag().values())
+    assert 12 == len(stage.lag())
+
+
+@BOTH_GUARANTEES
+def test_nothing_but_rejects(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A partition of 5,000 bad lines goes to the dead letters whole and in order, and its offset moves on."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    bad = [b"rubbish %d" % n for n in range(5_000)]
+    produce(broker.bootstrap, stage.source, [Written(value) for value in bad])
+
+    (receipt,) = stage.run().values()
+
+    assert bad == values(stage.letters())
+    assert [] == stage.cleansed()
+    assert {"no_marker": 5_000} == dict(receipt.dead)
+    assert {(stage.source, 0): 0} == stage.lag()
+
+
+@BOTH_GUARANTEES
+@pytest.mark.parametrize("end", [0, 7, 19_999])
+def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee, end: int) -> None:
+    """Of 20,000 records, good and bad, only those before the agreed end are touched; the next task begins there."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    source = [*lines(*range(20_000))]
+    source[3::1_000] = [Written(b"bad %d" % n) for n in range(20)]
+    produce(broker.bootstrap, stage.source, source)
+
+    stage.run(*stage.shares(end=end))
+    stood = committed(broker.bootstrap, stage.group)
+    first = len(stage.cleansed()) + len(stage.letters())
+    stage.run()
+
+    assert {(stage.source, 0): end} == stood
+    assert end == first
+    assert [cleansed(n) for n in range(20_000) if n % 1_000 != 3] == values(stage.cleansed())
+    assert [b"bad %d" % n for n in range(20)] == values(stage.letters())
+
+
+@BOTH_GUARANTEES
+def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A task whose plan is older than the group's offset goes on from that offset."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    produce(broker.bootstrap, stage.source, lines(*range(10)))
+    old = stage.shares()
+    independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 6})
+
+    (receipt,) = stage.run(*old).values()
+
+    assert [cleansed(n) for n in range(6, 10)] == values(stage.cleansed())
+    assert (6, 10, 4) == (receipt.start, receipt.end, receipt.records)
+
+
+def test_an_offset_that_went_back_is_planned_anew(broker: Cluster, topics: Topics) -> None:
+    """A task whose group was reset behind its plan leaves the partition alone and says so."""
+    stage = make_stage(broker.bootstrap, topics)
+    produce(broker.bootstrap, stage.source, lines(*range(10)))
+    stage.run()
+    plan = Share(Partition(stage.source, 0), committed=10, start=10, end=10)
+    independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 4})
+
+    (receipt,) = stage.run(plan).values()
+
+    assert Outcome.FAILED is receipt.outcome
+    assert "went back to 4" in receipt.error
+    assert {(stage.source, 0): 4} == committed(broker.bootstrap, stage.group)
+
+
+def settle(stage: Stage, count: int) -> None:
+    """Wait until a running task has cleansed so many lines."""
+    until(lambda: len(stage.cleansed()) >= count, what=f"{count} lines")
+
+
+def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None:
+    """Whoever opens a partition last owns it: the first task reports FENCED, and no record is lost or doubled."""
+    stage = make_stage(broker.bootstrap, topics, source=2, sink=2)
+    with independent.Feeder(broker.bootstrap, stage.source, 2, per_second=1_000) as feeder:
+        shares = tuple(Share(Partition(stage.source, p), None, 0) for p in range(2))
+        with stage.running(*shares) as first:
+            settle(stage, 100)
+            with stage.running(*shares):
+                assert first.ended(10)
+                settle(stage, len(stage.cleansed()) + 100)
+    stage.run()
+
+    assert Outcome.FENCED in [receipt.outcome for receipt in first.receipts.values()]
+    assert not any(receipt.error for receipt in first.receipts.values())
+    for partition, count in feeder.written.items():
+        assert [cleansed(n, partition) for n in range(count)] == values(stage.cleansed(), partition)
+
+
+def test_the_leader_fence_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
+    """A task without traffic ends within 3 s after its leader was fenced; its other partitions end cleanly."""
+    stage = make_stage(broker.bootstrap, topics, source=3)
+    shares = tuple(Share(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
+    with stage.running(*shares) as task:
+        KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).fence([Partition(stage.source, 1)], 60)
+
+        assert task.ended(3)
+    outcomes = [receipt.outcome for receipt in task.receipts.values()]
+    assert [Outcome.FENCED, Outcome.DONE, Outcome.DONE] == outcomes
+
+
+def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) -> None:
+    """A task that finds nothing to do commits where it stands, so that the broker never expires the offset."""
+    stage = make_stage(broker.bootstrap, topics)
+    before = ends(broker.bootstrap, "__consumer_offsets")
+    share = Share(Partition(stage.source, 0), None, 0, note="told")
+
+    stage.run(share, seconds=1)
+    renewed = ends(broker.bootstrap, "__consumer_offsets")
+    stage.run(Share(share.partition, 0, 0, note="told"), seconds=1)
+
+    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed()
+    assert {share.partition: Committed(0, "told")} == known
+    assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())
