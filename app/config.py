@@ -1,8 +1,9 @@
 """
 What a user can set: declared once here, read once at the edge, passed on as one frozen value.
 
-Precedence: `--set key=value` over environment (`WINNOW_SOURCE__TOPICS`) over file over default. Keys are written as
-in the file, with dots; sections nest. `kafka` and `spark` take their owners' names verbatim, `parser` its parser's options.
+Precedence: `--set key=value`, then the environment (`WINNOW_SOURCE__TOPICS`), then the file, then the default. Keys
+are written as in the file, with dots; sections nest. `kafka` and `spark` take their owners' names verbatim,
+`parser` its parser's options.
 """
 
 from __future__ import annotations

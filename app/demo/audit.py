@@ -160,8 +160,10 @@ class Audit:
         return Verdict(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
 
     def _note_end(self, message: Message, error: KafkaError) -> None:
-        """Remember up to where a partition has been read."""
+        """Remember up to where a partition has been read; what befalls the connection heals by itself."""
         place: Any = message.topic(), message.partition()
+        if place[0] is None:
+            return
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it is public
             fault = f"The audit cannot read {place[0]} [{place[1]}]: {error.str()}"
             raise AuditFailed(fault)

@@ -6,9 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from io import BytesIO
 from itertools import count, islice
 from typing import Any, NamedTuple
 
+import fastavro
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -395,31 +397,27 @@ def _with_end(line: bytes, dice: random.Random) -> bytes:
 def _envelope_headers(dice: random.Random) -> bytes:
     """Encode the header map of an AvroFlumeEvent, as Flume's netcat source and host interceptor fill it."""
     headers = {
-        b"host": b"58.223.1.%d" % dice.randint(1, 254),
-        b"timestamp": b"%d" % (1_510_464_542_000 + dice.randint(0, 999)),
+        "host": f"58.223.1.{dice.randint(1, 254)}",
+        "timestamp": str(1_510_464_542_000 + dice.randint(0, 999)),
     }
     if dice.random() < 0.3:
-        headers[b"key"] = b"k%d" % dice.randint(1, 9)
-    pairs = b"".join(_avro_long(len(text)) + text for pair in headers.items() for text in pair)
-    return _avro_long(len(headers)) + pairs + b"\x00"
+        headers["key"] = f"k{dice.randint(1, 9)}"
+    return _avro({"type": "map", "values": "string"}, headers)
 
 
 def _broken_envelopes(fields: list[bytes], dice: random.Random) -> tuple[bytes, ...]:
     """Make values that no AvroFlumeEvent decodes from: cut short, not closed, or never wrapped."""
     headers, line = _envelope_headers(dice), _join(fields)
-    whole = headers + _avro_long(len(line)) + line
+    whole = headers + _avro("bytes", line)
     return whole[: len(headers) + 40], headers[:-1], headers[:9], b"\xff" * 24, line
 
 
-def _avro_long(number: int) -> bytes:
-    """Encode a non-negative Avro long: zigzag, then seven bits a byte, low ones first."""
-    number, encoded = number << 1, bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+def _avro(schema: str | dict[str, str], value: object) -> bytes:
+    """Encode a value as bare Avro binary."""
+    encoded = BytesIO()
+    fastavro.schemaless_writer(encoded, schema, value)
+    return encoded.getvalue()
 
 
-LENGTHS = [_avro_long(length) for length in range(4096)]
+LENGTHS = [_avro("long", length) for length in range(4096)]
 """Encoded lengths: no line of a recipe is longer."""

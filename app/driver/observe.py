@@ -33,7 +33,7 @@ class Totals:
             if not receipt.balances:
                 where, dead = f"{receipt.partition}@{receipt.start}", sum(receipt.dead.values())
                 msg = (
-                    f"{where}: {receipt.records} records came in, {receipt.out} went out and {dead} to the dead letters:"
+                    f"{where}: {receipt.records} records came in, {receipt.out} went out, {dead} to the dead letters:"
                     " this is a bug; please report it with this line"
                 )
                 raise AccountingError(msg)

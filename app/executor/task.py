@@ -69,7 +69,6 @@ def _no_garbage_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.collect()
 
 
 class Task:

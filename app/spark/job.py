@@ -59,7 +59,7 @@ class SparkRounds:
     @property
     def slots(self) -> int:
         """How many tasks can run at once now; executors come and go."""
-        store = self._context._jsc.sc().statusStore()
+        store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark hands on no public way
         executors = store.executorList(True)  # a Java method: only the active ones
         cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
         per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)

@@ -34,8 +34,9 @@ def main() -> int:
         load(broker.bootstrap, source, recipe)
         for number in range(1, options.runs + 1):
             for system in systems:
-                result = measure(system, broker, source, recipe, Path(folder), number)
-                results[system.name].append(result)
+                name = f"{system.name} {number}".lower().translate(str.maketrans(" ,'", "---"))
+                job = prepare(name, broker, source, recipe, Path(folder))
+                results[system.name].append(measure(system, job, broker, recipe))
     print(table(systems, results))
     return 0
 
@@ -51,20 +52,23 @@ def parse_options() -> argparse.Namespace:
     return options.parse_args()
 
 
-def measure(system: System, broker: Broker, source: str, recipe: Recipe, folder: Path, number: int) -> Result:
-    """Run one system once, on fresh output topics."""
-    name = f"{system.name} {number}".lower().translate(str.maketrans(" ,'", "---"))
+def prepare(name: str, broker: Broker, source: str, recipe: Recipe, folder: Path) -> Job:
+    """Create fresh output topics and a folder for one run."""
     sink = broker.create_topic(f"{name}.clean", recipe.partitions)
     dead_letters = broker.create_topic(f"{name}.dlq")
-    place = folder / name
-    place.mkdir()
-    job = Job(broker.bootstrap, source, sink, dead_letters, recipe.partitions, name, place)
+    (folder / name).mkdir()
+    return Job(broker.bootstrap, source, sink, dead_letters, recipe.partitions, name, folder / name)
+
+
+def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
+    """Run one system once, and drop its output."""
     try:
         result = run(system, job, broker.pids[0], recipe.count)
     finally:
-        for deleted in broker.admin().delete_topics([sink, dead_letters]).values():
+        admin = broker.admin()
+        for deleted in admin.delete_topics([job.sink, job.dead_letters]).values():
             deleted.result(30)
-    say(f"{name}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
+    say(f"{job.group}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
     return result
 
 
@@ -86,9 +90,9 @@ def table(systems: list[System], results: dict[str, list[Result]]) -> str:
 def spread(numbers: list[float], form: str) -> str:
     """Return the median and, where there are several numbers, the lowest and the highest."""
     if not any(numbers):
-        return "–"
+        return "-"
     middle = format(statistics.median(numbers), form)
-    return middle if len(numbers) == 1 else f"{middle} ({min(numbers):{form}}–{max(numbers):{form}})"
+    return middle if len(numbers) == 1 else f"{middle} ({min(numbers):{form}} to {max(numbers):{form}})"
 
 
 def say(message: str) -> None:

@@ -35,7 +35,7 @@ def connector_python() -> Path:
         if not ready.exists():
             sys.stderr.write("setting up PySpark 4.0.0 for Spark's own Kafka connector (400 MB, once)\n")
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
-            subprocess.run([*pip, "-r", LOCK], check=True)
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"]
+            subprocess.run([*pip, "-r", str(LOCK)], check=True)
             ready.touch()
     return python

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.demo import leash
@@ -67,10 +67,12 @@ def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     if process.returncode:
-        raise RunVoid(f"{system.name} ended with exit code {process.returncode}:\n{_tail(log)}")
+        message = f"{system.name} ended with exit code {process.returncode}:\n{_tail(log)}"
+        raise RunVoid(message)
     written = count(job)
     if written != records:
-        raise RunVoid(f"{system.name} made {written} records of {records}:\n{_tail(log)}")
+        message = f"{system.name} made {written} records of {records}:\n{_tail(log)}"
+        raise RunVoid(message)
     return steady(watch.samples, records, watch.worker_mib)
 
 
@@ -123,7 +125,8 @@ class _Watch:
                 continue
             self._look()
             return
-        raise RunVoid(f"still running after {LONGEST_SECONDS} s")
+        message = f"still running after {LONGEST_SECONDS} s"
+        raise RunVoid(message)
 
     def _look(self) -> None:
         """Take a sample."""
@@ -150,16 +153,14 @@ def places(job: Job) -> list[TopicPartition]:
 
 def count(job: Job) -> int:
     """Count what a read_committed consumer finds in the sink and among the dead letters."""
-    consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap, "auto.offset.reset": "earliest"})
-    consumer.assign(places(job))
+    consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap})
+    consumer.assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in places(job)])
     found, open_ends = 0, len(places(job))
     while open_ends:
         messages = consumer.consume(BATCH, 1)
-        errors = [error for message in messages if (error := message.error())]
-        ends = [error for error in errors if error.code() == KafkaError._PARTITION_EOF]
-        if len(ends) < len(errors):
-            raise RunVoid(f"cannot count the output: {errors}")
-        found, open_ends = found + len(messages) - len(ends), open_ends - len(ends)
+        errors = [error.code() for message in messages if (error := message.error())]
+        found += len(messages) - len(errors)
+        open_ends -= errors.count(KafkaError._PARTITION_EOF)
     consumer.close()
     return found
 

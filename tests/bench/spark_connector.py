@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 MARK = "<<<!>>>"
 SEPARATOR = f"{MARK},{MARK}"

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from app.demo.audit import Audit, AuditFailed, Verdict
-from app.demo.broker import Cluster
+from app.demo.broker import Broker, Cluster
 from app.demo.lines import Recipe
 
 if TYPE_CHECKING:
@@ -222,6 +222,23 @@ def test_reads_while_it_happens(stage: Stage) -> None:
         stage.producer.commit_transaction(30)
 
         assert audit.finish().ok
+
+
+def test_survives_a_restart() -> None:
+    """An audit that is reading when the broker is killed goes on when it is back."""
+    with Broker() as broker:
+        sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
+        with Audit(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as audit:
+            audit.poll()
+            broker.kill()
+            audit.poll(1)
+            broker.start()
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            for role, partition, key, value, timestamp, each in planted():
+                producer.produce(role, value, key, partition, timestamp=timestamp, headers=each)
+            producer.flush(30)
+
+            assert audit.finish().ok
 
 
 def test_aborted_records_are_lost(stage: Stage) -> None:

@@ -50,7 +50,7 @@ class Kafka:
         return dict(self.offsets)
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
-        return {partition: 5 for partition in partitions}
+        return dict.fromkeys(partitions, 5)
 
     def refuse_foreign_members(self) -> None:
         pass
@@ -199,10 +199,10 @@ class TestRounds:
         assert [] == kafka.fenced
 
     def test_a_receipt_that_does_not_balance_stops_the_service(self) -> None:
-        """in ≠ out + dead letters is a bug that must not go on."""
+        """A receipt with in ≠ out + dead letters is a bug that must not go on."""
         rounds = Rounds(lambda _: [Receipt(A, 0, 10, records=10, out=8, dead={"empty": 1})])
 
-        with pytest.raises(AccountingError, match="10 records came in, 8 went out and 1"):
+        with pytest.raises(AccountingError, match="10 records came in, 8 went out, 1"):
             service(Kafka(p0=(0, 10)), rounds).run(until_end=True)
 
         assert rounds.stopped
