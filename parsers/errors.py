@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class UnknownParser(ValueError):  # noqa: N818 - the name says what is wrong
+class UnknownParser(ValueError):
     """No usable parser is registered under that name."""
 
 

@@ -21,7 +21,7 @@ _BLANKS = b" \t"
 _HIGHEST_PORT = 65535
 
 
-class Refused(Exception):  # noqa: N818 - a line that is refused is data, not an error
+class Refused(Exception):
     """A line that no output can be made of."""
 
     def __init__(self, refusal: Refusal) -> None:

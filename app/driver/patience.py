@@ -18,7 +18,7 @@ LONGEST_WAIT = 5.0
 log = structlog.get_logger()
 
 
-class Stopped(Exception):  # noqa: N818  # not an error: the way out of a wait
+class Stopped(Exception):  # not an error: the way out of a wait
     """Somebody asked us to stop while we waited."""
 
 

@@ -471,7 +471,7 @@ def test_generator_feeds_the_source() -> None:
     command = services()["generator"]["command"]
     used = config.load(COMPOSE.parent / "winnow.yaml", environ={})
     options = dict(zip(command[3::2], command[4::2], strict=True))
-    assert command[:3] == ["python", "-m", "app.demo.lines"]
+    assert command[:3] == ["python", "-m", "app.demo.feed"]
     assert options == {
         "--bootstrap": used.kafka["bootstrap.servers"],
         "--topic": used.source.topics[0],

@@ -42,9 +42,8 @@ class Kafka:
         return Destination(name, 2, 1_000_000)
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
-        return {
-            partition: (self.watermark[partition][0], *[self.watermark[partition][1]] * 2) for partition in partitions
-        }
+        ends = {partition: self.watermark[partition] for partition in partitions}
+        return {partition: (low, high, high) for partition, (low, high) in ends.items()}
 
     def committed(self) -> dict[Partition, Committed]:
         return dict(self.offsets)
