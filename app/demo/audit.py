@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 from numpy.typing import NDArray
@@ -146,7 +146,8 @@ class Audit:
         The end of a partition is reached when Kafka says so (PARTITION_EOF). Offsets that an open transaction still
         holds back after the timeout count as a fault.
         """
-        wanted, deadline = self._watermarks(), time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
+        wanted = self._watermarks(deadline)
         while time.monotonic() < deadline and any(self._ends[place] < end for place, end in wanted.items()):
             self.poll()
         held_back = sum(max(0, end - max(0, self._ends[place])) for place, end in wanted.items())
@@ -210,11 +211,18 @@ class Audit:
         if is_sink and place != partition % self._sink_partitions:
             self._count["wrong_partition"] += len(rows)
 
-    def _watermarks(self) -> dict[tuple[str, int], int]:
-        """Return where each partition ends, whatever transactions are open."""
+    def _watermarks(self, deadline: float) -> dict[tuple[str, int], int]:
+        """Return where each partition ends, whatever transactions are open; a broker that restarts is waited for."""
         asked = {Place(*place): OffsetSpec.latest() for place in self._ends}  # type: ignore[no-untyped-call]
-        answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
+        while True:
+            answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+            try:
+                return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    message = f"The audit cannot ask where its topics end: {error.args[0].str()}"
+                    raise AuditFailed(message) from None
+                self.poll()
 
 
 _Row = tuple[int, int, int]

@@ -218,7 +218,7 @@ class Broker(Cluster):
             )
 
     def _await_ready(self) -> None:
-        """Wait until a metadata request is answered by as many brokers as were started."""
+        """Wait until metadata name as many brokers as were started, and a leader for each partition."""
         admin, deadline = self.admin(), time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for process in self._leashes.values():
@@ -226,7 +226,9 @@ class Broker(Cluster):
                     message = f"Kafka ended while starting (exit code {process.returncode}):\n{self.log_tail()}"
                     raise BrokerFailed(message)
             try:
-                if len(admin.list_topics(timeout=0.5).brokers) == len(self._leashes):
+                known = admin.list_topics(timeout=0.5)
+                leaders = [each.leader for topic in known.topics.values() for each in topic.partitions.values()]
+                if len(known.brokers) == len(self._leashes) and all(leader >= 0 for leader in leaders):
                     return
             except KafkaException:
                 continue  # not listening yet

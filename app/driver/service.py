@@ -211,11 +211,16 @@ class Service:
 
 
 def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:
-    """Choose what to work on: everything, or what lies before the ends seen at the start."""
+    """
+    Choose what to work on: everything, or what lies before the ends seen at the start.
+
+    A start that differs from the group's offset is stored even where nothing is left to read: `latest` must not move on
+    with every run.
+    """
     if ends is None:
         return list(survey.shares.values())
     return [
-        replace(share, end=ends[share.partition])
+        replace(share, end=max(share.start, ends[share.partition]))
         for share in survey.shares.values()
-        if share.partition in ends and share.start < ends[share.partition]
+        if share.partition in ends and (share.start < ends[share.partition] or share.start != share.committed)
     ]

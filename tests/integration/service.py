@@ -136,11 +136,18 @@ class Winnow:
 
     def left_behind(self, seconds: float = 10) -> list[psutil.Process]:
         """Return processes that it had started and that have outlived it by so many seconds."""
-        return psutil.wait_procs(self._tree, seconds)[1]
+        alive: list[psutil.Process] = psutil.wait_procs(self._tree, seconds)[1]
+        return alive
 
     def _remember_tree(self) -> None:
         if self._process.poll() is None:
             self._tree = psutil.Process(self._process.pid).children(recursive=True)
+
+    @property
+    def java(self) -> list[psutil.Process]:
+        """The JVMs that it started."""
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        return [process for process in below if "java" in process.name()]
 
     @property
     def workers(self) -> list[psutil.Process]:

@@ -1,0 +1,59 @@
+"""The same loop without parsing: consume, produce and commit every value as it came. What the parser's cost is measured against."""
+
+from __future__ import annotations
+
+import sys
+from multiprocessing import get_context
+
+import numpy as np
+import pyarrow as pa
+
+from app.executor import task
+from app.kafka.admin import KafkaAdmin
+from app.kafka.clients import KafkaClients
+from app.model import Assignment, Guarantee, Job, Partition, Share
+from parsers.contract import Parsed
+
+PROCESSES = 2
+LONGEST_SECONDS = 600.0
+
+
+class Passthrough:
+    """Every value is a good line as it is."""
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        """Pass all on; the bench's topic has tombstones, which become empty values."""
+        values = lines.fill_null(b"") if lines.null_count else lines
+        nothing = pa.array([], pa.string())
+        return Parsed(values, np.arange(len(lines), dtype=np.int32), np.zeros(0, np.int32), nothing, nothing)
+
+
+def work(assignment: Assignment) -> int:
+    """Run one task; return how many records it took."""
+    receipts = task.run(assignment, KafkaClients(assignment.job), Passthrough(), LONGEST_SECONDS)
+    return sum(receipt.records for receipt in receipts)
+
+
+def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) -> None:
+    """Pass a whole topic on, exactly once, in two processes."""
+    kafka = KafkaAdmin({"bootstrap.servers": bootstrap}, group)
+    partitions = [Partition(source, n) for n in range(kafka.topics([source], None)[source].partitions)]
+    ends = {partition: stable for partition, (_, stable, _) in kafka.watermarks(partitions).items()}
+    job = Job(
+        group=group,
+        guarantee=Guarantee.EXACTLY_ONCE,
+        sink=kafka.destination(sink),
+        dead_letters=kafka.destination(dead_letters),
+        format="raw",
+        parser="",
+        parser_options={},
+        kafka={"bootstrap.servers": bootstrap},
+    )
+    shares = [Share(partition, None, 0, end) for partition, end in ends.items()]
+    assignments = [Assignment(job, tuple(shares[n::PROCESSES]), LONGEST_SECONDS, 0.0) for n in range(PROCESSES)]
+    with get_context("spawn").Pool(PROCESSES) as processes:
+        print("passed", sum(processes.map(work, assignments)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
