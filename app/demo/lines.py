@@ -229,8 +229,8 @@ BREAKS = (b"\t", b"\n", b"\x00", b"\x7f", b"\r", b"\xc3", b"\xe4\xb8", b"\xff\xf
 HOUSES = (b"238", b"238", b"1007", b"NJ-01", b"3", "南京一号".encode())
 IPV6 = (b"2001:db8::1", b"2001:DB8:0:1::a3f", b"fe80::d6ae:52ff:fe01:2", b"::1", b"::ffff:192.0.2.33", b"2400:3200::")
 DESTPORTS = (b"80",) * 12 + (b"443",) * 5 + (b"8080", b"0", b"65535", b"00080")
-BLANKS = (b"", b"", b"", b"", b"", b"", b"", b"", b" ", b"\t", b" \t ")
-ENDS = (b"",) * 7 + (b"\r\n",) * 2 + (b"\n", b"\r")
+BLANKS = (b"",) * 297 + (b" ", b"\t", b" \t ")
+ENDS = (b"",) * 46 + (b"\r\n",) * 2 + (b"\n", b"\r")
 
 
 def _fields(dice: random.Random) -> list[bytes]:
@@ -259,7 +259,7 @@ def _gathertime(dice: random.Random) -> bytes:
 
 
 def _address(dice: random.Random) -> bytes:
-    if dice.random() < 0.05:
+    if dice.random() < 0.02:
         return dice.choice(IPV6)
     return b"%d.%d.%d.%d" % tuple(dice.choice((0, 1, 58, 112, 202, 223, 255, dice.randint(0, 255))) for _ in range(4))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,6 +23,7 @@ WATCH_SECONDS = 0.1
 # After the leaders are fenced, tasks commit and report; then all partitions are fenced; then the job is killed.
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
+KILL_SECONDS = 4.0
 FAILED_ROUNDS_IN_A_ROW = 5
 
 log = structlog.get_logger()
@@ -127,8 +128,7 @@ class Service:
 
     def _clear_leftovers(self, survey: Survey) -> None:
         """End what a crashed run left open, before Spark starts: it holds back every read_committed reader."""
-        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
-            self._kafka.fence(survey.positions, self._config.transaction_timeout)
+        self._fence(survey.positions)
 
     def _rounds(self, rounds: Rounds, job: Job, survey: Survey, *, until_end: bool) -> int:
         ends = {partition: at.stable for partition, at in survey.positions.items()} if until_end else None
@@ -194,20 +194,21 @@ class Service:
         One fence per task is enough for a task that runs: it commits its other partitions and reports. A task that
         opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
         """
-        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
-            leaders = [assignment.leader for assignment in assignments]
-            everybody = [share.partition for assignment in assignments for share in assignment.shares]
-            for partitions, seconds in ((leaders, LEADERS_SECONDS), (everybody, EVERYBODY_SECONDS)):
-                self._kafka.fence(partitions, self._config.transaction_timeout)
-                if running.wait(seconds):
-                    return
+        leaders = [assignment.leader for assignment in assignments]
+        everybody = [share.partition for assignment in assignments for share in assignment.shares]
+        for partitions, seconds in ((leaders, LEADERS_SECONDS), (everybody, EVERYBODY_SECONDS)):
+            if not self._fence(partitions):
+                break
+            if running.wait(seconds):
+                return
         running.cancel()
-        running.wait(5)
-        if self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
-            self._kafka.fence(
-                [share.partition for assignment in assignments for share in assignment.shares],
-                self._config.transaction_timeout,
-            )
+        running.wait(KILL_SECONDS)
+        self._fence(everybody)
+
+    def _fence(self, partitions: Collection[Partition]) -> bool:
+        """Shut out the owners of partitions; tell whether that could work at all."""
+        transactional = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
+        return transactional and self._kafka.fence(partitions, self._config.transaction_timeout)
 
 
 def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:

@@ -44,7 +44,7 @@ def run(
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
-    with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, clock) as task:
+    with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, clock, watchdog) as task:
         deadline = clock() + seconds
         task.open()
         while task.working and clock() < deadline:
@@ -74,12 +74,15 @@ def _no_garbage_collection() -> Iterator[None]:
 class Task:
     """The lanes of one task, and when each is opened, committed and finished."""
 
-    def __init__(self, assignment: Assignment, clients: Clients[C], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, assignment: Assignment, clients: Clients[C], clock: Callable[[], float], watchdog: Watchdog
+    ) -> None:
         job = assignment.job
         self.consumer = clients.consumer()
         self.most_sink_bytes = job.sink.max_bytes - FRAMING_BYTES
         self._most_dead_bytes = job.dead_letters.max_bytes - FRAMING_BYTES
         self._clock = clock
+        self._watchdog = watchdog
         self._commit_seconds = job.commit_seconds
         self._lanes = {share.partition: Lane(share, clients, self.consumer) for share in assignment.shares}
         self._leader = self._lanes[assignment.leader]
@@ -166,9 +169,11 @@ class Task:
 
     def _open(self, lanes: Sequence[Lane]) -> None:
         """Fence first, read the committed offsets after that, decide then."""
+        self._watchdog.feed()
         opened = [lane for lane, ok in zip(lanes, self._threads.map(self._opens, lanes), strict=True) if ok]
         if not opened:
             return
+        self._watchdog.feed()
         try:
             committed = self.consumer.committed(lane.partition for lane in opened)
         except PartitionError as error:
@@ -185,6 +190,7 @@ class Task:
         return self._attempt(lane, lane.open)
 
     def _commit(self, lanes: Iterable[Lane]) -> None:
+        self._watchdog.feed()
         list(self._threads.map(lambda lane: self._attempt(lane, lambda: lane.commit(self._clock())), lanes))
 
     def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +31,7 @@ from app.model import Committed, Destination, Partition
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
-FENCE_SECONDS = 8.0
+FENCE_SECONDS = 3.0
 FENCES_AT_ONCE = 16
 # The broker's default for max.message.bytes, for where we may not read the topic's configuration.
 USUAL_MAX_BYTES = 1_048_588
@@ -173,21 +172,25 @@ class KafkaAdmin:
             )
             raise ForeignMember(msg)
 
-    def fence(self, partitions: Iterable[Partition], transaction_seconds: float) -> None:
+    def fence(self, partitions: Iterable[Partition], transaction_seconds: float) -> bool:
         """
-        Shut out whoever owns these partitions, and end what a crash left open there.
+        Shut out whoever owns these partitions, and end what a crash left open there; tell whether any was reached.
 
         A task that is fenced drops what it has not committed and reports; nothing is lost. What cannot be fenced now
         (Kafka is away) is left: the partition's next owner does it.
         """
 
-        def shut_out(partition: Partition) -> None:
+        def shut_out(partition: Partition) -> bool:
             own = {"enable.idempotence": True} | settings.fencing(self._group, transaction_seconds, partition)
-            with contextlib.suppress(KafkaException):
-                Producer(settings.common(self._kafka) | own, logger=settings.SILENT).init_transactions(FENCE_SECONDS)
+            fence = Producer(settings.common(self._kafka) | own, logger=settings.SILENT)
+            try:
+                fence.init_transactions(FENCE_SECONDS)
+            except KafkaException:
+                return False
+            return True
 
         with ThreadPoolExecutor(FENCES_AT_ONCE, "winnow-fence") as threads:
-            list(threads.map(shut_out, partitions))
+            return any(list(threads.map(shut_out, partitions)))
 
     def _answer(self, future: Future[Any], doing: str, missing: str = "") -> Any:  # noqa: ANN401  # as various as the admin API
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,22 +19,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 MARK = "<<<!>>>"
 SEPARATOR = f"{MARK},{MARK}"
-FIELDS = {"houseid": 1, "gathertime": 2, "srcip": 3, "destip": 4, "srcport": 5, "destport": 6}
-URL, COUNT = 13, 15
-# Spark's string functions decode UTF-8 and would lose bytes that are none. In ISO-8859-1, each letter is a byte.
+HOUSEID, GATHERTIME, SRCIP, DESTIP, SRCPORT, DESTPORT, URL, COUNT = 1, 2, 3, 4, 5, 6, 13, 15
+# Spark's string functions decode UTF-8 and would lose bytes that are none; in ISO-8859-1, each letter is a byte.
 BYTES = "ISO-8859-1"
 
-# Every pattern ends in \z, because $ would let a line feed pass.
 TIME = (
-    r"^(?!0000)(?:\d{4}(?:(?:0[13578]|1[02])(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)(?:0[1-9]|[12]\d|30)"
+    r"(?!0000)(?:\d{4}(?:(?:0[13578]|1[02])(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)(?:0[1-9]|[12]\d|30)"
     r"|02(?:0[1-9]|1\d|2[0-8]))|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)0229)"
-    r"(?:[01]\d|2[0-3])[0-5]\d[0-5]\d\z"
+    r"(?:[01]\d|2[0-3])[0-5]\d[0-5]\d"
 )
 OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 IPV4 = rf"{OCTET}(?:\.{OCTET}){{3}}"
-PORT = r"^0*(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])\z"
+PORT = r"0*(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+PLAIN = rf"^[\w.-]+\|{TIME}\|{IPV4}:{PORT}\|{IPV4}:{PORT}\z"
 ILLEGAL = r"[\x00-\x1f\x7f|]"
-SUSPECT = r"[\x00-\x1f\x7f-\xff|]"
+SUSPECT = r"[\x00-\x1f|\x7f-\x{10ffff}]"
 # A valid UTF-8 sequence, or else one byte.
 SEQUENCE = (
     r"([\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
@@ -57,7 +57,7 @@ def session(folder: Path, jars: list[str]) -> SparkSession:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.local.dir", str(folder))
-        .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC")
+        .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC -XX:-DontCompileHugeMethods")
         .getOrCreate()
     )
 
@@ -91,50 +91,79 @@ def write(rows: DataFrame, bootstrap: str, folder: Path) -> StreamingQuery:
 
 def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partitions: int) -> DataFrame:
     """Return what goes to Kafka: key, value, headers, topic and partition."""
-    lines = rows.select("key", "value", "partition", "offset", text().alias("line"))
-    split = lines.withColumn("parts", f.split("line", SEPARATOR, -1))
-    trimmed = split.select(
-        *("key", "value", "partition", "offset", "line", f.size("parts").alias("count")),
-        *(f.btrim(f.get("parts", f.lit(at)), f.lit(" \t")).alias(name) for name, at in FIELDS.items()),
-        f.get("parts", f.lit(URL)).alias("url"),
+    line = f.col("value").cast("string")
+    lines = rows.withColumn("utf8", f.is_valid_utf8(line)).withColumn(
+        "line", f.when(f.col("utf8"), line).otherwise(f.decode("value", BYTES))
     )
-    judged = trimmed.withColumn("reason", reason())
+    split = lines.withColumn("parts", f.split("line", SEPARATOR, -1)).withColumn("head", head(part, part))
+    # Most lines are plain, and one look at their head tells; only the others are looked at field by field.
+    plain = f.col("head").rlike(PLAIN) & is_marked() & (f.size("parts") == COUNT)
+    judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())  # noqa: FBT003
     good = f.col("reason").isNull()
     return judged.select(
         "key",
         f.when(good, clean_line()).otherwise(f.col("value")).alias("value"),
         f.when(good, f.lit(sink)).otherwise(f.lit(dead_letters)).alias("topic"),
-        f.pmod("partition", f.when(good, partitions).otherwise(1)).cast("int").alias("partition"),
+        f.when(good, f.pmod("partition", f.lit(partitions))).otherwise(0).cast("int").alias("partition"),
         f.when(~good, headers(source)).alias("headers"),
     )
 
 
-def text() -> Column:
-    """Return the line without a trailing CR, LF or CRLF."""
-    line = f.decode("value", BYTES)
-    return f.when(f.endswith(line, f.lit(">")), line).otherwise(f.regexp_replace(line, r"(?:\r\n|\r|\n)\z", ""))
+def part(at: int) -> Column:
+    """Return a field as it is."""
+    return f.get("parts", f.lit(at))
+
+
+def trimmed(at: int) -> Column:
+    """Return a field without the blanks around it."""
+    return f.btrim(part(at), f.lit(" \t"))
+
+
+def bracketed(at: int) -> Column:
+    """Return an address as it stands before a port."""
+    address = trimmed(at)
+    return f.when(f.contains(address, f.lit(":")), f.concat(f.lit("["), address, f.lit("]"))).otherwise(address)
+
+
+def head(field: Callable[[int], Column], address: Callable[[int], Column]) -> Column:
+    """Return the cleansed line up to its url."""
+    bar, colon = f.lit("|"), f.lit(":")
+    source = (address(SRCIP), colon, field(SRCPORT))
+    return f.concat(field(HOUSEID), bar, field(GATHERTIME), bar, *source, bar, address(DESTIP), colon, field(DESTPORT))
+
+
+def is_marked() -> Column:
+    """Tell whether a line begins and ends with the marker, whatever its line end."""
+    line = f.col("line")
+    ends = [line.endswith(MARK + end) for end in ("", "\r\n", "\n", "\r")]
+    return line.startswith(MARK) & (ends[0] | ends[1] | ends[2] | ends[3])
 
 
 def reason() -> Column:
     """Return why a line must be rejected, or null."""
-    line = f.col("line")
     return (
-        f.when(line.isNull() | (line == ""), "empty")
-        .when(~(line.startswith(MARK) & line.endswith(MARK)), "no_marker")
-        .when(f.col("count") != COUNT, "field_count")
-        .when(f.col("houseid") == "", "houseid")
-        .when(~f.col("gathertime").rlike(TIME), "gathertime")
-        .when(~is_address("srcip"), "srcip")
-        .when(~is_address("destip"), "destip")
-        .when(~f.col("srcport").rlike(PORT), "srcport")
-        .when(~f.col("destport").rlike(PORT), "destport")
-        .when(is_illegal("houseid"), "illegal_character")
+        f.when(f.col("plain"), f.lit(None))
+        .when(f.col("line").isNull() | f.col("line").isin("", "\r\n", "\n", "\r"), "empty")
+        .when(~is_marked(), "no_marker")
+        .when(f.size("parts") != COUNT, "field_count")
+        .when(trimmed(HOUSEID) == "", "houseid")
+        .when(~matches(GATHERTIME, TIME), "gathertime")
+        .when(~(matches(SRCIP, IPV4) | matches(SRCIP, ipv6())), "srcip")
+        .when(~(matches(DESTIP, IPV4) | matches(DESTIP, ipv6())), "destip")
+        .when(~matches(SRCPORT, PORT), "srcport")
+        .when(~matches(DESTPORT, PORT), "destport")
+        .when(trimmed(HOUSEID).rlike(ILLEGAL) | ~is_utf8(trimmed(HOUSEID)), "illegal_character")
     )
 
 
-def is_address(name: str) -> Column:
-    """Tell an IPv4 address; only what is none is tried as IPv6."""
-    return f.col(name).rlike(rf"^{IPV4}\z") | f.col(name).rlike(ipv6())
+def matches(at: int, pattern: str) -> Column:
+    """Tell whether a field is all that the pattern asks for; $ in place of \\z would let a line feed pass."""
+    return trimmed(at).rlike(rf"^(?:{pattern})\z")
+
+
+def is_utf8(letters: Column) -> Column:
+    """Tell whether letters that may be bytes are UTF-8."""
+    return f.col("utf8") | f.is_valid_utf8(f.encode(letters, BYTES).cast("string"))
 
 
 def ipv6() -> str:
@@ -148,37 +177,28 @@ def ipv6() -> str:
         forms.append(f"{head}::{tail}")
         if after > 1:
             forms.append(rf"{head}::(?:{group}:){{0,{after - 2}}}{IPV4}")
-    return rf"^(?:{'|'.join(forms)})\z"
-
-
-def is_illegal(name: str) -> Column:
-    """Tell what may not be in a house id; what is all ASCII need not be looked at twice."""
-    utf8 = f.is_valid_utf8(f.encode(f.col(name), BYTES).cast("string"))
-    return f.col(name).rlike(SUSPECT) & (f.col(name).rlike(ILLEGAL) | ~utf8)
+    return "|".join(forms)
 
 
 def clean_line() -> Column:
     """Return the cleansed line."""
-    url = f.when(f.col("url").rlike(SUSPECT), escaped(f.col("url"))).otherwise(f.col("url"))
-    bar, colon = f.lit("|"), f.lit(":")
-    source = f.concat(bracketed("srcip"), colon, "srcport")
-    destination = f.concat(bracketed("destip"), colon, "destport")
-    return f.encode(f.concat("houseid", bar, "gathertime", bar, source, bar, destination, bar, url), BYTES)
-
-
-def bracketed(name: str) -> Column:
-    return f.when(f.contains(f.col(name), f.lit(":")), f.concat(f.lit("["), name, f.lit("]"))).otherwise(f.col(name))
+    url = f.when(part(URL).rlike(SUSPECT), escaped(part(URL))).otherwise(part(URL))
+    start = f.when(f.col("plain"), f.col("head")).otherwise(head(trimmed, bracketed))
+    clean = f.concat(start, f.lit("|"), url)
+    return f.when(f.col("utf8"), clean.cast("binary")).otherwise(f.encode(clean, BYTES))
 
 
 def escaped(url: Column) -> Column:
     """Percent-encode bars, control characters and bytes that are not UTF-8."""
-    sequences = f.regexp_extract_all(url, f.lit(SEQUENCE), f.lit(1))
+    sequences = f.regexp_extract_all(url, f.when(f.col("utf8"), f.lit(r"(?s)(.)")).otherwise(f.lit(SEQUENCE)), f.lit(1))
     return f.array_join(f.transform(sequences, escaped_sequence), "")
 
 
 def escaped_sequence(sequence: Column) -> Column:
+    """Percent-encode a letter if it must be; where letters are bytes, a single one behind 0x7F is not UTF-8."""
+    lone = ~f.col("utf8") & sequence.rlike(r"^[\x80-\xff]\z")
     code = f.concat(f.lit("%"), f.hex(f.encode(sequence, BYTES)))
-    return f.when((f.length(sequence) == 1) & sequence.rlike(SUSPECT), code).otherwise(sequence)
+    return f.when(lone | sequence.rlike(ILLEGAL), code).otherwise(sequence)
 
 
 def headers(source: str) -> Column:

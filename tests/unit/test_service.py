@@ -54,8 +54,9 @@ class Kafka:
     def refuse_foreign_members(self) -> None:
         pass
 
-    def fence(self, partitions: Iterable[Partition], seconds: float) -> None:
+    def fence(self, partitions: Iterable[Partition], seconds: float) -> bool:
         self.fenced.append(list(partitions))
+        return True
 
 
 Result = list[Receipt] | Exception
