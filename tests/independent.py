@@ -241,11 +241,17 @@ class Feeder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop."""
+        if kind is None:
+            self.stop()
+        self._stop.set()
+
+    def stop(self) -> None:
         """Stop, and see everything acknowledged."""
         self._stop.set()
         self._thread.join()
-        unsent = self._producer.flush(120)
-        assert kind is not None or (unsent == 0 and not self._failures)
+        assert self._producer.flush(120) == 0
+        assert not self._failures, self._failures[0].str()
 
     def _feed(self) -> None:
         while not self._stop.wait(0.05):

@@ -12,7 +12,7 @@ import gc
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Self
 
 import numpy as np
@@ -88,12 +88,14 @@ class Task:
         self._leader = self._lanes[assignment.leader]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
+        self._commits: list[Future[bool]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Drop whatever is open: after an error nothing of it may count."""
+        wait(self._commits)
         for lane in self._lanes.values():
             lane.finish()
         self._threads.shutdown()
@@ -112,6 +114,7 @@ class Task:
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
+        self._settle()
         rejects = _by_source(parsed.rejects(), chunk) if len(parsed.reject_rows) else {}
         for source in np.unique(chunk.sources).tolist():
             lane = self._lanes[chunk.partitions[source]]
@@ -145,10 +148,12 @@ class Task:
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
+        self._settle()
         now = self._clock()
         ended = [lane for lane in self._lanes.values() if lane.running and lane.at_end]
         if ended:
             self._commit(lane for lane in ended if lane.dirty)
+            self._settle()
             for lane in ended:
                 if lane.running:
                     lane.finish()
@@ -162,7 +167,9 @@ class Task:
 
     def finish(self) -> list[Receipt]:
         """Commit what is open, renew the offsets of partitions that were idle, and report."""
+        self._settle()
         self._commit(lane for lane in self._lanes.values() if lane.running)
+        self._settle()
         for lane in self._lanes.values():
             lane.finish()
         return [lane.receipt() for lane in self._lanes.values()]
@@ -190,8 +197,22 @@ class Task:
         return self._attempt(lane, lane.open)
 
     def _commit(self, lanes: Iterable[Lane]) -> None:
+        """
+        Start committing these lanes side by side.
+
+        The next chunk is polled and parsed meanwhile; whatever touches a lane calls `_settle` first.
+        """
         self._watchdog.feed()
-        list(self._threads.map(lambda lane: self._attempt(lane, lambda: lane.commit(self._clock())), lanes))
+        self._commits += [self._threads.submit(self._commits_lane, lane) for lane in lanes]
+
+    def _commits_lane(self, lane: Lane) -> bool:
+        return self._attempt(lane, lambda: lane.commit(self._clock()))
+
+    def _settle(self) -> None:
+        """Wait for the commits that are under way."""
+        for commit in self._commits:
+            commit.result()
+        self._commits.clear()
 
     def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:
         """Take a step of one lane; its trouble is its own and never stops the others."""

@@ -98,7 +98,7 @@ def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partiti
     split = lines.withColumn("parts", f.split("line", SEPARATOR, -1)).withColumn("head", head(part, part))
     # Most lines are plain, and one look at their head tells; only the others are looked at field by field.
     plain = f.col("head").rlike(PLAIN) & is_marked() & (f.size("parts") == COUNT)
-    judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())  # noqa: FBT003
+    judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())
     good = f.col("reason").isNull()
     return judged.select(
         "key",
@@ -157,7 +157,7 @@ def reason() -> Column:
 
 
 def matches(at: int, pattern: str) -> Column:
-    """Tell whether a field is all that the pattern asks for; $ in place of \\z would let a line feed pass."""
+    """Tell whether a field is all that the pattern asks for; $ would let a line feed pass."""
     return trimmed(at).rlike(rf"^(?:{pattern})\z")
 
 

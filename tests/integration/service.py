@@ -19,6 +19,8 @@ import psutil
 
 Event = dict[str, Any]
 DAEMON = re.compile(r"(app\.spark|pyspark)\.daemon")
+# A JVM that lives for seconds is not worth compiling well.
+QUICK_START = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 STOP_SECONDS = 10
 """What the product promises: it has stopped so soon after a signal."""
 
@@ -54,7 +56,7 @@ class Winnow:
         file = folder / f"winnow-{time.monotonic_ns()}.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
         self._command = [sys.executable, "-m", "app.cli", "run", "-c", str(file), *arguments]
-        self._environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", **(environment or {})}
+        self._environment = {**os.environ, **QUICK_START, **(environment or {})}
         self._news = threading.Condition()
         self._tree: list[psutil.Process] = []
         self.events: list[Event] = []
