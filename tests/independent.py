@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, Self, cast
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -159,7 +159,7 @@ def _consumer(bootstrap: str) -> Consumer:
 
 def _note_end(message: Message, reached: dict[Place, int]) -> None:
     error: Any = message.error()
-    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # noqa: SLF001  # librdkafka's own codes begin so
+    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # librdkafka's own codes begin so
     place: Any = message.topic(), message.partition()
     reached[place] = message.offset() or 0
 
@@ -191,21 +191,37 @@ def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
     admin = client(bootstrap)
     partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
     asked = {TopicPartition(topic, number): spec for number in partitions}
-    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
-    return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+    deadline = time.monotonic() + 30
+    while True:
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        try:
+            return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+        except KafkaException:  # a broker that was just restarted knows less than its clients, for a moment
+            if time.monotonic() > deadline:
+                raise
 
 
-def committed(bootstrap: str, group: str) -> dict[Place, int]:
-    """Ask what the group has committed, as kafka-consumer-groups does."""
-    asked = client(bootstrap).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    return {(at.topic, at.partition): at.offset for at in asked[group].result(30).topic_partitions}
+def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
+    """Ask what the group has committed for these topics."""
+    known = client(bootstrap).list_topics(timeout=30).topics
+    asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
+    # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
+    answers = _member(bootstrap, group).committed(asked, 60)
+    return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
 
 def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
     """Set offsets of a group, as kafka-consumer-groups --reset-offsets does."""
     wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-    asked = client(bootstrap).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])
-    assert all(at.error is None for at in asked[group].result(30).topic_partitions)
+    answers = _member(bootstrap, group).commit(offsets=wanted, asynchronous=False)
+    assert all(at.error is None for at in answers or ())
+
+
+@cache
+def _member(bootstrap: str, group: str) -> Consumer:
+    """Make a consumer that knows a group and never joins it."""
+    settings: dict[str, str | bool] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    return Consumer({**settings, "log_level": 0})
 
 
 @cache

@@ -25,6 +25,7 @@ from app.demo.jars import FetchFailed, JavaMissing
 from app.demo.lines import Recipe
 from app.errors import NotUsable
 from app.kafka.admin import KafkaAdmin
+from app.model import Partition
 
 SOURCE, SINK, DEAD_LETTERS, GROUP = "raw-logs", "clean-logs", "raw-logs.dlq", "idc-cleansing"
 PARTITIONS = 8
@@ -90,6 +91,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
     command = [sys.executable, "-m", "app.cli", "run", "-c", str(file), "--until-end"]
     console.print(f"[bold]3[/] winnow run -c {file} --until-end")
     log = file.with_name("winnow.log")
+    partitions = [Partition(SOURCE, number) for number in range(PARTITIONS)]
     kafka = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, GROUP)
     audit = Audit(broker.bootstrap, recipe, source=SOURCE, sink=SINK, dead_letters=DEAD_LETTERS)
     with log.open("wb") as output, audit, _running(command, output.fileno()) as service:
@@ -98,7 +100,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
             while service.poll() is None:
                 audit.poll(0.1)
                 if board.due():
-                    done = sum(committed.offset for committed in kafka.committed().values())
+                    done = sum(committed.offset for committed in kafka.committed(partitions).values())
                     live.update(board.draw(audit.verdict(), done), refresh=True)
             verdict = audit.finish()
             live.update(board.draw(verdict, recipe.count - verdict.lost), refresh=True)

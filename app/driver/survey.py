@@ -70,7 +70,7 @@ class Surveyor:
     def _positions(self) -> dict[Partition, Position]:
         topics = self._kafka.topics(self._source.topics, self._source.topics_pattern)
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
-        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed()
+        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed(partitions)
         return {
             partition: Position(partition, topics[partition.topic].id, *watermarks[partition], committed.get(partition))
             for partition in partitions

@@ -7,8 +7,9 @@ import sys
 from types import TracebackType
 from typing import Self
 
-# Longer than a commit may take: three control calls in a row, each with a timeout of 15 s that librdkafka may overrun.
-LIMIT_SECONDS = 75.0
+# Longer than any step of a task may take by the timeouts of its calls: a commit waits at most 10 + 5 + 5 s. Shorter is
+# better: until the process ends, its open transactions hold back every read_committed reader.
+LIMIT_SECONDS = 30.0
 
 
 class Watchdog:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
+    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from app.errors import ForeignMember, TopicMissing
+from app.errors import ForeignMember, NotUsable, TopicMissing, Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of, of_cluster
 from app.model import Committed, Destination, Partition
@@ -52,14 +52,28 @@ class KafkaAdmin:
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._kafka = kafka
         self._group = group
-        self._trouble = ""
+        self._connect()
+
+    def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._note_trouble, "socket.connection.setup.timeout.ms": 5000}
-        self._client = AdminClient(settings.common(kafka) | own, logger=settings.SILENT)
+        self._trouble = ""
+        self._client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
+        # An admin client's list_consumer_group_offsets crashes the process (librdkafka 2.16, rd_kafka_cgrp_op with no
+        # group) when a restarted coordinator answers that it is still loading. A consumer has a group, and is safe.
+        self._reader = Consumer(settings.common(self._kafka) | {"group.id": self._group}, logger=settings.SILENT)
 
     def _note_trouble(self, error: KafkaError) -> None:
         # "All brokers are down" follows the error that says why.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._trouble = error.str()
+
+    def _failed(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
+        """Say what an error means, and start afresh: a client whose only broker was killed may never answer again."""
+        self._client.poll(0)
+        failure = of_cluster(error, doing, self._trouble)
+        if isinstance(failure, Unreachable):
+            self._connect()
+        return failure
 
     def topics(self, names: Collection[str], pattern: str | None) -> dict[str, Topic]:
         """
@@ -79,7 +93,7 @@ class KafkaAdmin:
         try:
             return sorted(self._client.list_topics(timeout=ANSWER_SECONDS).topics)
         except KafkaException as error:
-            raise of_cluster(error, "listing topics", self._reason()) from error
+            raise self._failed(error, "listing topics") from error
 
     def _topic(self, name: str, future: Future[Any]) -> Topic:
         described = self._answer(
@@ -107,7 +121,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return USUAL_MAX_BYTES
-            raise of_cluster(error, f"reading the configuration of topic {name!r}", self._reason()) from error
+            raise self._failed(error, f"reading the configuration of topic {name!r}") from error
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
         """Ask for the first offset, the last stable offset and the high watermark of each partition."""
@@ -140,15 +154,18 @@ class KafkaAdmin:
             for at, future in asked.items()
         }
 
-    def committed(self) -> dict[Partition, Committed]:
-        """Read all offsets of the group. A transaction may be about to move one: tasks read theirs again, fenced."""
-        group = ConsumerGroupTopicPartitions(self._group)
-        asked = self._client.list_consumer_group_offsets([group], request_timeout=ANSWER_SECONDS)
-        answer = self._answer(asked[self._group], f"reading the offsets of group {self._group!r}")
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
+        """Read the group's offsets. A transaction may be about to move one: tasks read theirs again, fenced."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        try:
+            found = self._reader.committed(wanted, ANSWER_SECONDS)
+        except KafkaException as error:
+            raise self._failed(error, f"reading the offsets of group {self._group!r}") from error
+        for at in found:
+            if at.error is not None:
+                raise self._failed(at.error, f"reading the group's offset of {at.topic}-{at.partition}")
         return {
-            Partition(at.topic, at.partition): Committed(at.offset, at.metadata or "")
-            for at in answer.topic_partitions
-            if at.offset >= 0 and at.error is None
+            Partition(at.topic, at.partition): Committed(at.offset, at.metadata or "") for at in found if at.offset >= 0
         }
 
     def refuse_foreign_members(self) -> None:
@@ -164,7 +181,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return
-            raise of_cluster(error, f"describing group {self._group!r}", self._reason()) from error
+            raise self._failed(error, f"describing group {self._group!r}") from error
         if members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
             msg = (
@@ -198,11 +215,10 @@ class KafkaAdmin:
         except KafkaException as error:
             if missing and error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise TopicMissing(missing) from error
-            raise of_cluster(error, doing, self._reason()) from error
+            raise self._failed(error, doing) from error
 
     def _await(self, future: Future[T]) -> T:
-        return future.result(ANSWER_SECONDS * 2)
-
-    def _reason(self) -> str:
-        self._client.poll(0)
-        return self._trouble
+        try:
+            return future.result(ANSWER_SECONDS * 2)
+        except TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001

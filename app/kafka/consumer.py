@@ -17,7 +17,7 @@ from app.records import Chunk, Headers
 
 MOST_RECORDS = 5_000  # larger chunks fall out of the processor's cache, smaller ones cost more calls
 CHUNK_BYTES = 8 << 20
-CONTROL_SECONDS = 15.0
+CONTROL_SECONDS = 10.0
 
 
 class PlainConsumer:

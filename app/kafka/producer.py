@@ -26,6 +26,8 @@ from app.records import Letter, Lines
 SLOW_COMMIT_SECONDS = 2.0
 # How long librdkafka's queue may stay full before the broker counts as gone.
 FULL_QUEUE_SECONDS = 30.0
+# What each of the two calls of a commit may take once everything is acknowledged; usually 2 ms.
+COMMIT_SECONDS = 5.0
 ABORT_SECONDS = 5.0
 
 
@@ -157,10 +159,9 @@ class TransactionalWriter(Writer):
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
             started = time.monotonic()
-            self._client.send_offsets_to_transaction(
-                [position], self._consumer.consumer_group_metadata(), CONTROL_SECONDS
-            )
-            self._client.commit_transaction(CONTROL_SECONDS)
+            metadata = self._consumer.consumer_group_metadata()
+            self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
+            self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
         self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
 

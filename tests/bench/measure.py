@@ -177,7 +177,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 def is_worker(process: psutil.Process) -> bool:
     """Tell a Python worker of Spark from the driver and the JVM."""
     try:
-        return any(word.startswith("pyspark.") for word in process.cmdline())
+        return any(word.startswith(("pyspark.", "app.spark.")) for word in process.cmdline())
     except psutil.Error:
         return False
 

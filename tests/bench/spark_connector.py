@@ -34,9 +34,10 @@ PORT = r"0*(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 PLAIN = rf"^[\w.-]+\|{TIME}\|{IPV4}:{PORT}\|{IPV4}:{PORT}\z"
 ILLEGAL = r"[\x00-\x1f\x7f|]"
 SUSPECT = r"[\x00-\x1f|\x7f-\x{10ffff}]"
-# A valid UTF-8 sequence, or else one byte.
-SEQUENCE = (
-    r"([\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
+# What goes through as it is, in one piece, or else one letter.
+PIECE = r"([^\x00-\x1f\x7f|]+|[\x00-\x1f\x7f|])"
+BYTES_PIECE = (
+    r"([ -{}~]+|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
     r"|\xF0[\x90-\xBF][\x80-\xBF]{2}|[\xF1-\xF3][\x80-\xBF]{3}|\xF4[\x80-\x8F][\x80-\xBF]{2}|[\x00-\xFF])"
 )
 
@@ -100,13 +101,16 @@ def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partiti
     plain = f.col("head").rlike(PLAIN) & is_marked() & (f.size("parts") == COUNT)
     judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())
     good = f.col("reason").isNull()
-    return judged.select(
-        "key",
-        f.when(good, clean_line()).otherwise(f.col("value")).alias("value"),
+    start = f.when(f.col("plain"), f.col("head")).otherwise(head(trimmed, bracketed))
+    # Escaping is not compiled by Spark: it gets a step of its own, which little has to be copied to.
+    narrow = judged.select(
+        *("key", "utf8", f.when(~good, f.col("value")).alias("value")),
+        *(f.when(good, start).alias("start"), f.when(good, part(URL)).alias("url")),
         f.when(good, f.lit(sink)).otherwise(f.lit(dead_letters)).alias("topic"),
         f.when(good, f.pmod("partition", f.lit(partitions))).otherwise(0).cast("int").alias("partition"),
         f.when(~good, headers(source)).alias("headers"),
     )
+    return narrow.select("key", f.coalesce("value", clean_line()).alias("value"), "topic", "partition", "headers")
 
 
 def part(at: int) -> Column:
@@ -181,24 +185,22 @@ def ipv6() -> str:
 
 
 def clean_line() -> Column:
-    """Return the cleansed line."""
-    url = f.when(part(URL).rlike(SUSPECT), escaped(part(URL))).otherwise(part(URL))
-    start = f.when(f.col("plain"), f.col("head")).otherwise(head(trimmed, bracketed))
-    clean = f.concat(start, f.lit("|"), url)
+    """Return the cleansed line, null where there is none."""
+    url = f.when(f.col("url").rlike(SUSPECT), escaped(f.col("url"))).otherwise(f.col("url"))
+    clean = f.concat("start", f.lit("|"), url)
     return f.when(f.col("utf8"), clean.cast("binary")).otherwise(f.encode(clean, BYTES))
 
 
 def escaped(url: Column) -> Column:
     """Percent-encode bars, control characters and bytes that are not UTF-8."""
-    sequences = f.regexp_extract_all(url, f.when(f.col("utf8"), f.lit(r"(?s)(.)")).otherwise(f.lit(SEQUENCE)), f.lit(1))
-    return f.array_join(f.transform(sequences, escaped_sequence), "")
+    pieces = f.regexp_extract_all(url, f.when(f.col("utf8"), f.lit(PIECE)).otherwise(f.lit(BYTES_PIECE)), f.lit(1))
+    return f.array_join(f.transform(pieces, escaped_piece), "")
 
 
-def escaped_sequence(sequence: Column) -> Column:
+def escaped_piece(piece: Column) -> Column:
     """Percent-encode a letter if it must be; where letters are bytes, a single one behind 0x7F is not UTF-8."""
-    lone = ~f.col("utf8") & sequence.rlike(r"^[\x80-\xff]\z")
-    code = f.concat(f.lit("%"), f.hex(f.encode(sequence, BYTES)))
-    return f.when(lone | sequence.rlike(ILLEGAL), code).otherwise(sequence)
+    code = f.concat(f.lit("%"), f.hex(f.encode(piece, BYTES)))
+    return f.when(piece.rlike(ILLEGAL) | (~f.col("utf8") & piece.rlike(r"^[\x80-\xff]\z")), code).otherwise(piece)
 
 
 def headers(source: str) -> Column:

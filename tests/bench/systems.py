@@ -62,8 +62,15 @@ def spark_connector(job: Job) -> list[str]:
     return [str(connector_python()), str(program), *topics, *map(str, connector_jars())]
 
 
+def passthrough(job: Job) -> list[str]:
+    """Return what runs Winnow's loop alone, without Spark, to see what parsing and Spark add."""
+    topics = [job.bootstrap, job.source, job.sink, job.dead_letters, job.group]
+    return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *topics]
+
+
 SYSTEMS = (
     System("Winnow", "exactly once", winnow("exactly-once")),
     System("Winnow, at least once", "at least once", winnow("at-least-once")),
     System("Spark's Kafka connector", "at least once", spark_connector),
+    System("the same loop, passing on", "exactly once", passthrough),
 )

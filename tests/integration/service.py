@@ -82,7 +82,7 @@ class Winnow:
         end(self._tree)
         self._listener.join(5)
         if kind is not None:
-            print("winnow said:", *self.events, *self.noise[-30:], sep="\n  ")  # noqa: T201  # pytest shows it
+            print("winnow said:", *self.events, *self.noise[-30:], sep="\n  ")  # pytest shows it
         if self._process.stderr is not None and not self._listener.is_alive():
             self._process.stderr.close()
 
@@ -111,7 +111,9 @@ class Winnow:
         deadline = time.monotonic() + seconds
         with self._news:
             while not condition():
-                assert self._process.poll() is None or condition(), f"it ended ({self._process.returncode}), no chance {what}"
+                assert self._process.poll() is None or condition(), (
+                    f"it ended ({self._process.returncode}), no chance {what}"
+                )
                 assert self._news.wait(min(0.5, deadline - time.monotonic())) or time.monotonic() < deadline, (
                     f"waited {seconds} s for it {what}"
                 )

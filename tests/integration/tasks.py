@@ -61,7 +61,7 @@ class Stage:
 
     def shares(self, end: int | None = None) -> tuple[Share, ...]:
         """Plan what a driver would plan: from the committed offsets to the ends, or to the given end."""
-        known = independent.committed(self.bootstrap, self.group)
+        known = independent.committed(self.bootstrap, self.group, *self.sources)
         shares = []
         for topic in self.sources:
             begins = independent.beginnings(self.bootstrap, topic)
@@ -91,7 +91,7 @@ class Stage:
 
     def lag(self) -> dict[tuple[str, int], int]:
         """Ask how far the group is behind each source partition's end, where it has committed."""
-        known = independent.committed(self.bootstrap, self.group)
+        known = independent.committed(self.bootstrap, self.group, *self.sources)
         ends = {place: end for topic in self.sources for place, end in independent.ends(self.bootstrap, topic).items()}
         return {place: ends[place] - offset for place, offset in known.items()}
 

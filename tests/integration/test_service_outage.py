@@ -29,9 +29,7 @@ def create(broker: Broker, name: str) -> dict[str, object]:
     """Create topics and return a configuration for them."""
     for role in ("raw", "clean", "dead"):
         broker.create_topic(f"{name}.{role}", PARTITIONS)
-    return settings(
-        broker.bootstrap, group=name, sources=[f"{name}.raw"], sink=f"{name}.clean", dead=f"{name}.dead"
-    )
+    return settings(broker.bootstrap, group=name, sources=[f"{name}.raw"], sink=f"{name}.clean", dead=f"{name}.dead")
 
 
 def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
@@ -75,7 +73,9 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path, guarantee: Guar
         mortal.kill()
         mortal.start()
         seen = len(read(mortal.bootstrap, sink, RECOVERY_SECONDS))
-        until(lambda: len(read(mortal.bootstrap, sink, RECOVERY_SECONDS)) > seen + 2_000, RECOVERY_SECONDS, "a new flow")
+        until(
+            lambda: len(read(mortal.bootstrap, sink, RECOVERY_SECONDS)) > seen + 2_000, RECOVERY_SECONDS, "a new flow"
+        )
         feeder.stop()
         until(lambda: lag(mortal, name) == 0, RECOVERY_SECONDS, "the end")
         code = service.stop()
@@ -90,5 +90,5 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path, guarantee: Guar
 
 def lag(broker: Broker, group: str) -> int:
     """Count what the group has not committed yet."""
-    known = independent.committed(broker.bootstrap, group)
+    known = independent.committed(broker.bootstrap, group, f"{group}.raw")
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, f"{group}.raw").items())

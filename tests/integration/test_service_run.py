@@ -57,7 +57,7 @@ def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path, guarantee: G
     assert [1_002, 200] == [run.said("stopped")[0]["records"] for _, run in (first, second)]
     assert sequence({0: 600, 1: 600}) == by_partition(read(broker.bootstrap, sink))
     assert [b"bad", None] == values(read(broker.bootstrap, dead))
-    assert {(one, 0), (one, 1), (two, 0)} == committed(broker.bootstrap, one).keys()
+    assert {(one, 0), (one, 1), (two, 0)} == committed(broker.bootstrap, one, one, two).keys()
 
 
 def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -69,7 +69,9 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     sinks = {name: topics(name, 3) for name in ("latest", "timestamp", "error")}
     starts = {"latest": "latest", "timestamp": {"timestamp": 6_000}, "error": "error"}
     configs = [
-        settings(broker.bootstrap, group=sinks[name], sources=[source], sink=sinks[name], dead=dead, starting_offsets=how)
+        settings(
+            broker.bootstrap, group=sinks[name], sources=[source], sink=sinks[name], dead=dead, starting_offsets=how
+        )
         for name, how in starts.items()
     ]
 
@@ -81,7 +83,7 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     assert [0, 0, 1, 0] == [*codes, later]
     assert [cleansed(10), cleansed(11)] == values(read(broker.bootstrap, sinks["latest"]))
     assert [cleansed(n) for n in range(6, 10)] == values(read(broker.bootstrap, sinks["timestamp"]))
-    assert {(source, 0): 10, (source, 1): 10, (source, 2): 0} == committed(broker.bootstrap, sinks["timestamp"])
+    assert {(source, 0): 10, (source, 1): 10, (source, 2): 0} == committed(broker.bootstrap, sinks["timestamp"], source)
     assert [] == read(broker.bootstrap, sinks["error"])
     blocked = error.said("partition blocked; the others go on")
     assert {0, 1, 2} == {event["partition"] for event in blocked}
@@ -116,8 +118,8 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     assert rest == by_partition(read(broker.bootstrap, sinks["error"]))
     assert {0: [cleansed(n) for n in range(15, 20)]} | rest == by_partition(read(broker.bootstrap, sinks["earliest"]))
     assert rest == by_partition(read(broker.bootstrap, sinks["latest"]))
-    assert 5 == committed(broker.bootstrap, sinks["error"])[source, 0]
-    assert 20 == committed(broker.bootstrap, sinks["latest"])[source, 0]
+    assert 5 == committed(broker.bootstrap, sinks["error"], source)[source, 0]
+    assert 20 == committed(broker.bootstrap, sinks["latest"], source)[source, 0]
 
 
 def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

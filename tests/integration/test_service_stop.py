@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 def lag(broker: Cluster, group: str, topic: str) -> int:
     """Count what the group has not committed yet."""
-    known = independent.committed(broker.bootstrap, group)
+    known = independent.committed(broker.bootstrap, group, topic)
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, topic).items())
 
 

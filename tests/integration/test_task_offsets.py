@@ -123,7 +123,7 @@ def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
 
     assert [cleansed(n) for n in (2, 4, 5, 6, 7)] == values(stage.cleansed())
     assert (5, 5) == (receipt.records, receipt.out)
-    assert {(stage.source, 0): 8} == committed(broker.bootstrap, stage.group)
+    assert {(stage.source, 0): 8} == committed(broker.bootstrap, stage.group, stage.source)
 
 
 def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
@@ -137,7 +137,7 @@ def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
     stage.run()
 
     assert [cleansed(3), cleansed(4)] == values(stage.cleansed())
-    assert {(stage.source, 0): 5, (stage.source, 1): 2} == committed(broker.bootstrap, stage.group)
+    assert {(stage.source, 0): 5, (stage.source, 1): 2} == committed(broker.bootstrap, stage.group, stage.source)
 
 
 @BOTH_GUARANTEES
@@ -190,7 +190,7 @@ def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee,
     produce(broker.bootstrap, stage.source, source)
 
     stage.run(*stage.shares(end=end))
-    stood = committed(broker.bootstrap, stage.group)
+    stood = committed(broker.bootstrap, stage.group, stage.source)
     first = len(stage.cleansed()) + len(stage.letters())
     stage.run()
 
@@ -226,7 +226,7 @@ def test_an_offset_that_went_back_is_planned_anew(broker: Cluster, topics: Topic
 
     assert Outcome.FAILED is receipt.outcome
     assert "went back to 4" in receipt.error
-    assert {(stage.source, 0): 4} == committed(broker.bootstrap, stage.group)
+    assert {(stage.source, 0): 4} == committed(broker.bootstrap, stage.group, stage.source)
 
 
 def settle(stage: Stage, count: int) -> None:
@@ -274,6 +274,6 @@ def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) ->
     renewed = ends(broker.bootstrap, "__consumer_offsets")
     stage.run(Share(share.partition, 0, 0, note="told"), seconds=1)
 
-    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed()
+    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed([share.partition])
     assert {share.partition: Committed(0, "told")} == known
     assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())

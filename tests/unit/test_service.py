@@ -45,7 +45,7 @@ class Kafka:
         ends = {partition: self.watermark[partition] for partition in partitions}
         return {partition: (low, high, high) for partition, (low, high) in ends.items()}
 
-    def committed(self) -> dict[Partition, Committed]:
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
         return dict(self.offsets)
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
