@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -20,8 +17,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo import leash
 from app.demo.jars import fetch_jars, find_java
+from app.demo.leash import Leash
 from app.errors import NotUsable
 
 __all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
@@ -83,10 +80,10 @@ class Broker(Cluster):
         """Choose the ports; nothing starts yet."""
         self._keep = folder is not None
         self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
-        ports = list(_free_ports(2 * nodes))
+        ports = list(free_ports(2 * nodes))
         self._ports, self._controllers = ports[:nodes], ports[nodes:]
         self._properties = dict(properties or {})
-        self._leashes: dict[int, subprocess.Popen[bytes]] = {}
+        self._leashes: dict[int, Leash] = {}
         super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
 
     def __enter__(self) -> Self:
@@ -107,7 +104,7 @@ class Broker(Cluster):
     @property
     def pids(self) -> list[int]:
         """Return the pids of the running processes (each server's leash; the server is its child)."""
-        return [process.pid for process in self._leashes.values() if process.poll() is None]
+        return [leash.pid for leash in self._leashes.values() if leash.poll() is None]
 
     def start(self, node: int | None = None) -> None:
         """Start all nodes (or one that was stopped) and wait until the cluster answers."""
@@ -124,23 +121,19 @@ class Broker(Cluster):
 
     def stop(self, node: int | None = None) -> None:
         """Stop all nodes, or one, in order; the data stay."""
-        self._end(node, b"")
+        self._end(node, at_once=False)
 
     def kill(self, node: int | None = None) -> None:
         """End all nodes, or one, by SIGKILL; the data stay as they are."""
-        self._end(node, b"at once")
+        self._end(node, at_once=True)
 
-    def _end(self, node: int | None, order: bytes) -> None:
-        """Give an order to the leashes and wait until their servers are gone."""
+    def _end(self, node: int | None, *, at_once: bool) -> None:
+        """Let go of all servers first: they stop side by side."""
         ending = [self._leashes.pop(each) for each in self._nodes(node) if each in self._leashes]
-        for process in ending:
-            _tell(process, order)
-        for process in ending:
-            try:
-                process.wait(leash.GRACE_SECONDS + 5)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for leash in ending:
+            leash.let_go(at_once=at_once)
+        for leash in ending:
+            leash.end()
 
     def close(self) -> None:
         """End the servers and remove their data, unless a folder was given."""
@@ -203,27 +196,20 @@ class Broker(Cluster):
             "broker.heartbeat.interval.ms": "1000",
         }
 
-    def _launch(self, node: int, java: str, jars: Path) -> subprocess.Popen[bytes]:
+    def _launch(self, node: int, java: str, jars: Path) -> Leash:
         """Start one server on its leash, in a process group of its own, its output in server.log."""
         folder = self.folder / f"node-{node}"
         server = [java, *HEAP, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
-        command = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), "" if self._keep else str(self.folder)]
-        with (folder / "server.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, *server, str(folder / "server.properties")],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command = [*server, str(folder / "server.properties")]
+        return Leash(command, folder / "server.log", doomed=None if self._keep else self.folder)
 
     def _await_ready(self) -> None:
         """Wait until metadata name as many brokers as were started, and a leader for each partition."""
         admin, deadline = self.admin(), time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            for process in self._leashes.values():
-                if process.poll() is not None:
-                    message = f"Kafka ended while starting (exit code {process.returncode}):\n{self.log_tail()}"
+            for leash in self._leashes.values():
+                if (code := leash.poll()) is not None:
+                    message = f"Kafka ended while starting (exit code {code}):\n{self.log_tail()}"
                     raise BrokerFailed(message)
             try:
                 known = admin.list_topics(timeout=0.5)
@@ -236,14 +222,7 @@ class Broker(Cluster):
         raise BrokerFailed(message)
 
 
-def _tell(process: subprocess.Popen[bytes], order: bytes) -> None:
-    """Write an order to a leash and let go of it."""
-    assert process.stdin is not None  # always a pipe: it is the leash
-    with contextlib.suppress(BrokenPipeError), process.stdin:  # broken: the server has ended by itself
-        process.stdin.write(order)
-
-
-def _free_ports(count: int) -> Iterator[int]:
+def free_ports(count: int) -> Iterator[int]:
     """Find loopback ports that nobody listens on."""
     candidates = random.sample(PORTS, len(PORTS))
     while count:

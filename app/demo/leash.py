@@ -1,6 +1,8 @@
 """
 Runs a command that ends when the process that started it ends, however that ends. A process beside the demo's Kafka.
 
+This file is both: what starts such a command (`Leash`), and the little program between the two:
+
     python leash.py PARENT_PID FOLDER COMMAND ARGUMENT...
 
 The parent holds the other end of standard input: closing it, or dying, asks the command to stop (SIGTERM, after
@@ -18,9 +20,76 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 GRACE_SECONDS = 15
 LOOK_SECONDS = 0.5
+
+
+class Leash:
+    """
+    A command on a leash, in a process group of its own; nothing is read from it but its log and its exit code.
+
+    Args:
+        command: what to run.
+        log: the file that its output is appended to.
+        cwd: where to run it.
+        environment: its environment, if not ours.
+        doomed: a folder to remove if we die without having stopped it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        doomed: Path | None = None,
+    ) -> None:
+        """Start it."""
+        holder = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(doomed or "")]
+        with log.open("ab") as output:
+            self._holder = subprocess.Popen(
+                [*holder, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The leash's own pid: the command is its child."""
+        return self._holder.pid
+
+    def poll(self) -> int | None:
+        """Return the command's exit code, None while it runs."""
+        return self._holder.poll()
+
+    def wait(self, seconds: float | None = None) -> int:
+        """Wait for the command's end; return its exit code. Raises subprocess.TimeoutExpired."""
+        return self._holder.wait(seconds)
+
+    def let_go(self, *, at_once: bool = False) -> None:
+        """Make the command stop, or kill it at once; does not wait."""
+        assert self._holder.stdin is not None  # always a pipe: it is the leash
+        if self._holder.stdin.closed:
+            return
+        with contextlib.suppress(BrokenPipeError), self._holder.stdin:  # broken: the command has ended by itself
+            self._holder.stdin.write(b"at once" if at_once else b"")
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Make the command stop and wait for it; what is left of its process group is killed."""
+        self.let_go(at_once=at_once)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._holder.wait(GRACE_SECONDS + 5)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._holder.pid, signal.SIGKILL)
+        self._holder.wait()
 
 
 def main(parent: int, folder: str, command: list[str]) -> int:

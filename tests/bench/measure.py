@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +11,8 @@ import psutil
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo import leash
 from app.demo.audit import BATCH, CONSUMER
+from app.demo.leash import Leash
 from tests.bench.systems import Job, System
 
 EVERY_SECONDS = 0.25
@@ -49,25 +45,15 @@ class Result:
 
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
     """Run a job to its end while watching it; a run that does not account for every record is void."""
-    log, command = job.folder / "log", [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), ""]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, *system.command(job)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=job.folder,
-            start_new_session=True,
-        )
-    watch = _Watch(job, process.pid, broker_pid)
+    log = job.folder / "log"
+    leash = Leash(system.command(job), log, cwd=job.folder)
+    watch = _Watch(job, leash.pid, broker_pid)
     try:
-        watch.until_end_of(process)
+        watch.until_end_of(leash)
     finally:
-        process.communicate()  # lets go of the leash
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode:
-        message = f"{system.name} ended with exit code {process.returncode}:\n{_tail(log)}"
+        leash.end()
+    if code := leash.poll():
+        message = f"{system.name} ended with exit code {code}:\n{_tail(log)}"
         raise RunVoid(message)
     written = count(job)
     if written != records:
@@ -114,13 +100,13 @@ class _Watch:
         self.samples: list[Sample] = []
         self.worker_mib = 0.0
 
-    def until_end_of(self, process: subprocess.Popen[bytes]) -> None:
+    def until_end_of(self, leash: Leash) -> None:
         """Sample until the process ends."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < deadline:
             self._look()
             try:
-                process.wait(EVERY_SECONDS)
+                leash.wait(EVERY_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
             self._look()

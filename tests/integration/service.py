@@ -155,13 +155,19 @@ class Winnow:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers that are at work: they have connections, idle ones have none."""
-        return [worker for worker in self._workers() if _connections(worker) > 1]
+        """Spark's Python workers that are at work."""
+        return list(working(psutil.Process(self._process.pid)))
 
-    def _workers(self) -> Iterator[psutil.Process]:
-        for process in psutil.Process(self._process.pid).children(recursive=True):
-            if _is_daemon(process) and not _is_daemon(process.parent()):
-                yield from process.children()
+
+def working(root: psutil.Process) -> Iterator[psutil.Process]:
+    """Find the Python workers below a process that are at work: they have connections, idle ones have none."""
+    try:
+        below = root.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for process in below:
+        if _is_daemon(process) and not _is_daemon(process.parent()):
+            yield from (worker for worker in process.children() if _connections(worker) > 1)
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:

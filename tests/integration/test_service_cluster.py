@@ -1,0 +1,64 @@
+"""The service on a real Spark standalone cluster: a master and two workers, each a process of its own, on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.demo.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Feeder, by_partition, read, sequence
+from tests.integration.service import Winnow, settings, working
+from tests.integration.tasks import until
+from tests.standalone import StandaloneSpark
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]:
+    """Return a cluster of two workers."""
+    with StandaloneSpark(tmp_path_factory.mktemp("spark"), workers=2) as cluster:
+        yield cluster
+
+
+def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: StandaloneSpark, tmp_path: Path) -> None:
+    """Both executors work; one is killed while records flow: its partitions go on, each record comes out once and in order, and SIGTERM ends it all."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="10s")
+    config["spark"] |= {
+        "spark.master": spark.url,
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": 1,
+    }
+
+    with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, Winnow(config, tmp_path) as service:
+        until(lambda: len(busy(spark)) == 2, 120, "work on both executors")
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, what="a flow")
+        victim = busy(spark)[0]
+        victim.kill()
+        psutil.wait_procs([victim], 10)
+        before = counts(broker, sink)
+        until(lambda: all(counts(broker, sink)[p] > n + 500 for p, n in before.items()), what="a flow everywhere")
+        until(lambda: len(busy(spark)) == 2, what="work on two executors again")
+        feeder.stop()
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), what="the end")
+        code = service.stop()
+
+    assert 0 == code
+    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
+    until(lambda: not spark.executors(), what="the end of the executors")
+
+
+def busy(spark: StandaloneSpark) -> list[psutil.Process]:
+    """Return the executors in which a Python worker is at work."""
+    return [executor for executor in spark.executors() if any(True for _ in working(executor))]
+
+
+def counts(broker: Cluster, sink: str) -> dict[int, int]:
+    """Count the lines of each partition."""
+    return {partition: len(values) for partition, values in by_partition(read(broker.bootstrap, sink)).items()}

@@ -1,0 +1,108 @@
+"""Python workers are killed at random moments while records flow: nothing is lost, doubled, or out of order."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from app.demo.audit import Audit
+from app.demo.broker import Cluster
+from app.demo.lines import Recipe, load
+from tests.conftest import Topics
+from tests.integration.service import Winnow, settings
+
+KILLS = 20
+SLICE = 25_000
+"""Before each kill so many more records may flow, and the last of them follow the last kill: 500,000 in all."""
+RECIPE = Recipe(partitions=4, count=KILLS * SLICE, bad=0.02, enveloped=0.1)
+PATIENCE = 120
+
+
+class Gate:
+    """Lets records into the source topic slice by slice, so that some flow whenever a worker is killed."""
+
+    def __init__(self) -> None:
+        """Let the first slice in."""
+        self._news = threading.Condition()
+        self._allowed = SLICE
+
+    def open(self, slices: int = 1) -> None:
+        """Let more in."""
+        with self._news:
+            self._allowed += slices * SLICE
+            self._news.notify_all()
+
+    def wait(self, produced: int) -> None:
+        """Hold back whoever has produced more than is allowed."""
+        with self._news:
+            assert self._news.wait_for(lambda: produced < self._allowed, PATIENCE), "no slice was let in any more"
+
+
+def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """20 SIGKILLs of Python workers while 500,000 records flow: an independent reader, reading all the while, finds each record once, in order."""
+    seed = int(os.environ.get("WINNOW_TEST_SEED", random.randrange(1 << 32)))
+    print(f"to kill at the same moments again: WINNOW_TEST_SEED={seed}")
+    dice, gate = random.Random(seed), Gate()
+    source, sink, dead = topics("raw", RECIPE.partitions), topics("clean", RECIPE.partitions), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    config["source"]["format"] = "auto"
+
+    with (
+        Winnow(config, tmp_path) as service,
+        Audit(broker.bootstrap, RECIPE, source=source, sink=sink, dead_letters=dead) as audit,
+        ThreadPoolExecutor(1) as feeder,
+    ):
+        loading = feeder.submit(load, broker.bootstrap, source, RECIPE, progress=gate.wait)
+        killed: list[int] = []
+        try:
+            for number in range(KILLS):
+                watch_until(audit, number * SLICE + dice.randrange(SLICE // 2))
+                watch_for(audit, dice.uniform(0, 0.5))
+                killed.append(kill_one(service, dice))
+                gate.open()
+        finally:
+            gate.open(KILLS)
+        loading.result(PATIENCE)
+        watch_until(audit, RECIPE.count)
+        code = service.stop()
+        verdict = audit.finish()
+
+    assert KILLS == len(killed) == len(set(killed))
+    assert service.said("a task was lost; Spark tries it again")
+    assert 0 == code
+    assert {} == verdict.faults
+    assert verdict.out + verdict.dead == RECIPE.count
+    assert [] == service.left_behind()
+
+
+def watch_until(audit: Audit, records: int) -> None:
+    """Audit what comes, until so many records have come."""
+    deadline = time.monotonic() + PATIENCE
+    while (seen := audit.verdict()).out + seen.dead < records:
+        assert time.monotonic() < deadline, f"{seen.out + seen.dead} of {records} records came within {PATIENCE} s"
+        audit.poll()
+
+
+def watch_for(audit: Audit, seconds: float) -> None:
+    """Audit what comes for a while."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        audit.poll(left)
+
+
+def kill_one(service: Winnow, dice: random.Random) -> int:
+    """Kill a worker that is at work, and see it dead; return its pid."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if workers := service.workers:
+            victim = dice.choice(workers)
+            victim.kill()
+            psutil.wait_procs([victim], 10)
+            return int(victim.pid)
+    raise AssertionError("no worker came to work")

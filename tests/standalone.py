@@ -1,0 +1,111 @@
+"""A real Spark standalone cluster on loopback, from the same wheel as the product: a master and its workers, each on a leash."""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+import pyspark
+
+from app.demo.broker import free_ports
+from app.demo.jars import find_java
+from app.demo.leash import Leash
+
+JARS = Path(pyspark.__file__).with_name("jars")
+START_SECONDS = 60
+# What Spark's own launcher adds for Java 17 and later.
+OPENS = [
+    f"--add-opens=java.base/{package}=ALL-UNNAMED"
+    for package in ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "sun.nio.ch")
+]
+
+
+class StandaloneSpark:
+    """
+    One master and some workers of one core each; a context manager that leaves no process behind.
+
+    Args:
+        folder: where logs and the workers' files go.
+        workers: how many.
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        """Choose the ports; nothing starts yet."""
+        self._folder = folder
+        self._port, self._ui, *_ = ports = list(free_ports(2 + 2 * workers))
+        self._worker_ports = list(zip(ports[2::2], ports[3::2], strict=True))
+        self._leashes: dict[str, Leash] = {}
+        self.url = f"spark://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        """Start, and wait until the master knows all workers."""
+        try:
+            self.start_master()
+            for number in range(len(self._worker_ports)):
+                self.start_worker(number)
+            self._await_workers()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything."""
+        self.close()
+
+    def start_master(self) -> None:
+        """Start the master."""
+        where = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", str(self._ui)]
+        self._launch("master", "org.apache.spark.deploy.master.Master", *where)
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker."""
+        port, ui = self._worker_ports[number]
+        where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui)]
+        size = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"worker-{number}")]
+        self._launch(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *where, *size, self.url)
+
+    def _launch(self, name: str, role: str, *arguments: str) -> None:
+        server = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", *OPENS, "-cp", f"{JARS}/*", role, *arguments]
+        environment = {**os.environ, "SPARK_HOME": str(JARS.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+        self._leashes[name] = Leash(server, self._folder / f"{name}.log", environment=environment)
+
+    def process(self, name: str) -> psutil.Process:
+        """Return the JVM of `master` or `worker-N`."""
+        (server,) = psutil.Process(self._leashes[name].pid).children()
+        return server
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the JVMs that run tasks, in the order of their workers."""
+        below = [self.process(f"worker-{number}").children() for number in range(len(self._worker_ports))]
+        return [process for processes in below for process in processes if "java" in process.name()]
+
+    def _await_workers(self) -> None:
+        """Wait until the master has said in its page that all workers are alive."""
+        deadline, wanted = time.monotonic() + START_SECONDS, len(self._worker_ports)
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=2) as page:
+                    if page.read().count(b'"ALIVE"') > wanted:  # the master's own state is ALIVE too
+                        return
+            except OSError:
+                time.sleep(0.1)
+        logs = "\n".join(log.read_text(errors="replace")[-2_000:] for log in sorted(self._folder.glob("*.log")))
+        raise AssertionError(f"Spark's master did not find {wanted} workers within {START_SECONDS} s:\n{logs}")
+
+    def close(self) -> None:
+        """End all of it; executors end with their workers."""
+        executors = [each for name in self._leashes for each in psutil.Process(self._leashes[name].pid).children(True)]
+        for leash in self._leashes.values():
+            leash.end(at_once=True)
+        for executor in executors:
+            if executor.is_running():
+                executor.kill()
+        psutil.wait_procs(executors, 10)
