@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -13,7 +15,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from app.demo.audit import BATCH, CONSUMER
 from app.demo.leash import Leash
-from tests.bench.systems import Job, System
+from tests.bench.job import Job
+from tests.bench.systems import System
 
 EVERY_SECONDS = 0.25
 LONGEST_SECONDS = 900
@@ -41,6 +44,11 @@ class Result:
     cpu_per_million: float
     broker_cpu_per_million: float
     worker_mib: float
+
+
+def medians(results: Sequence[Result]) -> Result:
+    """Return the median of each figure."""
+    return Result(*(statistics.median(getattr(result, each.name) for result in results) for each in fields(Result)))
 
 
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
