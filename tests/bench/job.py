@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +32,20 @@ class Job:
 @contextmanager
 def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: Path) -> Iterator[Job]:
     """Create fresh output topics and a folder for one run, and drop its output behind it."""
-    admin = broker.admin()
     sink = broker.create_topic(f"{name}.clean", partitions)
     dead_letters = broker.create_topic(f"{name}.dlq")
     (folder / name).mkdir()
     try:
         yield Job(broker.bootstrap, source, sink, dead_letters, partitions, name, folder / name)
     finally:
-        for deleted in admin.delete_topics([sink, dead_letters]).values():
-            deleted.result(30)
+        drop(broker, [sink, dead_letters])
+
+
+def drop(broker: Cluster, topics: Sequence[str]) -> None:
+    """Delete topics."""
+    admin = broker.admin()  # must outlive its answers
+    for deleted in admin.delete_topics(list(topics)).values():
+        deleted.result(30)
 
 
 def keep_to(cores: int) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.bench.environment import connector_jars, connector_python
 from tests.bench.job import Job
@@ -41,24 +42,24 @@ class System:
 
 def winnow(guarantee: str) -> Callable[[Job], list[str]]:
     """Return what runs Winnow with this guarantee, with nothing else set than a user must set."""
+    return lambda job: service(job, {"delivery.guarantee": guarantee}, "--until-end")
 
-    def command(job: Job) -> list[str]:
-        settings = {
-            "group.id": job.group,
-            "source": {"topics": [job.source], "format": "raw"},
-            "sink": {"topic": job.sink},
-            "dead.letters": {"topic": job.dead_letters},
-            "delivery.guarantee": guarantee,
-            "starting.offsets": "earliest",
-            "parser": {"name": "idc-access-log"},
-            "kafka": {"bootstrap.servers": job.bootstrap},
-            "spark": {"spark.master": "local[2]"},
-        }
-        file = job.folder / "winnow.yaml"
-        file.write_text(json.dumps(settings, indent=2))  # JSON is YAML
-        return [str(Path(sys.executable).with_name("winnow")), "run", "-c", str(file), "--until-end"]
 
-    return command
+def service(
+    job: Job, settings: Mapping[str, object], *flags: str, spark: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return what runs Winnow on a job's topics with these settings besides."""
+    needed: dict[str, object] = {
+        "group.id": job.group,
+        "source": {"topics": [job.source]},
+        "sink": {"topic": job.sink},
+        "dead.letters": {"topic": job.dead_letters},
+        "kafka": {"bootstrap.servers": job.bootstrap},
+        "spark": {"spark.master": "local[2]", **spark},
+    }
+    file = job.folder / "winnow.yaml"
+    file.write_text(json.dumps({**needed, **settings}, indent=2))  # JSON is YAML
+    return [str(Path(sys.executable).with_name("winnow")), "run", "-c", str(file), *flags]
 
 
 def spark_connector(job: Job) -> list[str]:
