@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 OURS, OTHERS = "#2a7f62", "#9aa5b1"
-# The same numbers make the same file: no date, no random ids.
-mpl.rcParams.update({"svg.hashsalt": "winnow", "font.size": 9})
+# The same numbers make the same file: no date, no random ids, text as text.
+mpl.rcParams.update({"svg.hashsalt": "winnow", "svg.fonttype": "none", "font.size": 9})
 
 
 class Bar(NamedTuple):

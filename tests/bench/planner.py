@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from app.driver.plan import plan
@@ -63,14 +63,18 @@ LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed
 
 
 def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
-    """Plan a round, and compare its busiest task with the larger of the mean and the heaviest partition."""
+    """Plan a round."""
     shares = [Share(partition, 0, 0) for partition in loads]
     began = time.perf_counter()
     tasks = plan(shares, loads, slots)
     seconds = time.perf_counter() - began
-    busiest = max(sum(loads[share.partition] for share in task) for task in tasks)
-    least = max(sum(loads.values()) / min(slots, len(loads)), *loads.values())
-    return Planned(seconds, busiest / least - 1)
+    return Planned(seconds, excess([[loads[share.partition] for share in task] for task in tasks]))
+
+
+def excess(tasks: Sequence[Sequence[int]]) -> float:
+    """Compare the busiest task with what no plan can be below: the mean, and the heaviest partition."""
+    least = max(sum(map(sum, tasks)) / len(tasks), *(max(task) for task in tasks))
+    return max(map(sum, tasks)) / least - 1
 
 
 if __name__ == "__main__":
