@@ -21,7 +21,7 @@ test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
 
-bench: $(READY)  ## Winnow against Spark's own Kafka connector, on one embedded broker (about 15 minutes)
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 30 minutes)
 	$(BIN)/python -m tests.bench
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
