@@ -119,10 +119,11 @@ class Writer:
 class TransactionalWriter(Writer):
     """Exactly once: output, dead letters and offset become visible together or not at all."""
 
-    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
-        super().__init__(
-            job, partition, Producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
-        )
+    def __init__(
+        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
+    ) -> None:
+        client = producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
+        super().__init__(job, partition, client)
         self._consumer = consumer
         self._open = False
 
@@ -184,11 +185,13 @@ class TransactionalWriter(Writer):
 class AcknowledgedWriter(Writer):
     """At least once: the offset follows when every record before it is acknowledged."""
 
-    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
+    def __init__(
+        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
+    ) -> None:
         self._undelivered: KafkaError | None = None
         # confluent-kafka keeps a callback that is only run for failures cheap: successes stay inside its C code.
         failures_only = {"on_delivery": self._note_failure, "delivery.report.only.error": True}
-        super().__init__(job, partition, Producer(settings.producer(job) | failures_only, logger=settings.SILENT))
+        super().__init__(job, partition, producer(settings.producer(job) | failures_only, logger=settings.SILENT))
         self._consumer = consumer
 
     def open(self) -> None:
