@@ -20,6 +20,7 @@ from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import error_of, of_partition
 from app.model import Job, Partition
 from app.records import Letter, Lines
+from app.watchdog import in_time
 
 # An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
 # a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
@@ -134,7 +135,7 @@ class TransactionalWriter(Writer):
         Raises:
             Fenced, Transient: the partition is not ours.
         """
-        with self._translated("opening the producer"):
+        with self._translated("opening the producer"), in_time(CONTROL_SECONDS):
             self._client.init_transactions(CONTROL_SECONDS)
 
     def send(self, lines: Lines) -> None:
@@ -161,8 +162,10 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             metadata = self._consumer.consumer_group_metadata()
-            self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
-            self._client.commit_transaction(COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
         self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
 
@@ -170,7 +173,7 @@ class TransactionalWriter(Writer):
         """Abort what is open, if the broker still listens; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException), in_time(ABORT_SECONDS):
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False

@@ -67,7 +67,7 @@ def _live(plan: Plan, system: System, recorder: Recorder) -> None:
     with contextlib.ExitStack() as stack:
         readers = [
             stack.enter_context(Reader("first", where, system.roles, recorder)),
-            stack.enter_context(Reader("second", where, system.roles, recorder, **{"fetch.max.bytes": 100_000})),
+            stack.enter_context(Reader("second", where, system.roles, recorder, **{"fetch.message.max.bytes": 10_000})),
         ]
         stack.enter_context(Watcher(where, system.roles, recorder))
         group = stack.enter_context(GroupWatcher(where, system.name, system.source, recorder))

@@ -1,6 +1,4 @@
-"""
-A second attempt at some partitions while the first works on, as a speculative Spark would start it. A process.
-"""
+"""A second attempt at some partitions while the first works on, as a speculative Spark would start it; a process."""
 
 from __future__ import annotations
 
