@@ -84,15 +84,15 @@ class Proxy:
             client.transport.abort()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        for port, target in self._routes.items():
-            self._loop.run_until_complete(asyncio.start_server(self._serving(target), "127.0.0.1", port))
-        self._ready.set()
-        self._loop.run_forever()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.05))
-        self._loop.close()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # closing it cancels what still runs
+            servers = [
+                runner.run(asyncio.start_server(self._serving(target), "127.0.0.1", port))
+                for port, target in self._routes.items()
+            ]
+            self._ready.set()
+            self._loop.run_forever()
+            for server in servers:
+                server.close()
 
     def _serving(
         self, target: int
@@ -109,6 +109,9 @@ class Proxy:
                 held = await self._requests(reader, broker)
             except (OSError, asyncio.IncompleteReadError):
                 held = False
+            except asyncio.CancelledError:
+                broker.transport.abort()
+                raise
             finally:
                 self._clients.discard(client)
                 answers.cancel()
@@ -139,12 +142,11 @@ class Proxy:
 
     async def _send_late(self, broker: asyncio.StreamWriter, request: bytes, seconds: float) -> None:
         """Send what was held, as a network does that delivers after its sender has given the connection up."""
-        await asyncio.sleep(seconds)
-        with contextlib.suppress(OSError):
+        with contextlib.closing(broker), contextlib.suppress(OSError):
+            await asyncio.sleep(seconds)
             broker.write(request)
             await broker.drain()
             await asyncio.sleep(1)
-            broker.close()
 
     async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         """Forward answers; when the broker closes, close the client's side too."""
