@@ -23,7 +23,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from app.demo.broker import Broker, free_ports
 from app.model import Partition, transactional_id
 from tests.chaos.history import Recorder
-from tests.chaos.proxy import EndTxn, Proxy
+from tests.chaos.proxy import Ending, Proxy
 from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import Winnow, settings, working
@@ -284,9 +284,8 @@ class System:
             "brokers": self.broker.running,
         }
 
-    def _note_held(self, request: EndTxn, seconds: float) -> None:
-        told = {"transactional_id": request.transactional_id, "epoch": request.epoch}
-        self.recorder.record("held", **told, seconds=round(seconds, 3))
+    def _note_held(self, request: Ending, seconds: float) -> None:
+        self.recorder.record("held", **request._asdict(), seconds=round(seconds, 3))
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control("offset-first", "duplicated", ("twin", "twin", "twin")),
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
         Control("letters-outside", "torn transaction", ("killed before-commit", "killed before-commit")),
-        Control("at-least-once", "duplicated", ("killed before-commit", "killed after-offsets", "worker killed")),
+        Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
         Control("kept-producer", "torn transaction", ("EndTxn held", "EndTxn held")),
     )
 }

@@ -21,6 +21,7 @@ import psutil
 from tests.chaos.cluster import ROOT, TRANSACTION_SECONDS, System, kill, stopped, until
 from tests.chaos.failpoints import POINTS, Failpoints
 from tests.chaos.load import Load
+from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT
 
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
 BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
@@ -203,13 +204,16 @@ def connections_dropped(system: System, load: Load, dice: random.Random) -> Iter
     system.proxy.cut()
 
 
-@contextmanager
-def end_txn_held(system: System, load: Load, dice: random.Random) -> Iterator[str]:
-    """Cut connections while an EndTxn is under way, and deliver it when the next transaction has begun."""
-    system.proxy.hold_seconds = lambda: dice.uniform(0.2, 2) if dice.random() < 0.3 else None
-    yield "a third of the commits"
-    time.sleep(8)
-    system.proxy.hold_seconds = lambda: None
+def _held(held: int) -> Harm:
+    @contextmanager
+    def hold(system: System, load: Load, dice: random.Random) -> Iterator[str]:
+        """Cut connections while such a request is under way, and deliver it when the next transaction has begun."""
+        system.proxy.hold_seconds = lambda api: dice.uniform(0.2, 2) if api == held and dice.random() < 0.3 else None
+        yield "a third of the commits"
+        time.sleep(8)
+        system.proxy.hold_seconds = lambda api: None
+
+    return hold
 
 
 @contextmanager
@@ -262,7 +266,8 @@ ANYWHERE: Mapping[str, Harm] = {
     "connections cut": connections_cut,
     "connections delayed": connections_delayed,
     "connections dropped": connections_dropped,
-    "EndTxn held": end_txn_held,
+    "EndTxn held": _held(END_TXN),
+    "TxnOffsetCommit held": _held(TXN_OFFSET_COMMIT),
     "partitions added": partitions_added,
     "only bad lines": only_bad_lines,
 }

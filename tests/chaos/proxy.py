@@ -1,5 +1,5 @@
 """
-Stands between clients and brokers: delays, drops, cuts, and holds EndTxn requests past the next transaction.
+Stands between clients and brokers: delays, drops, cuts, and holds requests that end a transaction past the next one's begin.
 
 It understands as much of Kafka's protocol as that needs: requests are frames with a length, and the first two bytes of
 a frame say what it asks for.
@@ -15,27 +15,31 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-END_TXN = 26
+TXN_OFFSET_COMMIT, END_TXN = 28, 26
+LAST_PLAIN_VERSION = {TXN_OFFSET_COMMIT: 2, END_TXN: 2}
+"""Later versions write lengths another way, and have tags in the header."""
 
 
-class EndTxn(NamedTuple):
-    """The request by which a transaction is committed or aborted."""
+class Ending(NamedTuple):
+    """A request that ends a transaction, or adds the offset that is to be committed with it."""
 
+    api: int
     transactional_id: str
-    producer_id: int
-    epoch: int
-    committed: bool
 
 
-def end_txn(frame: bytes) -> EndTxn | None:
-    """Read a request (without its length), if it is an EndTxn; librdkafka sends versions below 3, which are not packed."""
-    api, _version, _correlation, client = struct.unpack_from(">hhih", frame)
-    if api != END_TXN:
+def ending(frame: bytes) -> Ending | None:
+    """Read a request (without its length), if it is of that kind."""
+    api, version, _correlation, client = struct.unpack_from(">hhih", frame)
+    if api not in LAST_PLAIN_VERSION:
         return None
     at = 10 + max(client, 0)
-    (length,) = struct.unpack_from(">h", frame, at)
-    name = frame[at + 2 : at + 2 + length].decode()
-    return EndTxn(name, *struct.unpack_from(">qh?", frame, at + 2 + length))
+    if version <= LAST_PLAIN_VERSION[api]:
+        (length,) = struct.unpack_from(">h", frame, at)
+        at += 2
+    else:
+        length = frame[at + 1] - 1  # behind the header's tags; a compact length of one byte is enough for our ids
+        at += 2
+    return Ending(api, frame[at : at + length].decode())
 
 
 class Proxy:
@@ -44,17 +48,17 @@ class Proxy:
 
     Args:
         routes: port to listen on -> port of the broker.
-        held: told of each EndTxn that is held, and after how many seconds it will be let go.
+        held: told of each request that is held, and after how many seconds it will be let go.
     """
 
-    def __init__(self, routes: Mapping[int, int], held: Callable[[EndTxn, float], None] = lambda *_: None) -> None:
+    def __init__(self, routes: Mapping[int, int], held: Callable[[Ending, float], None] = lambda *_: None) -> None:
         """Nothing listens yet."""
         self.delay = 0.0
         """Seconds that each request waits."""
         self.dropping = False
         """Whether everything is swallowed."""
-        self.hold_seconds: Callable[[], float | None] = lambda: None
-        """Asked for each EndTxn that commits: how long to hold it while its connection is cut; None lets it pass."""
+        self.hold_seconds: Callable[[int], float | None] = lambda api: None
+        """Asked for each ending, by its api: how long to hold it while its connection is cut; None lets it pass."""
         self._routes, self._held = routes, held
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -130,9 +134,8 @@ class Proxy:
             if self.delay:
                 await asyncio.sleep(self.delay)
             request = len(frame).to_bytes(4) + frame
-            ending = end_txn(frame)
-            if ending and ending.committed and (seconds := self.hold_seconds()) is not None:
-                self._held(ending, seconds)
+            if (found := ending(frame)) and (seconds := self.hold_seconds(found.api)) is not None:
+                self._held(found, seconds)
                 late = asyncio.create_task(self._send_late(broker, request, seconds))
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)

@@ -11,21 +11,21 @@ from queue import Queue
 import pytest
 
 from app.demo.broker import free_ports
-from tests.chaos.proxy import EndTxn, Proxy, end_txn
+from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, ending
 
 
-def frame(api: int, body: bytes = b"") -> bytes:
-    return struct.pack(">hhih", api, 1, 7, 6) + b"winnow" + body
+def frame(api: int, body: bytes = b"", version: int = 1) -> bytes:
+    return struct.pack(">hhih", api, version, 7, 6) + b"winnow" + body
 
 
-def ending(*, committed: bool) -> bytes:
-    return frame(26, struct.pack(">h", 4) + b"a/b/" + struct.pack(">qh?", 42, 3, committed))
+END = frame(END_TXN, struct.pack(">h", 4) + b"a/b/" + struct.pack(">qh?", 42, 3, True))
 
 
-def test_an_end_txn_is_understood() -> None:
-    """Whose transaction, which epoch, commit or abort."""
-    assert EndTxn("a/b/", 42, 3, committed=True) == end_txn(ending(committed=True))
-    assert end_txn(frame(0)) is None
+def test_requests_that_end_a_transaction_are_understood() -> None:
+    """Of which kind, and whose; in the plain and in the packed way of writing."""
+    assert Ending(END_TXN, "a/b/") == ending(END)
+    assert Ending(TXN_OFFSET_COMMIT, "a/b/") == ending(frame(TXN_OFFSET_COMMIT, b"\0\5a/b/", version=3))
+    assert ending(frame(0)) is None
 
 
 class Server:
@@ -81,25 +81,25 @@ def test_frames_pass(server: Server) -> None:
 def test_a_held_commit_comes_late(server: Server) -> None:
     """The client loses its connection at once; the broker gets the request all the same, afterwards."""
     (port,) = free_ports(1)
-    held: Queue[EndTxn] = Queue()
+    held: Queue[Ending] = Queue()
 
     with Proxy({port: server.port}, lambda request, _: held.put(request)) as proxy:
-        proxy.hold_seconds = lambda: 0.2
+        proxy.hold_seconds = lambda api: 0.2
         with socket.create_connection(("127.0.0.1", port)) as client:
-            send(client, ending(committed=True))
+            send(client, END)
 
             assert b"" == client.recv(1)
-            assert 3 == held.get(timeout=5).epoch
-            assert ending(committed=True) == server.frames.get(timeout=5)
+            assert Ending(END_TXN, "a/b/") == held.get(timeout=5)
+            assert END == server.frames.get(timeout=5)
 
 
-def test_an_abort_is_not_held(server: Server) -> None:
-    """Only commits are."""
+def test_only_what_is_asked_for_is_held(server: Server) -> None:
+    """Another kind of request passes."""
     (port,) = free_ports(1)
 
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
-        proxy.hold_seconds = lambda: 60.0
-        send(client, ending(committed=False))
+        proxy.hold_seconds = lambda api: 60.0 if api == TXN_OFFSET_COMMIT else None
+        send(client, END)
 
         assert b"!" == client.recv(1)
 
