@@ -22,9 +22,10 @@ from app.model import Job, Partition
 from app.records import Letter, Lines
 from app.watchdog import in_time
 
-# An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
-# a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
-SLOW_COMMIT_SECONDS = 2.0
+# A request that was sent again may arrive again, late, and librdkafka has no KIP-890 part 2: a late EndTxn or
+# TxnOffsetCommit would hit a later transaction of the same epoch. librdkafka waits before it sends again, at least 0.8
+# times its back-off: a commit that took less was sent once. After any other the producer is replaced: a new epoch.
+SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
 # How long librdkafka's queue may stay full before the broker counts as gone.
 FULL_QUEUE_SECONDS = 30.0
 # What each of the two calls of a commit may take once everything is acknowledged; usually 2 ms.
@@ -167,7 +168,7 @@ class TransactionalWriter(Writer):
             with in_time(COMMIT_SECONDS):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
-        self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
+        self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
 
     def discard(self) -> None:
         """Abort what is open, if the broker still listens; the client ends with its last reference."""

@@ -34,6 +34,8 @@ PRODUCER_DEFAULTS: Settings = {
     "queue.buffering.max.kbytes": 32 << 10,
 }
 LARGEST_BATCH = 1_000_000
+# How long a producer waits before it sends a request again: see `app.kafka.producer.SENT_AGAIN_SECONDS`.
+RETRY_BACKOFF_MS = 250
 
 
 def common(kafka: Mapping[str, str]) -> Settings:
@@ -88,7 +90,8 @@ def producer(job: Job) -> Settings:
 
 def transactional_producer(job: Job, partition: Partition) -> Settings:
     """Settings of the one producer that may write for a source partition."""
-    return producer(job) | fencing(job.group, job.transaction_seconds, partition)
+    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS, "reconnect.backoff.ms": RETRY_BACKOFF_MS}
+    return producer(job) | patience | fencing(job.group, job.transaction_seconds, partition)
 
 
 def fencing(group: str, transaction_seconds: float, partition: Partition) -> Settings:
