@@ -17,6 +17,8 @@ SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
+# The default of 10 s is how long a client may overlook that a broker is back.
+PROMPT: Settings = {"reconnect.backoff.max.ms": 1000}
 
 CONSUMER_DEFAULTS: Settings = {
     # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
@@ -45,7 +47,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Raises:
         NotUsable: if a file of a secret cannot be read.
     """
-    return QUIET | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
+    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
 
 
 def _read(item: tuple[str, str]) -> tuple[str, str]:
