@@ -24,7 +24,7 @@ WATCH_SECONDS = 0.1
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
 KILL_SECONDS = 4.0
-# A task may take so long beyond its deadline for its last commit; later it is stuck (its machine, or its process, stands).
+# A task may take so long beyond its deadline for its last commit; later it is stuck, or its machine is.
 OVERRUN_SECONDS = 20.0
 FAILED_ROUNDS_IN_A_ROW = 5
 
