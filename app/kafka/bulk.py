@@ -1,0 +1,256 @@
+"""
+Consumes and produces without a Python object for any record: the `bulk` way, by compiled kernels on librdkafka itself.
+
+Only the two calls that see every record are here; assigning, committing and transactions stay with confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+from numpy.typing import NDArray
+
+from app.errors import PartitionError
+from app.kafka import kernel, native, settings
+from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.failures import of_partition
+from app.kafka.sender import PlainSender
+from app.model import Job, Partition
+from app.records import Chunk, Headers, Lines
+from parsers.compiled import Buffers
+
+_TIMESTAMP_OF = native.address(native.message_timestamp)
+_DESTROY_OF = native.address(native.message_destroy)
+_PRODUCEVA = native.address(native.produceva)
+
+
+class BulkConsumer(Reader):
+    """Takes librdkafka's messages by their addresses and copies them into Arrow's buffers."""
+
+    def __init__(self, job: Job) -> None:
+        # Without a logger: confluent-kafka would call it from our polls, which it does not expect, and crash.
+        super().__init__(job, logger=None)
+        self._queue = native.consumer_queue(native.handle(self.client))
+        self._messages = np.empty(MOST_RECORDS, np.int64)
+        self._others = np.empty(MOST_RECORDS, np.int64)
+        self._runs = np.empty((MOST_RECORDS, 3), np.int64)
+        self._found = np.zeros(7, np.int64)
+        self._held = 0
+
+    def close(self) -> None:
+        """Free the last chunk's messages and close the client; commits nothing."""
+        if self._queue:
+            self._release()
+            native.queue_destroy(self._queue)
+            self._queue = 0
+        super().close()
+
+    def poll(self, seconds: float) -> Chunk | None:
+        """
+        Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has.
+
+        The headers of a chunk can be read until the next poll.
+        """
+        if not self._queue:
+            msg = "the consumer is closed"
+            raise RuntimeError(msg)
+        self._release()
+        address = self._messages.ctypes.data
+        self._held = native.consume_batch(self._queue, int(seconds * 1000), address, self.most)
+        return self._chunk(self._messages[: self._held]) if self._held else None
+
+    def _release(self) -> None:
+        """Free the messages of the last chunk; until then their headers can be read."""
+        kernel.destroy(_DESTROY_OF, self._messages[: self._held])
+        self._held = 0
+
+    def _chunk(self, messages: NDArray[np.int64]) -> Chunk:
+        records = np.empty(len(messages), np.int64)
+        kernel.survey(messages, records, self._others, self._runs, self._found)
+        found: list[int] = self._found.tolist()
+        records = records[: found[kernel.RECORDS]]
+        sources = self._sources(self._runs[: found[kernel.RUNS]], len(records))
+        if (sources[1:] < sources[:-1]).any():
+            order = np.argsort(sources, kind="stable")
+            records, sources = records[order], sources[order]
+        offsets, timestamps = np.empty(len(records), np.int64), np.empty(len(records), np.int64)
+        values = _Column(len(records), found[kernel.VALUE_BYTES], found[kernel.NULL_VALUES])
+        keys = _Column(len(records), found[kernel.KEY_BYTES], found[kernel.NULL_KEYS])
+        kernel.gather(
+            records,
+            _TIMESTAMP_OF,
+            offsets,
+            timestamps,
+            values.texts,
+            values.ends,
+            values.validity,
+            keys.texts,
+            keys.ends,
+            keys.validity,
+        )
+        ends, failures = self._events(self._others[: found[kernel.OTHERS]].tolist())
+        self.adapt(len(records), found[kernel.VALUE_BYTES])
+        return Chunk(
+            partitions=self.partitions,
+            sources=sources,
+            offsets=offsets,
+            timestamps=timestamps,
+            keys=keys.array(),
+            values=values.array(),
+            headers=partial(_headers, records),
+            ends=ends,
+            failures=failures,
+        )
+
+    def _sources(self, runs: NDArray[np.int64], records: int) -> NDArray[np.int32]:
+        """Tell which of our partitions each record is from."""
+        names = {topic: _topic(topic) for topic in set(runs[:, 0].tolist())}
+        places = [self.places[Partition(names[topic], number)] for topic, number, _ in runs.tolist()]
+        return np.repeat(np.array(places, np.int32), np.diff(runs[:, 2], append=records))
+
+    def _events(self, messages: Sequence[int]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
+        ends: list[tuple[Partition, int]] = []
+        failures: list[PartitionError] = []
+        for address in messages:
+            message = native.Message.from_address(address)
+            if message.topic is None or message.partition < 0:
+                continue  # trouble with no partition is a broker's: librdkafka reconnects by itself
+            partition = Partition(_topic(message.topic), message.partition)
+            if message.error == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                ends.append((partition, message.offset))
+            else:
+                failures.append(of_partition(native.error_of_message(address), partition, "reading", message.offset))
+        return ends, failures
+
+
+class _Column:
+    """The buffers of an Arrow array of values or keys, to be filled by a kernel."""
+
+    def __init__(self, rows: int, size: int, nulls: int) -> None:
+        if size > np.iinfo(np.int32).max:
+            msg = f"one poll brought {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes"
+            raise OverflowError(msg)
+        self.texts = np.empty(size, np.uint8)
+        self.ends = np.empty(rows + 1, np.int32)
+        self.validity = np.zeros((rows + 7) // 8 if nulls else 0, np.uint8)
+        self._rows, self._nulls = rows, nulls
+
+    def array(self) -> pa.BinaryArray:
+        """Give the array; nothing is copied."""
+        validity = pa.py_buffer(self.validity.data) if self._nulls else None
+        buffers = [validity, pa.py_buffer(self.ends.data), pa.py_buffer(self.texts.data)]
+        return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), self._rows, buffers, self._nulls))
+
+
+def _headers(records: NDArray[np.int64], row: int) -> Headers:
+    return native.headers_of(int(records[row]))
+
+
+def _topic(topic: int) -> str:
+    return cast("bytes", native.topic_name(topic)).decode()
+
+
+class BulkSender(PlainSender):
+    """Produces from Arrow's buffers."""
+
+    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
+        super().__init__(job, partition, configured)
+        self._handle = native.handle(self.client)
+        self._topic = native.topic_new(self._handle, self._sink.encode(), None)
+        self._fields = np.zeros((6, native.FIELD_WORDS), np.int64)
+        kinds = (
+            (kernel.FLAGS_FIELD, native.MESSAGE_FLAGS, native.COPY),
+            (kernel.TOPIC_FIELD, native.TOPIC, self._topic),
+            (kernel.PARTITION_FIELD, native.PARTITION, self._sink_partition),
+            (kernel.TIMESTAMP_FIELD, native.TIMESTAMP, 0),
+            (kernel.KEY_FIELD, native.KEY, 0),
+            (kernel.VALUE_FIELD, native.VALUE, 0),
+        )
+        for row, kind, word in kinds:
+            self._fields[row, :2] = kind, word
+
+    def offer(self, lines: Lines, begin: int) -> int:
+        """Queue lines for the sink; see PlainSender."""
+        self._check_open()
+        values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
+        state = np.array([begin, 0], np.int64)
+        kernel.produce(
+            _PRODUCEVA,
+            self._handle,
+            self._fields,
+            values.values,
+            values.offsets,
+            values.validity,
+            values.first,
+            keys.values,
+            keys.offsets,
+            keys.validity,
+            keys.first,
+            lines.rows,
+            lines.timestamps,
+            state,
+        )
+        if state[kernel.ERROR]:
+            _refuse_unless_full(int(state[kernel.ERROR]))
+        return int(state[kernel.ROW])
+
+    def close(self) -> None:
+        """Let librdkafka's objects go, before the client may end."""
+        if self._topic:
+            native.topic_destroy(self._topic)
+            self._topic = 0
+
+    def _check_open(self) -> None:
+        if not self._topic:
+            msg = "the sender is closed"
+            raise RuntimeError(msg)
+
+
+def _refuse_unless_full(error: int) -> None:
+    taken = native.take_error(error)
+    if taken.code() != native.QUEUE_FULL:
+        raise KafkaException(taken)
+
+
+class ReportingBulkSender(BulkSender):
+    """
+    Also hears of each record that was not delivered.
+
+    confluent-kafka's poll and flush would drop the reports of records that it has not produced itself, so neither is
+    ever called here: the client's main queue is served as events.
+    """
+
+    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
+        super().__init__(job, partition, configured)
+        self._reports = native.main_queue(self._handle)
+
+    def serve(self, seconds: float) -> None:
+        """Hear what became of records that were queued; wait at most so long for news."""
+        self._check_open()
+        event = native.queue_poll(self._reports, int(seconds * 1000))
+        while event is not None:
+            if native.event_type(event) == native.DELIVERY_REPORT and native.event_error(event):
+                self.undelivered = self.undelivered or native.error_of_event(event)
+            native.event_destroy(event)
+            event = native.queue_poll(self._reports, 0)
+
+    def deliver_all(self, seconds: float) -> int:
+        """Wait for every report; nothing but `linger.ms` is waited for that flush would not wait for."""
+        deadline = time.monotonic() + seconds
+        while left := native.waiting(self._handle):
+            self.serve(min(0.1, max(0.0, deadline - time.monotonic())))
+            if time.monotonic() > deadline:
+                break
+        return cast("int", left)
+
+    def close(self) -> None:
+        """Let librdkafka's objects go, before the client may end."""
+        if self._topic:
+            native.queue_destroy(self._reports)
+        super().close()
