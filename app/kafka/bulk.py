@@ -22,7 +22,7 @@ from app.kafka.consumer import MOST_RECORDS, Reader
 from app.kafka.failures import of_partition
 from app.kafka.sender import PlainSender
 from app.model import Job, Partition
-from app.records import Chunk, Headers, Lines
+from app.records import Chunk, Headers, Letter, Lines
 from parsers.compiled import Buffers
 
 _TIMESTAMP_OF = native.address(native.message_timestamp)
@@ -162,18 +162,9 @@ class BulkSender(PlainSender):
     def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
         super().__init__(job, partition, configured)
         self._handle = native.handle(self.client)
-        self._topic = native.topic_new(self._handle, self._sink.encode(), None)
-        self._fields = np.zeros((6, native.FIELD_WORDS), np.int64)
-        kinds = (
-            (kernel.FLAGS_FIELD, native.MESSAGE_FLAGS, native.COPY),
-            (kernel.TOPIC_FIELD, native.TOPIC, self._topic),
-            (kernel.PARTITION_FIELD, native.PARTITION, self._sink_partition),
-            (kernel.TIMESTAMP_FIELD, native.TIMESTAMP, 0),
-            (kernel.KEY_FIELD, native.KEY, 0),
-            (kernel.VALUE_FIELD, native.VALUE, 0),
-        )
-        for row, kind, word in kinds:
-            self._fields[row, :2] = kind, word
+        self._line = _Target(self._handle, self._sink, self._sink_partition)
+        self._letter = _Target(self._handle, self._dead_letters, self._dead_partition)
+        self._open = True
 
     def offer(self, lines: Lines, begin: int) -> int:
         """Queue lines for the sink; see PlainSender."""
@@ -183,7 +174,7 @@ class BulkSender(PlainSender):
         kernel.produce(
             _PRODUCEVA,
             self._handle,
-            self._fields,
+            self._line.fields(),
             values.values,
             values.offsets,
             values.validity,
@@ -196,26 +187,86 @@ class BulkSender(PlainSender):
             lines.timestamps,
             state,
         )
-        if state[kernel.ERROR]:
-            _refuse_unless_full(int(state[kernel.ERROR]))
-        return int(state[kernel.ROW])
+        return _came_to(state)
+
+    def offer_letters(self, letters: Sequence[Letter], begin: int) -> int:
+        """
+        Queue rejects for the dead-letter topic; see PlainSender.
+
+        Not with confluent-kafka's call: what that allocates for each record, only its own poll would free.
+        """
+        self._check_open()
+        parts: list[bytes | None] = []
+        begins = [0]
+        for letter in letters:
+            parts += letter.value, letter.key
+            for name, value in letter.headers:
+                parts += name.encode() + b"\0", value
+            begins.append(len(parts))
+        texts = pa.array(parts, pa.binary())
+        flat = Buffers.of(texts)  # good as long as `texts` lives
+        state = np.array([begin, 0], np.int64)
+        kernel.produce_letters(
+            _PRODUCEVA,
+            self._handle,
+            self._letter.fields(max(len(letter.headers) for letter in letters)),
+            flat.values,
+            flat.offsets,
+            flat.validity,
+            np.array(begins, np.int32),
+            np.array([max(letter.timestamp, 0) for letter in letters], np.int64),
+            state,
+        )
+        return _came_to(state)
 
     def close(self) -> None:
         """Let librdkafka's objects go, before the client may end."""
-        if self._topic:
-            native.topic_destroy(self._topic)
-            self._topic = 0
+        if self._open:
+            self._open = False
+            self._line.close()
+            self._letter.close()
 
     def _check_open(self) -> None:
-        if not self._topic:
+        if not self._open:
             msg = "the sender is closed"
             raise RuntimeError(msg)
 
 
-def _refuse_unless_full(error: int) -> None:
-    taken = native.take_error(error)
-    if taken.code() != native.QUEUE_FULL:
-        raise KafkaException(taken)
+class _Target:
+    """One partition that is produced to, with the fields that say so; a kernel fills in the rest."""
+
+    def __init__(self, client: int, topic: str, partition: int) -> None:
+        self._topic = native.topic_new(client, topic.encode(), None)
+        self._fields = np.zeros((kernel.VALUE_FIELD + 1, native.FIELD_WORDS), np.int64)
+        self._fields[kernel.FLAGS_FIELD, :2] = native.MESSAGE_FLAGS, native.COPY
+        self._fields[kernel.TOPIC_FIELD, :2] = native.TOPIC, self._topic
+        self._fields[kernel.PARTITION_FIELD, :2] = native.PARTITION, partition
+        self._fields[kernel.TIMESTAMP_FIELD, 0] = native.TIMESTAMP
+        self._fields[kernel.KEY_FIELD, 0] = native.KEY
+        self._fields[kernel.VALUE_FIELD, 0] = native.VALUE
+
+    def fields(self, headers: int = 0) -> NDArray[np.int64]:
+        """Give the fields, with room for so many headers."""
+        missing = kernel.VALUE_FIELD + 1 + headers - len(self._fields)
+        if missing > 0:
+            more = np.zeros((missing, native.FIELD_WORDS), np.int64)
+            more[:, 0] = native.HEADER
+            self._fields = np.concatenate([self._fields, more])
+        return self._fields
+
+    def close(self) -> None:
+        """Let the topic go."""
+        native.topic_destroy(self._topic)
+
+
+def _came_to(state: NDArray[np.int64]) -> int:
+    """Give the row that a kernel came to: the last, or one that found the queue full; raise any other refusal."""
+    row, error = state.tolist()
+    if error:
+        refusal = native.take_error(error)
+        if refusal.code() != native.QUEUE_FULL:
+            raise KafkaException(refusal)
+    return int(row)
 
 
 class ReportingBulkSender(BulkSender):
@@ -251,6 +302,6 @@ class ReportingBulkSender(BulkSender):
 
     def close(self) -> None:
         """Let librdkafka's objects go, before the client may end."""
-        if self._topic:
+        if self._open:
             native.queue_destroy(self._reports)
         super().close()

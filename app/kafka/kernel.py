@@ -24,7 +24,7 @@ RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
 ROW, ERROR = range(2)
 """How far producing has come: the elements of `state`."""
 FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
-"""The rows of `fields`."""
+"""The first rows of `fields`; those of headers follow."""
 
 # Where the members of rd_kafka_message_t are.
 _ERROR, _TOPIC, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
@@ -241,14 +241,14 @@ def destroy(destroy_of: int, messages: NDArray[np.int64]) -> None:
 
 
 @inlined
-def set_bytes(fields, field, texts, ends, validity, first, row):
-    """Say where a value or key is, and how long; null and empty are not the same."""
-    fields[field, 1], fields[field, 2] = 0, 0
+def set_bytes(fields, field, word, texts, ends, validity, first, row):
+    """Say in two words of a field where some bytes are, and how many; null and empty are not the same."""
+    fields[field, word], fields[field, word + 1] = 0, 0
     bit = first + row
     if validity == 0 or (byte_at(validity + (bit >> 3)) >> (bit & 7)) & 1 != 0:
         begin, end = number_at(ends + 4 * row), number_at(ends + 4 * row + 4)
         # An array of empty texts may have no bytes at all: any address but null says "empty".
-        fields[field, 1], fields[field, 2] = texts + begin if texts != 0 else ends, end - begin
+        fields[field, word], fields[field, word + 1] = texts + begin if texts != 0 else ends, end - begin
 
 
 @kernel(
@@ -289,11 +289,55 @@ def produce(
     state[ERROR] = 0
     for number in range(state[ROW], rows.shape[0]):
         row = np.int64(rows[number])
-        set_bytes(fields, VALUE_FIELD, values, value_ends, value_validity, value_first, number)
-        set_bytes(fields, KEY_FIELD, keys, key_ends, key_validity, key_first, row)
+        set_bytes(fields, VALUE_FIELD, 1, values, value_ends, value_validity, value_first, number)
+        set_bytes(fields, KEY_FIELD, 1, keys, key_ends, key_validity, key_first, row)
         fields[TIMESTAMP_FIELD, 1] = max(timestamps[row], np.int64(0))  # librdkafka reads 0 as "now"
         error = call_produceva(produceva, client, fields.ctypes.data, fields.shape[0])
         if error != 0:
             state[ROW], state[ERROR] = number, error
             return
     state[ROW] = rows.shape[0]
+
+
+@kernel("void(int64, int64, int64[:, ::1], int64, int64, int64, int32[::1], int64[::1], int64[::1])")
+def produce_letters(
+    produceva: int,
+    client: int,
+    fields: NDArray[np.int64],
+    parts: int,
+    part_ends: int,
+    part_validity: int,
+    begins: NDArray[np.int32],
+    timestamps: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> None:
+    """
+    Produce records with headers from `state[ROW]` on, in order, until all are queued or one is refused.
+
+    Args:
+        produceva: the address of rd_kafka_produceva.
+        client: the `rd_kafka_t *`.
+        fields: as for `produce`, and behind them one row for each header of the record that has most.
+        parts: the address of the bytes of an Arrow array: for each record its value, its key, and of each header the
+            name, with a zero behind it, and the value.
+        part_ends: the address of its first offset.
+        part_validity: the address of its validity bitmap, or 0 if it has no nulls.
+        begins: for each record, its first part; and, at the end, how many there are.
+        timestamps: for each record, in milliseconds; 0 is the present time.
+        state: where to go on, updated; and the error that refused that record, or 0.
+    """
+    state[ERROR] = 0
+    for number in range(state[ROW], timestamps.shape[0]):
+        part, field = np.int64(begins[number]), VALUE_FIELD + 1
+        set_bytes(fields, VALUE_FIELD, 1, parts, part_ends, part_validity, 0, part)
+        set_bytes(fields, KEY_FIELD, 1, parts, part_ends, part_validity, 0, part + 1)
+        fields[TIMESTAMP_FIELD, 1] = timestamps[number]
+        for name in range(part + 2, np.int64(begins[number + 1]), 2):
+            fields[field, 1] = parts + number_at(part_ends + 4 * name)
+            set_bytes(fields, field, 2, parts, part_ends, part_validity, 0, name + 1)
+            field += 1
+        error = call_produceva(produceva, client, fields.ctypes.data, field)
+        if error != 0:
+            state[ROW], state[ERROR] = number, error
+            return
+    state[ROW] = timestamps.shape[0]

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, cimpl, libversion
 # What was read, tested and measured is 2.16. Its interface is stable within 2.x; confluent-kafka's client may move.
 OLDEST, BEYOND = (2, 16), (3, 0)
 
-PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, TOPIC, HEADERS = 3, 4, 5, 7, 8, 2, 10
+TOPIC, PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 7, 8, 9
 """What a `Field` says of a record that is produced (rd_kafka_vtype_t)."""
 COPY = 2
 """The flag of a record whose bytes are copied while it is produced (RD_KAFKA_MSG_F_COPY)."""
@@ -84,9 +84,6 @@ message_headers = _function("message_headers", c_int, c_void_p, POINTER(c_void_p
 header_get_all = _function(
     "header_get_all", c_int, c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)
 )
-headers_new = _function("headers_new", c_void_p, c_size_t)
-header_add = _function("header_add", c_int, c_void_p, c_char_p, c_ssize_t, c_char_p, c_ssize_t)
-headers_destroy = _function("headers_destroy", None, c_void_p)
 produceva = _function("produceva", c_void_p, c_void_p, c_void_p, c_size_t)
 error_code = _function("error_code", c_int, c_void_p)
 error_string = _function("error_string", c_char_p, c_void_p)
@@ -131,9 +128,10 @@ def error_of_event(event: int) -> KafkaError:
 
 def headers_of(message: int) -> list[tuple[str, bytes | None]]:
     """Read the headers of a record; a name that is not UTF-8 comes as readable as it can."""
-    headers, key, value, size = c_void_p(), c_char_p(), c_void_p(), c_size_t()
+    headers = c_void_p()
     if message_headers(message, headers):
         return []  # the error is "there are none"
+    key, value, size = c_char_p(), c_void_p(), c_size_t()
     found: list[tuple[str, bytes | None]] = []
     while not header_get_all(headers, len(found), key, value, size):
         found.append((_text(key.value), c.string_at(value.value, size.value) if value.value is not None else None))
