@@ -31,12 +31,19 @@ _PRODUCEVA = native.address(native.produceva)
 
 
 class BulkConsumer(Reader):
-    """Takes librdkafka's messages by their addresses and copies them into Arrow's buffers."""
+    """
+    Takes librdkafka's messages by their addresses and copies them into Arrow's buffers.
+
+    The client's errors and logs, which confluent-kafka takes by callbacks, would crash in a poll that is not its own.
+    They come by the main queue, which librdkafka forwards to the consumer's: here it is not, and is served as events.
+    """
 
     def __init__(self, job: Job) -> None:
-        # Without a logger: confluent-kafka would call it from our polls, which it does not expect, and crash.
-        super().__init__(job, logger=None)
+        super().__init__(job)
         self._queue = native.consumer_queue(native.handle(self.client))
+        self._news = native.main_queue(native.handle(self.client))
+        native.queue_forward(self._news, None)
+        self.client.consume(MOST_RECORDS, 0)  # what was forwarded before; no partition is assigned yet
         self._messages = np.empty(MOST_RECORDS, np.int64)
         self._others = np.empty(MOST_RECORDS, np.int64)
         self._runs = np.empty((MOST_RECORDS, 3), np.int64)
@@ -48,6 +55,7 @@ class BulkConsumer(Reader):
         if self._queue:
             self._release()
             native.queue_destroy(self._queue)
+            native.queue_destroy(self._news)
             self._queue = 0
         super().close()
 
@@ -61,6 +69,7 @@ class BulkConsumer(Reader):
             msg = "the consumer is closed"
             raise RuntimeError(msg)
         self._release()
+        self._drop_news()
         address = self._messages.ctypes.data
         self._held = native.consume_batch(self._queue, int(seconds * 1000), address, self.most)
         return self._chunk(self._messages[: self._held]) if self._held else None
@@ -69,6 +78,11 @@ class BulkConsumer(Reader):
         """Free the messages of the last chunk; until then their headers can be read."""
         kernel.destroy(_DESTROY_OF, self._messages[: self._held])
         self._held = 0
+
+    def _drop_news(self) -> None:
+        """Drop errors of no partition, which librdkafka gets over by itself, and logs."""
+        while (event := native.queue_poll(self._news, 0)) is not None:
+            native.event_destroy(event)
 
     def _chunk(self, messages: NDArray[np.int64]) -> Chunk:
         records = np.empty(len(messages), np.int64)

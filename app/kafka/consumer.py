@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -29,9 +28,8 @@ class Reader(ABC):
     It joins no group; the group only stores offsets.
     """
 
-    def __init__(self, job: Job, logger: logging.Logger | None) -> None:
-        logged = {} if logger is None else {"logger": logger}
-        self._client = Consumer(settings.consumer(job), **logged)
+    def __init__(self, job: Job) -> None:
+        self._client = Consumer(settings.consumer(job), logger=settings.SILENT)
         self.partitions: list[Partition] = []
         """All that were ever started."""
         self.places: dict[Partition, int] = {}
@@ -89,9 +87,6 @@ class Reader(ABC):
 
 class PlainConsumer(Reader):
     """Consumes confluent-kafka's message objects."""
-
-    def __init__(self, job: Job) -> None:
-        super().__init__(job, settings.SILENT)
 
     def poll(self, seconds: float) -> Chunk | None:
         """Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has."""
