@@ -30,7 +30,7 @@ chaos-long: $(READY)  ## the same for HOURS (by default 6)
 controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
 	$(BIN)/python -m tests.chaos controls
 
-bench: $(READY)  ## Winnow against Spark's own Kafka connector, on one embedded broker (about 15 minutes)
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 30 minutes)
 	$(BIN)/python -m tests.bench
 
 lint: $(READY)  ## ruff, strict mypy, hadolint

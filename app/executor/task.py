@@ -108,9 +108,8 @@ class Task:
         return None in outcomes and Outcome.FENCED not in outcomes
 
     def open(self) -> None:
-        """Open every lane side by side."""
+        """Open every lane side by side. The first chunk will be committed at once: readers have waited long enough."""
         self._open(list(self._lanes.values()))
-        self._next_commit = self._clock() + self._commit_seconds
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
