@@ -235,6 +235,7 @@ class System:
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             # A stopped executor is given up after 20 s rather than 120 s.
             "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
         }
 
