@@ -121,7 +121,8 @@ def _note_write(history: History, event: Event) -> None:
     numbers = np.arange(event["first"], event["first"] + event["count"])
     history.written[event["outcome"]][event["stream"]].append(numbers)
     history.bad[event["stream"]].append(np.array(event["bad"], np.int64))
-    history.writes.append((event["at"], event["count"]))
+    if event["outcome"] != "aborted":
+        history.writes.append((event["at"], event["count"]))
 
 
 def _note_read(history: History, event: Event) -> None:

@@ -168,6 +168,7 @@ class System:
                 pass
             for topic in (self.source, *self.roles.values()):
                 self.broker.create_topic(topic, self.size.partitions, self._durable, replication=self.size.brokers)
+            assert until(self._known_everywhere, 30), "a broker does not know the topics"
             self._stack.callback(self._end_drivers)
             self.start_driver()
             self._stack = self._stack.pop_all()
@@ -178,6 +179,12 @@ class System:
     ) -> None:
         """End everything."""
         self._stack.close()
+
+    def _known_everywhere(self) -> bool:
+        """Tell whether each broker, asked alone, knows all topics: a creation takes a while to get round."""
+        wanted = {self.source, *self.roles.values()}
+        known = [client(server).list_topics(timeout=10).topics for server in self.broker.bootstrap.split(",")]
+        return all(wanted <= topics.keys() for topics in known)
 
     @property
     def _durable(self) -> dict[str, str]:
@@ -228,12 +235,14 @@ class System:
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             # A stopped executor is given up after 20 s rather than 120 s.
             "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
         }
 
     def end_driver(self, driver: Driver) -> None:
         """Forget a driver that has ended, and whatever it left."""
         driver.tell()
+        self.recorder.record("driver ended", noise=driver.noise[-10:])
         driver.__exit__(None, None, None)
         self.drivers.remove(driver)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
@@ -92,7 +92,7 @@ class Reader(Background):
         self._reached: dict[tuple[str, int], int] = {}
         known = self._consumer.list_topics(timeout=30).topics
         places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
-        self._consumer.assign([Place(*place, OFFSET_BEGINNING) for place in places])
+        self._consumer.assign([Place(*place, 0) for place in places])
 
     def step(self) -> None:
         """Take what has come."""

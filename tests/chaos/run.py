@@ -80,7 +80,8 @@ def _live(plan: Plan, system: System, recorder: Recorder) -> None:
             dice=dice,
         )
         with load:
-            assert until(lambda: all(reader.lines for reader in readers), FLOW_SECONDS), "nothing came out"
+            until(lambda: all(reader.lines for reader in readers) or not system.driver.alive, FLOW_SECONDS)
+            assert all(reader.lines for reader in readers), f"nothing came out: {system.driver.noise[-10:]}"
             nemesis, deadline = Nemesis(system, load, dice), time.monotonic() + plan.seconds
             for name in _faults(plan, system, dice):
                 if time.monotonic() > deadline:
