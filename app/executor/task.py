@@ -88,14 +88,14 @@ class Task:
         self._leader = self._lanes[assignment.leader]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
-        self._commits: list[Future[bool]] = []
+        self._commits: dict[Lane, Future[bool]] = {}  # under way
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Drop whatever is open: after an error nothing of it may count."""
-        wait(self._commits)
+        wait(self._commits.values())
         for lane in self._lanes.values():
             lane.finish()
         self._threads.shutdown()
@@ -108,24 +108,24 @@ class Task:
         return None in outcomes and Outcome.FENCED not in outcomes
 
     def open(self) -> None:
-        """Open every lane side by side."""
+        """Open every lane side by side. The first chunk will be committed at once: readers have waited long enough."""
         self._open(list(self._lanes.values()))
-        self._next_commit = self._clock() + self._commit_seconds
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
-        self._settle()
         rejects = _by_source(parsed.rejects(), chunk) if len(parsed.reject_rows) else {}
         for source in np.unique(chunk.sources).tolist():
-            lane = self._lanes[chunk.partitions[source]]
+            lane = self._settled(self._lanes[chunk.partitions[source]])
             if lane.running:
                 self._attempt(lane, lambda: self._hand_over(lane, source, chunk, parsed, rejects.get(source, ())))  # noqa: B023  # called at once
         for partition, position in chunk.ends:
-            if self._lanes[partition].running:
-                self._lanes[partition].pass_over(position)
+            lane = self._settled(self._lanes[partition])
+            if lane.running:
+                lane.pass_over(position)
         for failure in chunk.failures:
-            if self._lanes[failure.partition].running:
-                self._lanes[failure.partition].give_up(failure, self._clock())
+            lane = self._settled(self._lanes[failure.partition])
+            if lane.running:
+                lane.give_up(failure, self._clock())
 
     def _hand_over(self, lane: Lane, source: int, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject]) -> None:
         mine = chunk.sources == source
@@ -148,19 +148,22 @@ class Task:
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
-        self._settle()
+        for lane in [lane for lane, commit in self._commits.items() if commit.done()]:
+            self._settled(lane)
         now = self._clock()
-        ended = [lane for lane in self._lanes.values() if lane.running and lane.at_end]
-        if ended:
-            self._commit(lane for lane in ended if lane.dirty)
-            self._settle()
-            for lane in ended:
-                if lane.running:
-                    lane.finish()
+        ended = [self._settled(lane) for lane in self._lanes.values() if lane.running and lane.at_end]
+        self._commit(lane for lane in ended if lane.dirty)
+        for lane in ended:
+            if self._settled(lane).running:
+                lane.finish()
         if now >= self._next_commit:
+            self._settle()
             self._commit(lane for lane in self._lanes.values() if lane.dirty or self._owes_heartbeat(lane, now))
             self._next_commit = self._clock() + self._commit_seconds
-        self._open([lane for lane in self._lanes.values() if lane.retry_at is not None and lane.retry_at <= now])
+        self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
+
+    def _opens_again(self, lane: Lane, now: float) -> bool:
+        return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
 
     def _owes_heartbeat(self, lane: Lane, now: float) -> bool:
         return lane is self._leader and lane.running and now - lane.committed_at >= HEARTBEAT_SECONDS
@@ -200,19 +203,24 @@ class Task:
         """
         Start committing these lanes side by side.
 
-        The next chunk is polled and parsed meanwhile; whatever touches a lane calls `_settle` first.
+        Records are polled, parsed and sent for other lanes meanwhile; whatever touches a lane lets it settle first.
         """
         self._watchdog.feed()
-        self._commits += [self._threads.submit(self._commits_lane, lane) for lane in lanes]
+        self._commits |= {lane: self._threads.submit(self._commits_lane, lane) for lane in lanes}
 
     def _commits_lane(self, lane: Lane) -> bool:
         return self._attempt(lane, lambda: lane.commit(self._clock()))
 
+    def _settled(self, lane: Lane) -> Lane:
+        """Wait for a lane's commit, if one is under way."""
+        if commit := self._commits.pop(lane, None):
+            commit.result()
+        return lane
+
     def _settle(self) -> None:
         """Wait for the commits that are under way."""
-        for commit in self._commits:
-            commit.result()
-        self._commits.clear()
+        for lane in list(self._commits):
+            self._settled(lane)
 
     def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:
         """Take a step of one lane; its trouble is its own and never stops the others."""

@@ -31,6 +31,20 @@ COMMIT_SECONDS = 5.0
 ABORT_SECONDS = 5.0
 
 
+def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
+    """
+    Connect a new client, so that init_transactions finds a broker to ask for the coordinator.
+
+    With none at hand librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
+    brokers and ends the bootstrap connection; the second comes through the connection that will be used.
+
+    Raises:
+        KafkaException: Kafka does not answer.
+    """
+    for _ in range(2):
+        client.list_topics(topic, seconds)
+
+
 class Writer:
     """What both kinds share: sending, and patience while librdkafka's queue is full."""
 
@@ -134,6 +148,7 @@ class TransactionalWriter(Writer):
             Fenced, Transient: the partition is not ours.
         """
         with self._translated("opening the producer"):
+            connect(self._client, self._partition.topic)
             self._client.init_transactions(CONTROL_SECONDS)
 
     def send(self, lines: Lines) -> None:

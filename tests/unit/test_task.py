@@ -132,12 +132,17 @@ class TestFlow:
 
 TABLE = [
     (point, trouble, times)
-    for point, trouble, times in product(Point, (Trouble.KILLED, Trouble.TRANSIENT), (1, 2))
-    if not (times == 2 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
+    for point, trouble, times in product(Point, (Trouble.KILLED, Trouble.TRANSIENT), (1, 2, 3))
+    if not (times > 1 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
 ]
 
-# Where something had been sent and was not yet committed; the first commit of all only stores where to start.
-SENT_IN_VAIN = {(Point.BEFORE_SEND, 2), (Point.AFTER_SEND, 1), (Point.AFTER_SEND, 2), (Point.BEFORE_COMMIT, 2)}
+# Where something had been sent and was not yet committed: the first commit only stores where to start, the second comes
+# with the first chunk.
+SENT_IN_VAIN = {
+    (Point.BEFORE_SEND, 3),
+    *product([Point.AFTER_SEND], (1, 2, 3)),
+    *product([Point.BEFORE_COMMIT], (2, 3)),
+}
 
 
 def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
