@@ -20,7 +20,8 @@ from app.model import Committed, Outcome, Partition, Receipt, Share
 from app.records import Letter, Lines
 
 FIRST_BACKOFF = 0.25
-LAST_BACKOFF = 8.0
+# Short: after an outage readers wait for this, too.
+LAST_BACKOFF = 2.0
 
 
 @dataclass(slots=True)

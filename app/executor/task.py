@@ -22,9 +22,9 @@ from app.executor.clients import C, Clients
 from app.executor.dead_letters import letter
 from app.executor.lane import Lane
 from app.executor.parse import parse
-from app.executor.watchdog import Watchdog
 from app.model import Assignment, Outcome, Receipt
 from app.records import Chunk, Lines
+from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser, Reject
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
@@ -95,7 +95,7 @@ class Task:
 
     def __exit__(self, *_: object) -> None:
         """Drop whatever is open: after an error nothing of it may count."""
-        wait(self._commits.values())
+        self._wait(*self._commits.values())
         for lane in self._lanes.values():
             lane.finish()
         self._threads.shutdown()
@@ -180,7 +180,7 @@ class Task:
     def _open(self, lanes: Sequence[Lane]) -> None:
         """Fence first, read the committed offsets after that, decide then."""
         self._watchdog.feed()
-        opened = [lane for lane, ok in zip(lanes, self._threads.map(self._opens, lanes), strict=True) if ok]
+        opened = [lane for lane, ok in zip(lanes, self._side_by_side(lanes, self._opens), strict=True) if ok]
         if not opened:
             return
         self._watchdog.feed()
@@ -190,10 +190,8 @@ class Task:
             for lane in opened:
                 lane.give_up(type(error)(lane.partition, error.what), self._clock())
             return
-        list(
-            self._threads.map(
-                lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock())), opened
-            )
+        self._side_by_side(
+            opened, lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock()))
         )
 
     def _opens(self, lane: Lane) -> bool:
@@ -214,6 +212,7 @@ class Task:
     def _settled(self, lane: Lane) -> Lane:
         """Wait for a lane's commit, if one is under way."""
         if commit := self._commits.pop(lane, None):
+            self._wait(commit)
             commit.result()
         return lane
 
@@ -221,6 +220,17 @@ class Task:
         """Wait for the commits that are under way."""
         for lane in list(self._commits):
             self._settled(lane)
+
+    def _side_by_side(self, lanes: Sequence[Lane], step: Callable[[Lane], bool]) -> list[bool]:
+        """Take a step of each lane, in threads; tell which succeeded."""
+        steps = [self._threads.submit(step, lane) for lane in lanes]
+        self._wait(*steps)
+        return [each.result() for each in steps]
+
+    def _wait(self, *steps: Future[bool]) -> None:
+        """Wait for steps of lanes, and end the worker if one of them hangs."""
+        while wait(steps, POLL_SECONDS).not_done:
+            self._watchdog.look()
 
     def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:
         """Take a step of one lane; its trouble is its own and never stops the others."""

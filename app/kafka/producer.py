@@ -20,10 +20,12 @@ from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import error_of, of_partition
 from app.model import Job, Partition
 from app.records import Letter, Lines
+from app.watchdog import in_time
 
-# An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
-# a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
-SLOW_COMMIT_SECONDS = 2.0
+# A request that was sent again may arrive again, late, and librdkafka has no KIP-890 part 2: a late EndTxn or
+# TxnOffsetCommit would hit a later transaction of the same epoch. librdkafka waits before it sends again, at least 0.8
+# times its back-off: a commit that took less was sent once. After any other the producer is replaced: a new epoch.
+SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
 # How long librdkafka's queue may stay full before the broker counts as gone.
 FULL_QUEUE_SECONDS = 30.0
 # What each of the two calls of a commit may take once everything is acknowledged; usually 2 ms.
@@ -133,10 +135,11 @@ class Writer:
 class TransactionalWriter(Writer):
     """Exactly once: output, dead letters and offset become visible together or not at all."""
 
-    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
-        super().__init__(
-            job, partition, Producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
-        )
+    def __init__(
+        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
+    ) -> None:
+        client = producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
+        super().__init__(job, partition, client)
         self._consumer = consumer
         self._open = False
 
@@ -149,7 +152,8 @@ class TransactionalWriter(Writer):
         """
         with self._translated("opening the producer"):
             connect(self._client, self._partition.topic)
-            self._client.init_transactions(CONTROL_SECONDS)
+            with in_time(CONTROL_SECONDS):
+                self._client.init_transactions(CONTROL_SECONDS)
 
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""
@@ -175,16 +179,18 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             metadata = self._consumer.consumer_group_metadata()
-            self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
-            self._client.commit_transaction(COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
-        self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
+        self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
 
     def discard(self) -> None:
         """Abort what is open, if the broker still listens; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException), in_time(ABORT_SECONDS):
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False
@@ -199,11 +205,13 @@ class TransactionalWriter(Writer):
 class AcknowledgedWriter(Writer):
     """At least once: the offset follows when every record before it is acknowledged."""
 
-    def __init__(self, job: Job, partition: Partition, consumer: Consumer) -> None:
+    def __init__(
+        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
+    ) -> None:
         self._undelivered: KafkaError | None = None
         # confluent-kafka keeps a callback that is only run for failures cheap: successes stay inside its C code.
         failures_only = {"on_delivery": self._note_failure, "delivery.report.only.error": True}
-        super().__init__(job, partition, Producer(settings.producer(job) | failures_only, logger=settings.SILENT))
+        super().__init__(job, partition, producer(settings.producer(job) | failures_only, logger=settings.SILENT))
         self._consumer = consumer
 
     def open(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
@@ -15,6 +15,8 @@ from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.clients import KafkaClients
 from app.model import Assignment, Receipt
+
+Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
 # Starting a job's tasks may take this long before a missing one counts as lost.
 LAUNCH_SECONDS = 5.0
@@ -52,10 +54,17 @@ def warm_up() -> None:
 
 
 class SparkRounds:
-    """Runs rounds on a Spark context."""
+    """
+    Runs rounds on a Spark context.
 
-    def __init__(self, context: SparkContext) -> None:
+    Args:
+        context: where.
+        work: what a Python worker does with its assignment; it travels by name.
+    """
+
+    def __init__(self, context: SparkContext, work: Work = work) -> None:
         self._context = context
+        self._work = work
         self._number = 0
 
     @property
@@ -74,7 +83,7 @@ class SparkRounds:
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED)
         self._number += 1
-        return RunningRound(self._context, assignments, f"winnow-round-{self._number}")
+        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}")
 
     def stop(self) -> None:
         """Stop Spark."""
@@ -85,8 +94,9 @@ class SparkRounds:
 class RunningRound:
     """A round that Spark works on."""
 
-    def __init__(self, context: SparkContext, assignments: Sequence[Assignment], group: str) -> None:
+    def __init__(self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str) -> None:
         self._context = context
+        self._work = work
         self._assignments = assignments
         self._group = group
         self._receipts: list[Receipt] = []
@@ -101,7 +111,7 @@ class RunningRound:
         self._context.setJobGroup(self._group, f"Winnow: {partitions} partitions", interruptOnCancel=True)
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))
-            self._receipts = tasks.mapPartitions(work).collect()
+            self._receipts = tasks.mapPartitions(self._work).collect()
         except Exception as error:  # noqa: BLE001  # kept for the thread that waits
             self._failure = error
 
