@@ -192,9 +192,12 @@ class Task:
             for lane in opened:
                 lane.give_up(type(error)(lane.partition, error.what), self._clock())
             return
-        self._side_by_side(
+        begun = self._side_by_side(
             opened, lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock()))
         )
+        for lane, ok in zip(opened, begun, strict=True):
+            if ok:
+                lane.read()
 
     def _opens(self, lane: Lane) -> bool:
         return self._attempt(lane, lane.open)

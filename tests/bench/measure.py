@@ -154,12 +154,14 @@ def count(job: Job) -> int:
     """Count what a read_committed consumer finds in the sink and among the dead letters."""
     consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap})
     consumer.assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in places(job)])
-    found, open_ends = 0, len(places(job))
-    while open_ends:
-        messages = consumer.consume(BATCH, 1)
-        errors = [error.code() for message in messages if (error := message.error())]
-        found += len(messages) - len(errors)
-        open_ends -= errors.count(KafkaError._PARTITION_EOF)
+    found, unread = 0, {(place.topic, place.partition) for place in places(job)}
+    while unread:
+        for message in consumer.consume(BATCH, 1):
+            error = message.error()
+            if error is None:
+                found += 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard((message.topic(), message.partition()))
     consumer.close()
     return found
 
