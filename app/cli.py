@@ -88,6 +88,9 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool) -> int
     """Check the configuration, and with --connect what it meets in Kafka."""
     settings = _load(file, assignments)
     click.echo(yaml.safe_dump(config.masked(settings), sort_keys=False, allow_unicode=True), nl=False)
+    from app.kafka.clients import explained
+
+    click.echo(f"# clients: {explained(settings.kafka)}")
     if not connect:
         return 0
     from app.driver.check import connected

@@ -266,13 +266,13 @@ class _Target:
         self._fields[kernel.VALUE_FIELD, 0] = native.VALUE
 
     def fields(self, headers: int = 0) -> NDArray[np.int64]:
-        """Give the fields, with room for so many headers."""
-        missing = kernel.VALUE_FIELD + 1 + headers - len(self._fields)
-        if missing > 0:
-            more = np.zeros((missing, native.FIELD_WORDS), np.int64)
+        """Give the fields, and behind them room for so many headers."""
+        wanted = kernel.VALUE_FIELD + 1 + headers
+        if wanted > len(self._fields):
+            more = np.zeros((wanted - len(self._fields), native.FIELD_WORDS), np.int64)
             more[:, 0] = native.HEADER
             self._fields = np.concatenate([self._fields, more])
-        return self._fields
+        return self._fields[:wanted]
 
     def close(self) -> None:
         """Let the topic go."""

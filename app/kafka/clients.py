@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, libversion
 
 from app.kafka import settings
 from app.kafka.consumer import PlainConsumer, Reader
@@ -26,6 +27,7 @@ class Path:
     reporting_sender: type[PlainSender]
 
 
+log = logging.getLogger("winnow.kafka")
 PLAIN = Path("plain", PlainConsumer, PlainSender, ReportingPlainSender)
 
 
@@ -59,8 +61,23 @@ class KafkaClients:
 
 
 def best_path(kafka: Mapping[str, str]) -> Path:
-    """Give the fastest way that works in this process with these settings of Kafka."""
-    return PLAIN if why_not_bulk(kafka) else _bulk()
+    """Give the fastest way that works in this process with these settings of Kafka; say so if it is not bulk."""
+    if why := why_not_bulk(kafka):
+        _say_once(why)
+        return PLAIN
+    return _bulk()
+
+
+@cache
+def _say_once(why: str) -> None:
+    log.warning("records pass as Python objects here, which takes twice the time: %s", why)
+
+
+def explained(kafka: Mapping[str, str]) -> str:
+    """Say in a line which way this machine will use, and why."""
+    if why := why_not_bulk(kafka):
+        return f"plain, because {why}"
+    return f"bulk, because Numba and librdkafka {libversion()[0]} are as they must be"
 
 
 def _bulk() -> Path:

@@ -51,6 +51,8 @@ def warm_up() -> None:
         import parsers.idc_access_log
 
         parsers.idc_access_log.IdcAccessLog()
+    with contextlib.suppress(Exception):  # where it cannot be loaded, tasks take the plain way and say why
+        import app.kafka.bulk  # noqa: F401
 
 
 class SparkRounds:

@@ -89,6 +89,7 @@ class TestCheck:
         assert 0 == done.exit_code
         assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
         assert "hunter2" not in done.output
+        assert "# clients: bulk, because Numba and librdkafka" in done.stdout
 
     def test_every_problem_is_told_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
         """Wrong configuration ends with 2, wherever it is read."""
