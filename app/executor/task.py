@@ -31,6 +31,8 @@ from parsers.contract import Parsed, Parser, Reject
 POLL_SECONDS = 0.05
 # How soon a task without traffic hears that the driver has fenced its leader.
 HEARTBEAT_SECONDS = 1.0
+# Commits may take a third of the time: a pass over hundreds of lanes takes seconds, and would leave none for records.
+COMMIT_PACE = 3.0
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
 FRAMING_BYTES = 512
 SIDE_BY_SIDE = 16
@@ -88,6 +90,7 @@ class Task:
         self._leader = self._lanes[assignment.leader]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
+        self._pass_began = self._pass_took = 0.0
         self._commits: dict[Lane, Future[bool]] = {}  # under way
 
     def __enter__(self) -> Self:
@@ -158,17 +161,27 @@ class Task:
         for lane in ended:
             if self._settled(lane).running:
                 lane.finish()
-        if now >= self._next_commit:
-            self._settle()
-            self._commit(lane for lane in self._lanes.values() if lane.dirty or self._owes_heartbeat(lane, now))
-            self._next_commit = self._clock() + self._commit_seconds
+        if self._is_due(now):
+            self._pass_began, self._pass_took = now, 0.0
+            self._next_commit = now + self._commit_seconds
+            self._commit(lane for lane in self._lanes.values() if lane.dirty)
+        if self._owes_heartbeat(now):
+            self._commit([self._leader])
         self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
+
+    def _is_due(self, now: float) -> bool:
+        """Tell whether to commit all lanes: the interval is over, and after a long pass twice as long as it took."""
+        if now < self._next_commit:
+            return False
+        self._settle()
+        return now >= self._pass_began + COMMIT_PACE * self._pass_took
 
     def _opens_again(self, lane: Lane, now: float) -> bool:
         return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
 
-    def _owes_heartbeat(self, lane: Lane, now: float) -> bool:
-        return lane is self._leader and lane.running and now - lane.committed_at >= HEARTBEAT_SECONDS
+    def _owes_heartbeat(self, now: float) -> bool:
+        leader = self._leader
+        return leader not in self._commits and leader.running and now - leader.committed_at >= HEARTBEAT_SECONDS
 
     def finish(self) -> list[Receipt]:
         """Commit what is open, renew the offsets of partitions that were idle, and report."""
@@ -209,10 +222,13 @@ class Task:
         Records are polled, parsed and sent for other lanes meanwhile; whatever touches a lane lets it settle first.
         """
         self._watchdog.feed()
-        self._commits |= {lane: self._threads.submit(self._commits_lane, lane) for lane in lanes}
+        now = self._clock()
+        self._commits |= {lane: self._threads.submit(self._commits_lane, lane, now) for lane in lanes}
 
-    def _commits_lane(self, lane: Lane) -> bool:
-        return self._attempt(lane, lambda: lane.commit(self._clock()))
+    def _commits_lane(self, lane: Lane, began: float) -> bool:
+        committed = self._attempt(lane, lambda: lane.commit(self._clock()))
+        self._pass_took = max(self._pass_took, self._clock() - began)
+        return committed
 
     def _settled(self, lane: Lane) -> Lane:
         """Wait for a lane's commit, if one is under way."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import pyarrow as pa
 import pytest
@@ -295,6 +295,35 @@ class TestOutcomes:
         assert 2 == kafka.epochs[A]
         assert expected() == kafka.sink[A]
         assert Outcome.DONE is receipt.outcome
+
+    def test_commits_leave_time_for_records(self) -> None:
+        """Where a commit takes longer than its interval, the next waits until records had twice that time."""
+        kafka = FakeKafka({A: [], B: source(2_000)})
+        job, clock = make_job(), FakeClock()
+        clients = FakeClients(kafka, job, clock)
+        real, began = clients.writer, []
+
+        def slow(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            commit = writer.commit
+
+            def slow_commit(offset: int, note: str) -> None:
+                if partition == B:  # the leader, A, goes on to say that it is alive
+                    began.append(clock.now)
+                    clock.now += 1.0
+                commit(offset, note)
+
+            writer.commit = slow_commit  # type: ignore[method-assign]
+            return writer
+
+        clients.writer = slow  # type: ignore[method-assign]
+
+        shares = Share(A, None, 0), Share(B, None, 0)
+        task.run(make_assignment(job, *shares), clients, make_parser(job), seconds=30, clock=clock)
+
+        passes = began[1:-1]  # the first stores where to start, the last belongs to the end
+        assert len(passes) > 2
+        assert all(later - one >= 3.0 for one, later in pairwise(passes))
 
 
 class TestStrangeParsers:
