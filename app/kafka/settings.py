@@ -37,7 +37,7 @@ PRODUCER_DEFAULTS: Settings = {
 }
 LARGEST_BATCH = 1_000_000
 # How long a producer waits before it sends a request again: see `app.kafka.producer.SENT_AGAIN_SECONDS`.
-RETRY_BACKOFF_MS = 250
+RETRY_BACKOFF_MS = 500
 
 
 def common(kafka: Mapping[str, str]) -> Settings:
