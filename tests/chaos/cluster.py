@@ -85,6 +85,13 @@ class ProxiedBroker(Broker):
         (server,) = psutil.Process(self._leashes[node].pid).children()
         return server
 
+    @property
+    def whole(self) -> bool:
+        """Whether every replica of every partition is in sync: only then may another node be harmed."""
+        topics = client(self.bootstrap).list_topics(timeout=30).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
+
     def coordinator(self, topic: str, name: str) -> int:
         """Return the node that coordinates a transaction or a group, by the internal topic that remembers it."""
         partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS

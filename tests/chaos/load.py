@@ -99,7 +99,7 @@ class Load:
     def _plainly(self) -> None:
         settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 300_000}
         producer = Producer(self._common | settings)
-        due, began = 0.0, time.monotonic()
+        began = time.monotonic()
         while not self._stop.wait(TICK_SECONDS):
             due = (time.monotonic() - began) * self._per_second - self._next.total()
             for partition in range(self.partitions):
@@ -155,7 +155,20 @@ class Load:
         bad = set(batch.bad)
         for number in range(batch.first, batch.first + batch.count):
             value = bad_line(batch.stream, number) if number in bad else line(number, batch.stream)
-            producer.produce(self._topic, value, key(batch.stream, number), partition, note)
+            record = (self._topic, value, key(batch.stream, number), partition, note)
+            while not _taken(producer, record):
+                producer.list_topics(self._topic, CONTROL_SECONDS)
+
+
+def _taken(producer: Producer, record: tuple[Any, ...]) -> bool:
+    """Hand a record over; a partition that was just added may not be known yet."""
+    try:
+        producer.produce(*record)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            raise
+        return False
+    return True
 
 
 class Batch:

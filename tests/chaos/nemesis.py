@@ -151,6 +151,7 @@ def _broker_down(choose: Callable[[System, random.Random], int], *, hard: bool) 
         yield f"node {node}"
         time.sleep(dice.uniform(0, 6))
         system.broker.start(node)
+        until(lambda: system.broker.whole, PATIENCE)
 
     return down
 
@@ -174,6 +175,7 @@ def broker_stopped(system: System, load: Load, dice: random.Random) -> Iterator[
     with stopped(system.broker.process(node)):
         yield f"node {node}"
         time.sleep(dice.uniform(6, BEYOND_THE_TIMEOUT))
+    until(lambda: system.broker.whole, PATIENCE)
 
 
 @contextmanager
