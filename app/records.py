@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Chunk:
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
         keys: null where a record has no key (an empty key is not null).
         values: null where a record has no value (a tombstone).
-        headers: reads the headers of one row; only rejects need them.
+        headers: reads the headers of one row, until the consumer is polled again; only rejects need them.
         ends: partitions whose end was reached, with the offset behind it (beyond control and aborted records).
         failures: what the broker said of partitions that it would not read.
     """
@@ -47,17 +48,33 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def stretches(self) -> Iterator[tuple[Partition, int, int]]:
+        """Yield each partition's rows as they stand together: the first, and the one behind the last."""
+        begins = [0, *(np.flatnonzero(np.diff(self.sources)) + 1).tolist(), len(self)]
+        for begin, end in pairwise(begins):
+            if end > begin:
+                yield self.partitions[self.sources[begin]], begin, end
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Cleansed lines of one source partition, with what they keep of their source records; all rows aligned."""
+    """
+    Cleansed lines of one source partition, with what they keep of their source records.
+
+    Args:
+        values: the lines.
+        rows: for each line, the row of its source record's key and timestamp; ascending.
+        keys: null where a record has no key.
+        timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
+    """
 
     values: pa.BinaryArray
+    rows: NDArray[np.int32]
     keys: pa.BinaryArray
     timestamps: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.timestamps)
+        return len(self.rows)
 
 
 class Letter(NamedTuple):

@@ -16,6 +16,8 @@ from typing import Self
 LIMIT_SECONDS = 30.0
 # How much longer than its own timeout a call may take before it counts as hanging.
 GRACE_SECONDS = 2.0
+# Each time it is wound up, faulthandler's timer ends a thread and starts another: up to a millisecond.
+ENOUGH_SECONDS = 1.0
 
 _deadlines: dict[int, float] = {}
 """Of each thread that is inside a call with a timeout of its own."""
@@ -47,6 +49,7 @@ class Watchdog:
 
     def __init__(self, seconds: float = LIMIT_SECONDS) -> None:
         self._seconds = seconds
+        self._enough_until = 0.0
 
     def __enter__(self) -> Self:
         self.feed()
@@ -58,8 +61,12 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def feed(self) -> None:
-        """Say that the task is alive."""
+        """Say that the task is alive; said again too soon, it costs nothing."""
         self.look()
+        now = time.monotonic()
+        if now < self._enough_until:
+            return
+        self._enough_until = now + min(ENOUGH_SECONDS, self._seconds / 10)
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=sys.__stderr__ or sys.stderr)
 
     def look(self) -> None:

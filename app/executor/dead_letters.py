@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 
 import pyarrow as pa
 
@@ -35,16 +36,20 @@ def letter(chunk: Chunk, partition: Partition, reject: Reject, most_bytes: int) 
 
 
 def _context(partition: Partition, offset: int, reject: Reject) -> Headers:
-    told = {
-        "topic": partition.topic,
-        "partition": str(partition.number),
-        "offset": str(offset),
-        "exception.class.name": reject.reason,
-        "exception.message": reject.detail,
-    }
+    return [
+        *_origin(partition),
+        ("__connect.errors.offset", b"%d" % offset),
+        ("__connect.errors.exception.class.name", reject.reason.encode("utf-8", "replace")),
+        ("__connect.errors.exception.message", reject.detail.encode("utf-8", "replace")),
+    ]
+
+
+@cache
+def _origin(partition: Partition) -> Headers:
     return [
         ("__connect.errors.stage", STAGE),
-        *((f"__connect.errors.{name}", text.encode("utf-8", "replace")) for name, text in told.items()),
+        ("__connect.errors.topic", partition.topic.encode()),
+        ("__connect.errors.partition", b"%d" % partition.number),
     ]
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -113,11 +113,11 @@ class Task:
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
-        rejects = _by_source(parsed.rejects(), chunk) if len(parsed.reject_rows) else {}
-        for source in np.unique(chunk.sources).tolist():
-            lane = self._settled(self._lanes[chunk.partitions[source]])
+        rejects = list(parsed.rejects())
+        for partition, begin, end in chunk.stretches():
+            lane = self._settled(self._lanes[partition])
             if lane.running:
-                self._attempt(lane, lambda: self._hand_over(lane, source, chunk, parsed, rejects.get(source, ())))  # noqa: B023  # called at once
+                self._attempt(lane, partial(self._hand_over, lane, chunk, parsed, rejects, (begin, end)))
         for partition, position in chunk.ends:
             lane = self._settled(self._lanes[partition])
             if lane.running:
@@ -127,24 +127,26 @@ class Task:
             if lane.running:
                 lane.give_up(failure, self._clock())
 
-    def _hand_over(self, lane: Lane, source: int, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject]) -> None:
-        mine = chunk.sources == source
-        last = int(chunk.offsets[mine][-1])
-        end = lane.share.end
-        if end is not None and last >= end:
-            mine &= chunk.offsets < end
-            rejects = [reject for reject in rejects if mine[reject.row]]
-        picked = np.flatnonzero(mine[parsed.rows])
-        rows = parsed.rows[picked]
-        whole = len(picked) == len(parsed.values)
+    def _hand_over(
+        self, lane: Lane, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject], rows: tuple[int, int]
+    ) -> None:
+        """Give a lane what became of these rows, from one up to another, or up to the agreed end of its partition."""
+        begin, end = rows
+        position = int(chunk.offsets[end - 1]) + 1
+        if lane.share.end is not None and position > lane.share.end:
+            end = begin + int(np.searchsorted(chunk.offsets[begin:end], lane.share.end))
+            position = lane.share.end
+        good, behind_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
+        bad, behind_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
         lines = Lines(
-            values=parsed.values if whole else parsed.values.take(picked),
-            keys=chunk.keys if len(rows) == len(chunk) else chunk.keys.take(rows),
-            timestamps=chunk.timestamps[rows],
+            values=parsed.values.slice(good, behind_good - good),
+            rows=parsed.rows[good:behind_good],
+            keys=chunk.keys,
+            timestamps=chunk.timestamps,
         )
-        letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in rejects]
-        position = last + 1 if end is None else min(last + 1, end)
-        lane.take(int(mine.sum()), lines, letters, [reject.reason for reject in rejects], position)
+        mine = rejects[bad:behind_bad]
+        letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in mine]
+        lane.take(end - begin, lines, letters, [reject.reason for reject in mine], position)
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
@@ -243,10 +245,3 @@ class Task:
             lane.give_up(error, self._clock())
             return False
         return True
-
-
-def _by_source(rejects: Iterable[Reject], chunk: Chunk) -> dict[int, list[Reject]]:
-    grouped: dict[int, list[Reject]] = defaultdict(list)
-    for reject in rejects:
-        grouped[int(chunk.sources[reject.row])].append(reject)
-    return grouped

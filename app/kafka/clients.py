@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 
 from confluent_kafka import Producer
 
-from app.kafka.consumer import PlainConsumer
+from app.kafka import settings
+from app.kafka.consumer import PlainConsumer, Reader
 from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
+from app.kafka.sender import MakeProducer, PlainSender, ReportingPlainSender
 from app.model import Guarantee, Job, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One way for records to go between librdkafka and us."""
+
+    name: str
+    consumer: Callable[[Job], Reader]
+    sender: type[PlainSender]
+    reporting_sender: type[PlainSender]
+
+
+PLAIN = Path("plain", PlainConsumer, PlainSender, ReportingPlainSender)
 
 
 class KafkaClients:
@@ -16,19 +34,53 @@ class KafkaClients:
     Makes consumer and writers as the job's guarantee asks for them.
 
     Args:
-        job: what all tasks have in common.
+        job: what they are for.
+        path: how records go; by default the best way that works here.
         producer: what makes librdkafka's producer from its settings.
     """
 
-    def __init__(self, job: Job, producer: Callable[..., Producer] = Producer) -> None:
+    def __init__(self, job: Job, path: Path | None = None, producer: MakeProducer = Producer) -> None:
         self._job = job
+        self._path = path or best_path(job.kafka)
         self._producer = producer
 
-    def consumer(self) -> PlainConsumer:
+    def consumer(self) -> Reader:
         """Make the task's consumer."""
-        return PlainConsumer(self._job)
+        return self._path.consumer(self._job)
 
-    def writer(self, partition: Partition, consumer: PlainConsumer) -> TransactionalWriter | AcknowledgedWriter:
+    def writer(self, partition: Partition, consumer: Reader) -> TransactionalWriter | AcknowledgedWriter:
         """Make the writer of one source partition."""
-        kind = TransactionalWriter if self._job.guarantee is Guarantee.EXACTLY_ONCE else AcknowledgedWriter
-        return kind(self._job, partition, consumer.client, self._producer)
+        job = self._job
+        if job.guarantee is Guarantee.EXACTLY_ONCE:
+            sender = self._path.sender(job, partition, settings.transactional_producer(job, partition), self._producer)
+            return TransactionalWriter(partition, sender, consumer.client)
+        sender = self._path.reporting_sender(job, partition, settings.producer(job), self._producer)
+        return AcknowledgedWriter(partition, sender, consumer.client)
+
+
+def best_path(kafka: Mapping[str, str]) -> Path:
+    """Give the fastest way that works in this process with these settings of Kafka."""
+    return PLAIN if why_not_bulk(kafka) else _bulk()
+
+
+def _bulk() -> Path:
+    from app.kafka.bulk import BulkConsumer, BulkSender, ReportingBulkSender
+
+    return Path("bulk", BulkConsumer, BulkSender, ReportingBulkSender)
+
+
+def why_not_bulk(kafka: Mapping[str, str]) -> str:
+    """Say why records must pass as Python objects; empty if they need not."""
+    if kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")).upper() == "OAUTHBEARER":
+        return "OAUTHBEARER renews its tokens while confluent-kafka polls"
+    return _problem()
+
+
+@cache
+def _problem() -> str:
+    try:
+        import_module("app.kafka.bulk")
+        native = import_module("app.kafka.native")
+    except (ImportError, OSError, AttributeError) as error:  # no Numba; a broken LLVM; a librdkafka that lacks a call
+        return str(error)
+    return str(native.problem())

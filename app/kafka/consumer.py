@@ -1,7 +1,8 @@
-"""Consumes with confluent-kafka's message objects, hands on Arrow arrays: the `plain` way, which works everywhere."""
+"""What consumes for a task; here by confluent-kafka's message objects: the `plain` way, which works everywhere."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -20,18 +21,21 @@ CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
 
 
-class PlainConsumer:
+class Reader(ABC):
     """
-    Reads the partitions of one task, committed records only.
+    What both kinds of consumer share: all but `poll`. Reads the partitions of one task, committed records only.
 
-    A context manager: leaving it closes the client. It joins no group; the group only stores offsets.
+    It joins no group; the group only stores offsets.
     """
 
     def __init__(self, job: Job) -> None:
         self._client = Consumer(settings.consumer(job), logger=settings.SILENT)
-        self._partitions: list[Partition] = []
-        self._tables: dict[str, NDArray[np.int32]] = {}  # by topic: partition number -> place in _partitions
-        self._most = 1_000  # grows or shrinks to about CHUNK_BYTES a chunk once record sizes are known
+        self.partitions: list[Partition] = []
+        """All that were ever started."""
+        self.places: dict[Partition, int] = {}
+        """Where each stands in `partitions`."""
+        self.most = 1_000
+        """How many records to ask for: about CHUNK_BYTES, once record sizes are known."""
 
     def close(self) -> None:
         """Close the client; commits nothing."""
@@ -65,20 +69,31 @@ class PlainConsumer:
 
     def start(self, partition: Partition, offset: int) -> None:
         """Begin or resume reading a partition at an offset."""
-        if partition not in self._partitions:
-            self._tables[partition.topic] = _extended(
-                self._tables.get(partition.topic), partition.number, len(self._partitions)
-            )
-            self._partitions.append(partition)
+        if partition not in self.places:
+            self.places[partition] = len(self.partitions)
+            self.partitions.append(partition)
         self._client.incremental_assign([TopicPartition(*partition, offset)])
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition; what was fetched ahead is dropped."""
         self._client.incremental_unassign([TopicPartition(*partition)])
 
+    @abstractmethod
     def poll(self, seconds: float) -> Chunk | None:
         """Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has."""
-        messages = self._client.consume(self._most, seconds)
+
+    def adapt(self, records: int, size: int) -> None:
+        """Learn from a chunk's number of records and bytes of values how many records to ask for next."""
+        if records:
+            self.most = min(MOST_RECORDS, max(1, CHUNK_BYTES * records // (size + 1)))
+
+
+class PlainConsumer(Reader):
+    """Consumes confluent-kafka's message objects."""
+
+    def poll(self, seconds: float) -> Chunk | None:
+        """Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has."""
+        messages = self._client.consume(self.most, seconds)
         if not messages:
             return None
         # map over C methods: no Python frame per record
@@ -86,7 +101,7 @@ class PlainConsumer:
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
         chunk = self._chunk(messages, ends, failures)
-        self._adapt(chunk)
+        self.adapt(len(chunk), chunk.values.nbytes)
         return chunk
 
     def _events(self, messages: Sequence[Message]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
@@ -107,7 +122,7 @@ class PlainConsumer:
     ) -> Chunk:
         records = len(messages)
         return Chunk(
-            partitions=self._partitions,
+            partitions=self.partitions,
             sources=self._sources(messages),
             offsets=np.fromiter(map(Message.offset, messages), np.int64, records),
             # without a timestamp librdkafka says -1, which is NO_TIMESTAMP
@@ -120,19 +135,10 @@ class PlainConsumer:
         )
 
     def _sources(self, messages: list[Message]) -> NDArray[np.int32]:
-        """Tell which of our partitions each record is from; nearly always all are of one topic."""
-        numbers = np.fromiter(map(Message.partition, messages), np.int32, len(messages))
-        topics = list(map(Message.topic, messages))
-        sources = np.empty(len(messages), np.int32)
-        for topic in set(topics):
-            of_topic = slice(None) if topics.count(topic) == len(topics) else [name == topic for name in topics]
-            table = self._tables[topic]  # type: ignore[index]  # a record has a topic
-            sources[of_topic] = table[numbers[of_topic]]
-        return sources
-
-    def _adapt(self, chunk: Chunk) -> None:
-        if len(chunk):
-            self._most = min(MOST_RECORDS, max(1, CHUNK_BYTES * len(chunk) // (chunk.values.nbytes + 1)))
+        """Tell which of our partitions each record is from."""
+        places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        # mypy: a record has a topic and a partition; a plain tuple equals a Partition
+        return np.fromiter(map(self.places.__getitem__, places), np.int32, len(messages))  # type: ignore[arg-type]
 
 
 def _committed(at: TopicPartition) -> Committed | None:
@@ -143,11 +149,3 @@ def _committed(at: TopicPartition) -> Committed | None:
 
 def _headers(message: Message) -> Headers:
     return message.headers() or []  # type: ignore[return-value]  # consumed headers are bytes or None
-
-
-def _extended(table: NDArray[np.int32] | None, number: int, place: int) -> NDArray[np.int32]:
-    known = np.full(max(number + 1, 0 if table is None else len(table)), -1, np.int32)
-    if table is not None:
-        known[: len(table)] = table
-    known[number] = place
-    return known

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from app.errors import Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import error_of, of_partition
-from app.model import Job, Partition
+from app.kafka.sender import PlainSender
+from app.model import Partition
 from app.records import Letter, Lines
 from app.watchdog import in_time
 
@@ -28,6 +29,7 @@ from app.watchdog import in_time
 SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
 # How long librdkafka's queue may stay full before the broker counts as gone.
 FULL_QUEUE_SECONDS = 30.0
+FULL_QUEUE_PAUSE = 0.05
 # What each of the two calls of a commit may take once everything is acknowledged; usually 2 ms.
 COMMIT_SECONDS = 5.0
 ABORT_SECONDS = 5.0
@@ -50,12 +52,10 @@ def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> N
 class Writer:
     """What both kinds share: sending, and patience while librdkafka's queue is full."""
 
-    def __init__(self, job: Job, partition: Partition, client: Producer) -> None:
-        self._job = job
+    def __init__(self, partition: Partition, sender: PlainSender) -> None:
         self._partition = partition
-        self._client = client
-        self._sink_partition = partition.number % job.sink.partitions
-        self._dead_partition = partition.number % job.dead_letters.partitions
+        self._sender = sender
+        self._client = sender.client
         self.suspect = False
         """Whether the client must be replaced although its last commit succeeded."""
 
@@ -66,17 +66,8 @@ class Writer:
         Raises:
             Fenced, Transient: what was open is lost.
         """
-        topic, number, produce = self._job.sink.topic, self._sink_partition, self._client.produce
-        # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
-        stamps = lines.timestamps.clip(0).tolist()
         with self._translated("sending to the sink"):
-            # by position: by keyword the call costs half as much again
-            for value, key, stamp in zip(lines.values.to_pylist(), lines.keys.to_pylist(), stamps, strict=True):
-                try:
-                    produce(topic, value, key, number, None, None, stamp)
-                except BufferError:
-                    self._when_there_is_room(partial(produce, topic, value, key, number, None, None, stamp))
-            self._client.poll(0)
+            self._offer_all(partial(self._sender.offer, lines), len(lines))
 
     def bury(self, letters: Sequence[Letter]) -> None:
         """
@@ -86,29 +77,19 @@ class Writer:
             Fenced, Transient: what was open is lost.
         """
         with self._translated("sending to the dead letters"):
-            for letter in letters:
-                self._when_there_is_room(partial(self._bury, letter))
+            self._offer_all(partial(self._sender.offer_letters, letters), len(letters))
 
-    def _bury(self, letter: Letter) -> None:
-        self._client.produce(
-            self._job.dead_letters.topic,
-            letter.value,
-            letter.key,
-            self._dead_partition,
-            timestamp=max(letter.timestamp, 0),
-            headers=list(letter.headers),
-        )
-
-    def _when_there_is_room(self, produce: Callable[[], None]) -> None:
-        deadline = time.monotonic() + FULL_QUEUE_SECONDS
-        while True:
-            try:
-                return produce()
-            except BufferError:
-                if time.monotonic() > deadline:
-                    msg = f"nothing could be delivered for {FULL_QUEUE_SECONDS:.0f} s"
-                    raise Transient(self._partition, msg) from None
-                self._client.poll(0.05)
+    def _offer_all(self, offer: Callable[[int], int], count: int) -> None:
+        """Offer from the first on; where the queue was full, go on from there when there is room."""
+        at, deadline = offer(0), time.monotonic() + FULL_QUEUE_SECONDS
+        self._sender.serve(0)
+        while at < count:
+            if time.monotonic() > deadline:
+                raise Transient(self._partition, f"nothing could be delivered for {FULL_QUEUE_SECONDS:.0f} s")
+            self._sender.serve(FULL_QUEUE_PAUSE)
+            came_to = offer(at)
+            if came_to > at:
+                at, deadline = came_to, time.monotonic() + FULL_QUEUE_SECONDS
 
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -127,7 +108,7 @@ class Writer:
         return error
 
     def _deliver_all(self) -> None:
-        left = self._client.flush(CONTROL_SECONDS)
+        left = self._sender.deliver_all(CONTROL_SECONDS)
         if left:
             raise Transient(self._partition, f"{left} records were not acknowledged within {CONTROL_SECONDS:.0f} s")
 
@@ -135,11 +116,8 @@ class Writer:
 class TransactionalWriter(Writer):
     """Exactly once: output, dead letters and offset become visible together or not at all."""
 
-    def __init__(
-        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
-    ) -> None:
-        client = producer(settings.transactional_producer(job, partition), logger=settings.SILENT)
-        super().__init__(job, partition, client)
+    def __init__(self, partition: Partition, sender: PlainSender, consumer: Consumer) -> None:
+        super().__init__(partition, sender)
         self._consumer = consumer
         self._open = False
 
@@ -194,6 +172,7 @@ class TransactionalWriter(Writer):
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False
+        self._sender.close()
 
     def _begin(self) -> None:
         if not self._open:
@@ -205,13 +184,8 @@ class TransactionalWriter(Writer):
 class AcknowledgedWriter(Writer):
     """At least once: the offset follows when every record before it is acknowledged."""
 
-    def __init__(
-        self, job: Job, partition: Partition, consumer: Consumer, producer: Callable[..., Producer] = Producer
-    ) -> None:
-        self._undelivered: KafkaError | None = None
-        # confluent-kafka keeps a callback that is only run for failures cheap: successes stay inside its C code.
-        failures_only = {"on_delivery": self._note_failure, "delivery.report.only.error": True}
-        super().__init__(job, partition, producer(settings.producer(job) | failures_only, logger=settings.SILENT))
+    def __init__(self, partition: Partition, sender: PlainSender, consumer: Consumer) -> None:
+        super().__init__(partition, sender)
         self._consumer = consumer
 
     def open(self) -> None:
@@ -226,14 +200,12 @@ class AcknowledgedWriter(Writer):
         """
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
-            if self._undelivered is not None:
-                raise of_partition(self._undelivered, self._partition, "delivering a record", offset)
+            if self._sender.undelivered is not None:
+                raise of_partition(self._sender.undelivered, self._partition, "delivering a record", offset)
             self._consumer.commit(offsets=[TopicPartition(*self._partition, offset, note)], asynchronous=False)
 
     def discard(self) -> None:
         """Drop what is not delivered; the client ends with its last reference."""
         with contextlib.suppress(KafkaException):
             self._client.purge()
-
-    def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
-        self._undelivered = self._undelivered or error
+        self._sender.close()

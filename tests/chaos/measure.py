@@ -60,7 +60,7 @@ def measure(broker: Broker, producers: int) -> tuple[Sequence[float], Sequence[f
 
 def _lines(number: int) -> Lines:
     values = pa.array([cleansed(number)] * 10, pa.binary())
-    return Lines(values, values, np.zeros(10, np.int64))
+    return Lines(values, np.arange(10, dtype=np.int32), values, np.zeros(10, np.int64))
 
 
 def timed(call: Callable[[], None]) -> float:

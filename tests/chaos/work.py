@@ -22,8 +22,9 @@ from app.executor.clients import LaneWriter
 from app.executor.parse import make_parser
 from app.kafka import settings
 from app.kafka.clients import KafkaClients
-from app.kafka.consumer import PlainConsumer
+from app.kafka.consumer import Reader
 from app.kafka.producer import TransactionalWriter
+from app.kafka.sender import PlainSender
 from app.model import Assignment, Committed, Job, Partition, Receipt
 from app.records import Chunk, Letter, Lines
 from app.spark.job import seconds_left
@@ -64,7 +65,7 @@ class PointedProducer(Producer):
 class PointedConsumer:
     """A consumer that passes failpoints when it fetches."""
 
-    def __init__(self, consumer: PlainConsumer, points: Failpoints) -> None:
+    def __init__(self, consumer: Reader, points: Failpoints) -> None:
         self._consumer, self._points = consumer, points
 
     @property
@@ -151,7 +152,12 @@ class HonestClients:
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
         """Make the product's writer; control arms make another one."""
-        return KafkaClients(self._job, self._producer).writer(partition, consumer)
+        return KafkaClients(self._job, producer=self._producer).writer(partition, consumer)
+
+    def sender(self, partition: Partition) -> PlainSender:
+        """Make what a transactional writer sends with."""
+        configured = settings.transactional_producer(self._job, partition)
+        return PlainSender(self._job, partition, configured, self._producer)
 
 
 class RandomIds(HonestClients):
@@ -159,7 +165,7 @@ class RandomIds(HonestClients):
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
         nobody = replace(self._job, group=f"{self._job.group}-{uuid.uuid4().hex}")
-        return KafkaClients(nobody, self._producer).writer(partition, consumer)
+        return KafkaClients(nobody, producer=self._producer).writer(partition, consumer)
 
 
 class OffsetFirst(HonestClients):
@@ -177,7 +183,7 @@ class OffsetFirst(HonestClients):
 class HastyConsumer(PointedConsumer):
     """Answers with offsets that it has read too early."""
 
-    def __init__(self, consumer: PlainConsumer, points: Failpoints) -> None:
+    def __init__(self, consumer: Reader, points: Failpoints) -> None:
         super().__init__(consumer, points)
         self._early: dict[Partition, Committed | None] = {}
 
@@ -192,7 +198,7 @@ class OffsetsLater(HonestClients):
     """Wrong: transactions carry no offset; the driver commits it when the round has ended (see `service`)."""
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        return OffsetlessWriter(self._job, partition, consumer.client, self._producer)
+        return OffsetlessWriter(partition, self.sender(partition), consumer.client)
 
 
 class OffsetlessWriter(TransactionalWriter):
@@ -210,23 +216,20 @@ class LettersOutside(HonestClients):
     """Wrong: dead letters do not belong to the transaction."""
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        return LooseLetters(self._job, partition, consumer.client, self._producer)
+        outside = PlainSender(self._job, partition, settings.producer(self._job))
+        return LooseLetters(outside, partition, self.sender(partition), consumer.client)
 
 
 class LooseLetters(TransactionalWriter):
     """Writes dead letters with another producer, which is in no transaction."""
 
-    def __init__(self, job: Job, partition: Partition, *args: Any) -> None:
-        super().__init__(job, partition, *args)
-        self._outside = Producer(settings.producer(job), logger=settings.SILENT)
+    def __init__(self, outside: PlainSender, *args: Any) -> None:
+        super().__init__(*args)
+        self._outside = outside
 
     def bury(self, letters: Sequence[Letter]) -> None:
-        for letter in letters:
-            headers: Any = list(letter.headers)
-            self._outside.produce(
-                self._job.dead_letters.topic, letter.value, letter.key, self._dead_partition, headers=headers
-            )
-        self._outside.flush(5.0)
+        self._outside.offer_letters(letters, 0)
+        self._outside.deliver_all(5.0)
 
 
 class KeptProducer(HonestClients):

@@ -14,7 +14,7 @@ import pytest
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import KafkaClients
+from app.kafka.clients import PLAIN, KafkaClients, Path, best_path
 from app.model import Assignment, Guarantee, Job, Partition, Receipt, Share
 from tests import independent
 from tests.conftest import Topics
@@ -22,6 +22,8 @@ from tests.independent import Record
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
+BOTH_PATHS = pytest.mark.parametrize("path", [PLAIN, best_path({})], ids=["plain", "bulk"])
+"""For behaviour that must not depend on how records pass between librdkafka and us."""
 LARGE = {"max.message.bytes": str(4 << 20)}
 
 
@@ -44,6 +46,7 @@ class Stage:
     group: str
     guarantee: Guarantee
     changes: dict[str, object] = field(default_factory=dict)
+    path: Path | None = None
 
     @property
     def source(self) -> str:
@@ -74,7 +77,7 @@ class Stage:
         """Run one task, by default from where the group stands to the ends of all partitions."""
         job = self.job
         assignment = Assignment(job, shares or self.shares(), seconds, deadline=0)
-        receipts = task.run(assignment, KafkaClients(job), make_parser(job), seconds)
+        receipts = task.run(assignment, KafkaClients(job, self.path), make_parser(job), seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
     def running(self, *shares: Share) -> RunningTask:

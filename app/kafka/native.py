@@ -1,0 +1,162 @@
+"""
+librdkafka itself, by ctypes: the library that confluent-kafka carries, and the handles of confluent-kafka's clients.
+
+Everything here is librdkafka's public C interface, but for one fact about confluent-kafka: the `rd_kafka_t *` of a
+client stands right behind the object's header. `problem` says whether a process may rely on all that.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import sys
+from collections.abc import Sequence
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
+from typing import Any, ClassVar, cast
+
+from confluent_kafka import Consumer, KafkaError, Producer, cimpl, libversion
+
+# What was read, tested and measured is 2.16. Its interface is stable within 2.x; confluent-kafka's client may move.
+OLDEST, BEYOND = (2, 16), (3, 0)
+
+TOPIC, PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 7, 8, 9
+"""What a `Field` says of a record that is produced (rd_kafka_vtype_t)."""
+COPY = 2
+"""The flag of a record whose bytes are copied while it is produced (RD_KAFKA_MSG_F_COPY)."""
+DELIVERY_REPORT = 1
+"""The type of the event that tells what became of produced records (RD_KAFKA_EVENT_DR)."""
+QUEUE_FULL: int = KafkaError._QUEUE_FULL  # noqa: SLF001  # librdkafka's own codes are only exported with an underscore
+
+Layout = Sequence[tuple[str, type[Any]]]
+
+
+class Message(c.Structure):
+    """A consumed record, or an error in its place (rd_kafka_message_t)."""
+
+    _fields_: ClassVar[Layout] = [
+        ("error", c_int),
+        ("topic", c_void_p),
+        ("partition", c_int32),
+        ("value", c_void_p),
+        ("value_size", c_size_t),
+        ("key", c_void_p),
+        ("key_size", c_size_t),
+        ("offset", c_int64),
+        ("private", c_void_p),
+    ]
+
+
+class Field(c.Structure):
+    """One thing about a record that is produced (rd_kafka_vu_t); the words are the members of its union."""
+
+    _fields_: ClassVar[Layout] = [("kind", c_int), ("words", c_int64 * 8)]
+
+
+MESSAGE_SIZE, FIELD_WORDS = 72, 9
+
+_library = c.CDLL(cimpl.__file__)
+
+
+def _function(name: str, result: type[Any] | None, *arguments: type[Any]) -> Any:  # noqa: ANN401  # a foreign function
+    function = getattr(_library, f"rd_kafka_{name}")
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+def address(function: Any) -> int:  # noqa: ANN401  # a foreign function
+    """Tell where a function is, for kernels that call it."""
+    return cast("int", c.cast(function, c_void_p).value)
+
+
+version = _function("version", c_int)
+name = _function("name", c_char_p, c_void_p)
+topic_new = _function("topic_new", c_void_p, c_void_p, c_char_p, c_void_p)
+topic_name = _function("topic_name", c_char_p, c_void_p)
+topic_destroy = _function("topic_destroy", None, c_void_p)
+consumer_queue = _function("queue_get_consumer", c_void_p, c_void_p)
+main_queue = _function("queue_get_main", c_void_p, c_void_p)
+queue_destroy = _function("queue_destroy", None, c_void_p)
+queue_forward = _function("queue_forward", None, c_void_p, c_void_p)
+queue_poll = _function("queue_poll", c_void_p, c_void_p, c_int)
+consume_batch = _function("consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
+message_destroy = _function("message_destroy", None, c_void_p)
+message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p)
+message_errstr = _function("message_errstr", c_char_p, c_void_p)
+message_headers = _function("message_headers", c_int, c_void_p, POINTER(c_void_p))
+header_get_all = _function(
+    "header_get_all", c_int, c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)
+)
+produceva = _function("produceva", c_void_p, c_void_p, c_void_p, c_size_t)
+error_code = _function("error_code", c_int, c_void_p)
+error_string = _function("error_string", c_char_p, c_void_p)
+error_destroy = _function("error_destroy", None, c_void_p)
+event_type = _function("event_type", c_int, c_void_p)
+event_error = _function("event_error", c_int, c_void_p)
+event_error_string = _function("event_error_string", c_char_p, c_void_p)
+event_destroy = _function("event_destroy", None, c_void_p)
+waiting = _function("outq_len", c_int, c_void_p)
+
+
+def handle(client: Consumer | Producer) -> int:
+    """
+    Give the `rd_kafka_t *` of a client.
+
+    Raises:
+        RuntimeError: the client is closed.
+    """
+    found = c_void_p.from_address(id(client) + object.__basicsize__).value
+    if found is None:
+        msg = "the client is closed"
+        raise RuntimeError(msg)
+    return found
+
+
+def take_error(error: int) -> KafkaError:
+    """Read an error that a call has given, and free it."""
+    taken = KafkaError(error_code(error), _text(error_string(error)))
+    error_destroy(error)
+    return taken
+
+
+def error_of_message(message: int) -> KafkaError:
+    """Read the error that stands in a record's place."""
+    return KafkaError(Message.from_address(message).error, _text(message_errstr(message)))
+
+
+def error_of_event(event: int) -> KafkaError:
+    """Read the error that an event tells."""
+    return KafkaError(event_error(event), _text(event_error_string(event)))
+
+
+def headers_of(message: int) -> list[tuple[str, bytes | None]]:
+    """Read the headers of a record; a name that is not UTF-8 comes as readable as it can."""
+    headers = c_void_p()
+    if message_headers(message, headers):
+        return []  # the error is "there are none"
+    key, value, size = c_char_p(), c_void_p(), c_size_t()
+    found: list[tuple[str, bytes | None]] = []
+    while not header_get_all(headers, len(found), key, value, size):
+        found.append((_text(key.value), c.string_at(value.value, size.value) if value.value is not None else None))
+    return found
+
+
+def _text(told: bytes | None) -> str:
+    return (told or b"").decode("utf-8", "replace")
+
+
+def problem() -> str:  # noqa: PLR0911  # one return for each guard
+    """Say why librdkafka cannot be used without confluent-kafka's Python calls here; empty if it can."""
+    told, number = libversion()
+    if sys.implementation.name != "cpython":
+        return f"this is {sys.implementation.name}, not CPython"
+    if (c.sizeof(c_void_p), sys.byteorder) != (8, "little"):
+        return "this is not a 64-bit little-endian machine"
+    if (c.sizeof(Message), c.sizeof(Field)) != (MESSAGE_SIZE, 8 * FIELD_WORDS):
+        return "librdkafka's structures are laid out differently here"
+    if not OLDEST <= (number >> 24, number >> 16 & 0xFF) < BEYOND:
+        return f"librdkafka {told} is not one that is known: 2.16 or later 2.x"
+    if version() != number:
+        return "another librdkafka stands before the one that confluent-kafka carries"
+    probe = Producer({"bootstrap.servers": "localhost:9", "client.id": "winnow-probe", "log_level": 0})
+    if not (name(handle(probe)) or b"").startswith(b"winnow-probe#producer-"):
+        return "confluent-kafka keeps its clients in an unknown way"
+    return ""

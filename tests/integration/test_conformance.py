@@ -1,0 +1,442 @@
+"""What both ways of records between librdkafka and us must do alike on a real Kafka: `plain` and `bulk`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.demo.broker import Cluster
+from app.errors import Fenced, OffsetMoved, Transient
+from app.kafka.admin import KafkaAdmin
+from app.kafka.clients import PLAIN, KafkaClients, Path, best_path, why_not_bulk
+from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
+from app.model import Guarantee, Partition
+from app.records import Chunk, Headers, Letter, Lines
+from tests import independent
+from tests.conftest import Topics
+from tests.independent import Record, Written, committed, line, produce, read, values
+from tests.integration.tasks import BOTH_GUARANTEES, BOTH_PATHS, LARGE, Stage, make_stage, until
+
+MEBIBYTE = 1 << 20
+
+
+def test_bulk_is_what_is_used_here() -> None:
+    """Where the tests run nothing is missing, so that what is called bulk below is bulk."""
+    assert "" == why_not_bulk({})
+    assert "bulk" == best_path({}).name
+
+
+@contextmanager
+def consuming(stage: Stage, path: Path, *starts: tuple[Partition, int]) -> Iterator[Reader]:
+    """Open a consumer alone, at these offsets."""
+    consumer = KafkaClients(stage.job, path).consumer()
+    try:
+        for partition, offset in starts:
+            consumer.start(partition, offset)
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def chunks_until(consumer: Reader, enough: Callable[[list[Chunk]], object]) -> list[Chunk]:
+    """Poll until it is enough."""
+    chunks: list[Chunk] = []
+
+    def poll() -> object:
+        chunk = consumer.poll(0.05)
+        if chunk is not None:
+            chunks.append(chunk)
+        return enough(chunks)
+
+    until(poll, what="chunks")
+    return chunks
+
+
+def ended(chunks: list[Chunk]) -> list[tuple[Partition, int]]:
+    """Take the ends that were reached."""
+    return [end for chunk in chunks for end in chunk.ends]
+
+
+def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 1) -> Lines:
+    """Make lines that all have this key."""
+    rows = np.zeros(len(texts), np.int32)
+    return Lines(pa.array(texts, pa.binary()), rows, pa.array([key], pa.binary()), np.array([timestamp]))
+
+
+def noise(size: int) -> bytes:
+    """Make printable bytes that no compression makes much smaller."""
+    return bytes(random.Random(size).choices(range(0x30, 0x7B), k=size))
+
+
+@BOTH_PATHS
+def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, path: Path) -> None:
+    """A tombstone is no empty value, and no key no empty key; offsets and times of both types are as stored."""
+    stage = make_stage(broker.bootstrap, topics, source=2)
+    pairs = [(v, k) for v in (None, b"", b"v", b"\x00\xff") for k in (None, b"", b"k")]
+    produce(broker.bootstrap, stage.source, [Written(*pair, timestamp=n + 1) for n, pair in enumerate(pairs)])
+    appended = make_stage(broker.bootstrap, topics, source={"message.timestamp.type": "LogAppendTime"})
+    produce(broker.bootstrap, appended.source, [Written(b"v")])
+
+    with consuming(stage, path, (Partition(stage.source, 0), 0), (Partition(appended.source, 0), 0)) as consumer:
+        chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) == 2)
+
+    rows = [
+        (chunk.partitions[source], offset, value, key, timestamp)
+        for chunk in chunks
+        for source, offset, value, key, timestamp in zip(
+            chunk.sources.tolist(),
+            chunk.offsets.tolist(),
+            chunk.values.to_pylist(),
+            chunk.keys.to_pylist(),
+            chunk.timestamps.tolist(),
+            strict=True,
+        )
+    ]
+    (stored,) = read(broker.bootstrap, appended.source)
+    expected = [(Partition(stage.source, 0), n, *pair, n + 1) for n, pair in enumerate(pairs)]
+    expected.append((Partition(appended.source, 0), 0, b"v", None, stored.timestamp))
+    assert sorted(expected, key=str) == sorted(rows, key=str)
+
+
+@BOTH_PATHS
+def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, path: Path) -> None:
+    """A record without a timestamp is read as having none, and its line gets the time of writing."""
+    stage = make_stage(broker.bootstrap, topics)
+    stage.path = path
+    produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=-1)])
+    (source,) = read(broker.bootstrap, stage.source)
+
+    stage.run()
+
+    (record,) = stage.cleansed()
+    assert -1 == source.timestamp
+    assert record.timestamp > 1_700_000_000_000
+
+
+@BOTH_PATHS
+def test_headers_are_read_when_they_are_wanted(broker: Cluster, topics: Topics, path: Path) -> None:
+    """Every row's own headers are there until the next poll: in order, doubled, null and empty ones too."""
+    stage = make_stage(broker.bootstrap, topics)
+    headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00"), ("ü", b"x")]
+    produce(broker.bootstrap, stage.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
+
+    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+        told: list[object] = []
+
+        def all_told() -> bool:
+            if chunk := consumer.poll(0.05):
+                told.extend(list(chunk.headers(row)) for row in range(len(chunk)))
+            return len(told) == 10
+
+        until(all_told, what="ten records")
+
+    assert [headers if n % 2 else [] for n in range(10)] == told
+
+
+@BOTH_PATHS
+def test_ends_and_gaps(broker: Cluster, topics: Topics, path: Path) -> None:
+    """The end of a partition is told with the offset behind its last control record, each time it is reached."""
+    stage = make_stage(broker.bootstrap, topics)
+    partition = Partition(stage.source, 0)
+    produce(broker.bootstrap, stage.source, [Written(b"1"), Written(b"2")])
+
+    with consuming(stage, path, (partition, 0)) as consumer:
+        first = chunks_until(consumer, ended)
+        produce(broker.bootstrap, stage.source, [Written(b"3")])
+        second = chunks_until(consumer, ended)
+
+    assert [(partition, 2)] == ended(first)
+    assert [(partition, 3)] == ended(second)
+    assert 3 == sum(map(len, first + second))
+
+
+@BOTH_PATHS
+def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, path: Path) -> None:
+    """An offset outside the partition is a failure of that partition, and no other's; it brings no records."""
+    stage = make_stage(broker.bootstrap, topics, source=2)
+    produce(broker.bootstrap, stage.source, [Written(b"v", partition=1)])
+    gone, good = Partition(stage.source, 0), Partition(stage.source, 1)
+
+    with consuming(stage, path, (gone, 1_000), (good, 0)) as consumer:
+        chunks = chunks_until(consumer, lambda chunks: ended(chunks) and any(chunk.failures for chunk in chunks))
+
+    failures = [failure for chunk in chunks for failure in chunk.failures]
+    assert {(OffsetMoved, gone)} == {(type(failure), failure.partition) for failure in failures}
+    assert [(good, 1)] == ended(chunks)
+    assert 1 == sum(map(len, chunks))
+
+
+@BOTH_PATHS
+def test_a_broker_that_is_away(broker: Cluster, topics: Topics, path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Errors and logs that belong to no partition are dropped: a consumer that reaches nobody polls in vain, silently."""
+    stage = make_stage(broker.bootstrap, topics)
+    job = replace(
+        stage.job,
+        kafka={"bootstrap.servers": "127.0.0.1:9", "reconnect.backoff.ms": "20", "debug": "all", "log_level": "7"},
+    )
+    consumer = KafkaClients(job, path).consumer()
+    consumer.start(Partition(stage.source, 0), 0)
+
+    polled = [consumer.poll(0.05) for _ in range(20)]
+    consumer.close()
+
+    assert 0 == sum(len(chunk) + len(chunk.failures) for chunk in polled if chunk is not None)
+    assert ("", "") == capfd.readouterr()
+
+
+@BOTH_PATHS
+def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, path: Path) -> None:
+    """However records of several topics and partitions arrive, the order of each is kept, and none is mixed up."""
+    stage = make_stage(broker.bootstrap, topics, source=5, sources=2)
+    places = [Partition(topic, number) for topic in stage.sources for number in range(5)]
+    for topic in stage.sources:
+        for begin in range(0, 1_000, 50):
+            produce(
+                broker.bootstrap,
+                topic,
+                [
+                    Written(b"%s %d %d" % (topic.encode(), p, begin + n), partition=p)
+                    for p in range(5)
+                    for n in range(50)
+                ],
+            )
+
+    with consuming(stage, path, *((place, 0) for place in places)) as consumer:
+        chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) >= 10)
+
+    found: dict[Partition, list[bytes | None]] = {place: [] for place in places}
+    for chunk in chunks:
+        for place, begin, end in chunk.stretches():
+            found[place] += chunk.values.slice(begin, end - begin).to_pylist()
+    for place in places:
+        assert [b"%s %d %d" % (place.topic.encode(), place.number, n) for n in range(1_000)] == found[place]
+
+
+@BOTH_PATHS
+def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, path: Path) -> None:
+    """Records of 1 MiB, larger than any buffer yet, are read whole; the next chunks are not larger than they must be."""
+    stage = make_stage(broker.bootstrap, topics, source=LARGE)
+    big = [noise(MEBIBYTE + n) for n in range(40)]
+    produce(broker.bootstrap, stage.source, [Written(value) for value in big])
+
+    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+        chunks = chunks_until(consumer, ended)
+
+    assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
+    assert consumer.most <= 8 < MOST_RECORDS
+
+
+@BOTH_PATHS
+def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, path: Path) -> None:
+    """Polling a closed consumer is an error, not a crash; closing it again is neither."""
+    stage = make_stage(broker.bootstrap, topics)
+    consumer = KafkaClients(stage.job, path).consumer()
+    consumer.close()
+    consumer.close()
+
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.poll(0)
+
+
+@BOTH_PATHS
+@BOTH_GUARANTEES
+def test_what_is_written(broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee) -> None:
+    """Lines and letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
+    lines = Lines(
+        pa.array(texts, pa.binary()).slice(1, 4),
+        np.array([1, 2, 3, 4], np.int32),
+        pa.array([b"lost", *keys], pa.binary()).slice(1),
+        np.array([9, 1, 2, 3, 4]),
+    )
+    headers: list[Headers] = [[], [("h", b"1"), ("null", None)], [("empty", b"")], []]
+    letters = [Letter(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)]
+
+    with writing(stage, path) as writer:
+        writer.open()
+        writer.send(lines)
+        writer.bury(letters)
+        writer.commit(7, "note")
+
+    told = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
+    assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == told
+    buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.letters()]
+    assert list(zip(texts[1:5], keys[1:], headers, [5] * 4, strict=True)) == buried
+    assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
+
+
+@contextmanager
+def writing(stage: Stage, path: Path) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
+    """Make the writer of the first partition."""
+    clients = KafkaClients(stage.job, path)
+    consumer = clients.consumer()
+    writer = clients.writer(Partition(stage.source, 0), consumer)
+    try:
+        yield writer
+    finally:
+        writer.discard()
+        consumer.close()
+
+
+@BOTH_PATHS
+@BOTH_GUARANTEES
+def test_a_full_queue(broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee) -> None:
+    """A queue that is full in the middle of a chunk is waited for, and sending goes on with the very next record."""
+    kafka = {"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": "100", "linger.ms": "1"}
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    with writing(replace_kafka(stage, kafka), path) as writer:
+        writer.open()
+        writer.send(make_lines(*(b"%d" % n for n in range(1_000))))
+        writer.bury([Letter(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
+        writer.commit(1_000, "")
+
+    assert [b"%d" % n for n in range(1_000)] == values(stage.cleansed()) == values(stage.letters())
+
+
+def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
+    """Change the settings of Kafka's clients."""
+    stage.changes["kafka"] = kafka
+    return stage
+
+
+@BOTH_PATHS
+def test_a_queue_that_stays_full(broker: Cluster, topics: Topics, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be delivered at all, a writer gives up after a while, and its partition is opened anew."""
+    monkeypatch.setattr("app.kafka.producer.FULL_QUEUE_SECONDS", 0.3)
+    stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
+    job = replace(stage.job, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"})
+    clients = KafkaClients(job, path)
+    consumer = clients.consumer()
+    writer = clients.writer(Partition(stage.source, 0), consumer)
+
+    with pytest.raises(Transient, match="nothing could be delivered"):
+        writer.send(make_lines(*[b"x"] * 100))
+    writer.discard()
+    consumer.close()
+
+
+@BOTH_PATHS
+def test_fenced_in_the_middle(broker: Cluster, topics: Topics, path: Path) -> None:
+    """A writer that is fenced while it sends says Fenced, not that something failed, and nothing of it is seen."""
+    stage = make_stage(broker.bootstrap, topics)
+    kafka = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group)
+    with writing(stage, path) as writer:
+        writer.open()
+        writer.send(make_lines(b"before"))
+        kafka.fence([Partition(stage.source, 0)], 60)
+
+        def send_until_fenced() -> None:
+            until(lambda: writer.send(make_lines(*[b"after"] * 100)), what="the fence")
+
+        with pytest.raises(Fenced):
+            send_until_fenced()
+
+    assert [] == stage.cleansed()
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize("what", ["line", "letter"])
+@BOTH_GUARANTEES
+def test_what_is_not_delivered_is_not_passed_over(
+    broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee, what: str
+) -> None:
+    """If the broker refuses one record among many, the commit fails and the offset stays where it was."""
+    stage = make_stage(broker.bootstrap, topics, guarantee, sink=2)
+    with writing(stage, path) as writer:
+        writer.open()
+        writer.commit(3, "")
+        limit(broker, stage.sink if what == "line" else stage.dead, 1_000)
+        writer.send(make_lines(b"good"))
+        big = noise(5_000)
+        if what == "line":
+            writer.send(make_lines(big, b"good"))
+        else:
+            writer.bury([Letter(None, big, [("h", b"v")], 1)])
+
+        with pytest.raises(Transient):
+            writer.commit(6, "")
+
+    assert {(stage.source, 0): 3} == committed(broker.bootstrap, stage.group, stage.source)
+
+
+def limit(broker: Cluster, topic: str, most_bytes: int) -> None:
+    """Lower what a topic takes, behind the back of who asked before."""
+    entry = ConfigEntry("max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for altered in independent.client(broker.bootstrap).incremental_alter_configs([resource]).values():
+        altered.result(30)
+
+
+@BOTH_PATHS
+def test_a_sender_that_is_closed(broker: Cluster, topics: Topics, path: Path) -> None:
+    """Discarding a writer twice does no harm."""
+    stage = make_stage(broker.bootstrap, topics)
+    with writing(stage, path) as writer:
+        writer.open()
+        writer.send(make_lines(b"x"))
+        writer.discard()
+
+    assert [] == stage.cleansed()
+
+
+RAW = st.one_of(
+    st.none(),
+    st.binary(max_size=60),
+    st.builds(lambda n, cut: line(n)[: len(line(n)) - cut], st.integers(0, 999), st.integers(0, 3)),
+    st.builds(lambda n, url: line(n).replace(b"http://x.cn/", url), st.integers(0, 999), st.binary(max_size=40)),
+)
+HEADERS = st.lists(
+    st.tuples(st.text(min_size=1, max_size=3).filter(lambda name: "\0" not in name), st.none() | st.binary(max_size=3)),
+    max_size=2,
+)
+RECORDS = st.lists(
+    st.builds(
+        Written,
+        RAW,
+        st.none() | st.binary(max_size=8),
+        st.integers(0, 2),
+        st.integers(1, 2_000_000_000_000),
+        HEADERS,
+    ),
+    min_size=1,
+    max_size=300,
+)
+
+
+def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
+    """Random records come out the same: values, keys, timestamps, partitions, dead letters, offsets."""
+    stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
+
+    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(RECORDS)
+    def check(records: list[Written]) -> None:
+        produce(broker.bootstrap, stage.source, records)
+        outcomes = [outcome(broker, topics, stage, path) for path in (PLAIN, best_path({}))]
+        assert outcomes[0] == outcomes[1]
+
+    check()
+
+
+def outcome(broker: Cluster, topics: Topics, like: Stage, path: Path) -> tuple[object, ...]:
+    """Cleanse a source with a group and topics of its own."""
+    stage = make_stage(broker.bootstrap, topics, sink=2)
+    stage.sources, stage.path = like.sources, path
+    receipts = stage.run()
+    offsets = committed(broker.bootstrap, stage.group, stage.source)
+    return shown(stage.cleansed()), shown(stage.letters()), offsets, sorted(receipts.items())
+
+
+def shown(records: list[Record]) -> list[tuple[object, ...]]:
+    """Take all but the offsets, which commit markers move; records of two sources that share a partition are in any order."""
+    return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)
