@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit bench lint format lock clean prerequisites
+.PHONY: help setup demo test unit chaos chaos-long controls bench lint format lock clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 READY := .venv/.ready
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## create .venv with the winnow command, from hash-pinned dependencies
 
@@ -21,7 +21,16 @@ test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
 
-bench: $(READY)  ## Winnow against Spark's own Kafka connector, on one embedded broker (about 15 minutes)
+chaos: $(READY)  ## do harm to the service on a real cluster, check every record (about 15 minutes; SEED=n repeats a run)
+	$(BIN)/python -m tests.chaos run --minutes 12 $(if $(SEED),--seed $(SEED))
+
+chaos-long: $(READY)  ## the same for HOURS (by default 6)
+	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
+
+controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
+	$(BIN)/python -m tests.chaos controls
+
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 30 minutes)
 	$(BIN)/python -m tests.bench
 
 lint: $(READY)  ## ruff, strict mypy, hadolint

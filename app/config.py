@@ -35,6 +35,8 @@ OWNED_KAFKA_KEYS: Mapping[str, str] = {
     "group.id": "use the top-level key group.id",
     "group.protocol": "Winnow assigns partitions itself and never joins its group",
     "group.instance.id": "Winnow assigns partitions itself and never joins its group",
+    "retry.backoff.ms": "by it Winnow knows that a commit was sent only once",
+    "reconnect.backoff.ms": "by it Winnow knows that a commit was sent only once",
     "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
 }
 OWNED_SPARK_KEYS: Mapping[str, str] = {

@@ -7,6 +7,7 @@ letters may see, and an epoch for each transactional id. `Script` says what goes
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -142,11 +143,13 @@ class FakeConsumer:
         self._most = most
         self._tick = tick
         self._said_end: dict[Partition, int] = {}
+        self._thread = threading.current_thread()
 
     def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
         return {partition: self._clients.kafka.committed.get(partition) for partition in partitions}
 
     def start(self, partition: Partition, offset: int) -> None:
+        assert threading.current_thread() is self._thread, "the consumer's table of partitions is not locked"
         assert partition not in self.reading, "already reading"
         self.reading[partition] = offset
         if partition not in self.known:

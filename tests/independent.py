@@ -11,11 +11,11 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -30,6 +30,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 Place = tuple[str, int]
+T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
 LARGEST = 8 << 20
 LINE = re.compile(rb"<<<!>>>(.*)<<<!>>>(?:\r\n|\r|\n)?", re.DOTALL)
@@ -191,14 +192,24 @@ def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
     admin = client(bootstrap)
     partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
     asked = {TopicPartition(topic, number): spec for number in partitions}
-    deadline = time.monotonic() + 30
-    while True:
+
+    def ask() -> dict[Place, int]:
         answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
+
+    return _again(ask)
+
+
+def _again(ask: Callable[[], T], seconds: float = 30) -> T:
+    """Ask until there is an answer: a broker that has just started knows less than its clients, for a moment."""
+    deadline = time.monotonic() + seconds
+    while True:
         try:
-            return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
-        except KafkaException:  # a broker that was just restarted knows less than its clients, for a moment
+            return ask()
+        except KafkaException:
             if time.monotonic() > deadline:
                 raise
+            time.sleep(0.05)
 
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
@@ -206,14 +217,14 @@ def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     known = client(bootstrap).list_topics(timeout=30).topics
     asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
-    answers = _member(bootstrap, group).committed(asked, 60)
+    answers = _again(lambda: _member(bootstrap, group).committed(asked, 60))
     return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
 
 def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
     """Set offsets of a group, as kafka-consumer-groups --reset-offsets does."""
     wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-    answers = _member(bootstrap, group).commit(offsets=wanted, asynchronous=False)
+    answers = _again(lambda: _member(bootstrap, group).commit(offsets=wanted, asynchronous=False))
     assert all(at.error is None for at in answers or ())
 
 

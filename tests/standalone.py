@@ -46,9 +46,10 @@ class StandaloneSpark:
         """Start, and wait until the master knows all workers."""
         try:
             self.start_master()
+            self._await_state(workers=0)  # a worker that comes before its master waits 7 s until it tries again
             for number in range(len(self._worker_ports)):
                 self.start_worker(number)
-            self._await_workers()
+            self._await_state(workers=len(self._worker_ports))
         except BaseException:
             self.close()
             raise
@@ -74,8 +75,8 @@ class StandaloneSpark:
 
     def _launch(self, name: str, role: str, *arguments: str) -> None:
         server = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", *OPENS, "-cp", f"{JARS}/*", role, *arguments]
-        environment = {**os.environ, "SPARK_HOME": str(JARS.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
-        self._leashes[name] = Leash(server, self._folder / f"{name}.log", environment=environment)
+        environment = {"SPARK_HOME": str(JARS.parent), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
+        self._leashes[name] = Leash(server, self._folder / f"{name}.log", environment={**os.environ, **environment})
 
     def process(self, name: str) -> psutil.Process:
         """Return the JVM of `master` or `worker-N`."""
@@ -87,18 +88,18 @@ class StandaloneSpark:
         below = [self.process(f"worker-{number}").children() for number in range(len(self._worker_ports))]
         return [process for processes in below for process in processes if "java" in process.name()]
 
-    def _await_workers(self) -> None:
-        """Wait until the master has said in its page that all workers are alive."""
-        deadline, wanted = time.monotonic() + START_SECONDS, len(self._worker_ports)
+    def _await_state(self, workers: int) -> None:
+        """Wait until the master's page says that it and so many workers are alive."""
+        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=2) as page:
-                    if page.read().count(b'"ALIVE"') > wanted:  # the master's own state is ALIVE too
+                    if page.read().count(b'"ALIVE"') == 1 + workers:
                         return
             except OSError:
                 time.sleep(0.1)
         logs = "\n".join(log.read_text(errors="replace")[-2_000:] for log in sorted(self._folder.glob("*.log")))
-        raise AssertionError(f"Spark's master did not find {wanted} workers within {START_SECONDS} s:\n{logs}")
+        raise AssertionError(f"Spark's master did not find {workers} workers within {START_SECONDS} s:\n{logs}")
 
     def close(self) -> None:
         """End all of it; executors end with their workers."""

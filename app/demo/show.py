@@ -104,6 +104,8 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
                     live.update(board.draw(audit.verdict(), done), refresh=True)
             verdict = audit.finish()
             live.update(board.draw(verdict, recipe.count - verdict.lost), refresh=True)
+    if not console.is_terminal:
+        console.print()  # rich ends the line only on a terminal
     if service.returncode:
         console.print(f"[red]the service ended with {service.returncode}:[/]\n{_tail(log)}", highlight=False)
     return verdict, service.returncode

@@ -24,6 +24,8 @@ WATCH_SECONDS = 0.1
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
 KILL_SECONDS = 4.0
+# A task may take so long beyond its deadline for its last commit; later it is stuck, or its machine is.
+OVERRUN_SECONDS = 20.0
 FAILED_ROUNDS_IN_A_ROW = 5
 
 log = structlog.get_logger()
@@ -174,7 +176,7 @@ class Service:
         self._stop.wait(min(2.0**self._failed_rounds, 30))
 
     def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
-        lost = 0
+        lost, overdue = 0, time.monotonic() + self._config.round_interval + OVERRUN_SECONDS
         while not running.wait(WATCH_SECONDS):
             if self._stop.requested:
                 log.info("stopping", cause=self._stop.cause)
@@ -184,6 +186,9 @@ class Service:
                 log.warning("a task was lost; Spark tries it again", lost=lost)
             if running.starved:
                 log.warning("a task finds no slot; the round ends early and is planned anew")
+                return self._end(running, assignments)
+            if time.monotonic() > overdue:
+                log.warning("a task does not end; its round is ended and planned anew")
                 return self._end(running, assignments)
         return None
 

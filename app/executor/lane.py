@@ -20,7 +20,8 @@ from app.model import Committed, Outcome, Partition, Receipt, Share
 from app.records import Letter, Lines
 
 FIRST_BACKOFF = 0.25
-LAST_BACKOFF = 8.0
+# Short: after an outage readers wait for this, too.
+LAST_BACKOFF = 2.0
 
 
 @dataclass(slots=True)
@@ -107,8 +108,12 @@ class Lane:
         self._settle()
         self._committed = committed.offset if committed else self.position
         self._start = self.position if self._start is None else self._start
+        self.retry_at, self.committed_at = None, now
+
+    def read(self) -> None:
+        """Begin to read. For the task's own thread only: what the consumer knows of its partitions is not locked."""
         self._consumer.start(self.partition, self.position)
-        self._reading, self.retry_at, self.committed_at = True, None, now
+        self._reading = True
 
     def _settle(self) -> None:
         """Count a commit whose outcome was unknown, if the offset shows that it happened."""

@@ -22,15 +22,17 @@ from app.executor.clients import C, Clients
 from app.executor.dead_letters import letter
 from app.executor.lane import Lane
 from app.executor.parse import parse
-from app.executor.watchdog import Watchdog
 from app.model import Assignment, Outcome, Receipt
 from app.records import Chunk, Lines
+from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser, Reject
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
 # How soon a task without traffic hears that the driver has fenced its leader.
 HEARTBEAT_SECONDS = 1.0
+# Commits may take a third of the time: a pass over hundreds of lanes takes seconds, and would leave none for records.
+COMMIT_PACE = 3.0
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
 FRAMING_BYTES = 512
 SIDE_BY_SIDE = 16
@@ -88,14 +90,15 @@ class Task:
         self._leader = self._lanes[assignment.leader]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
-        self._commits: list[Future[bool]] = []
+        self._pass_began = self._pass_took = 0.0
+        self._commits: dict[Lane, Future[bool]] = {}  # under way
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Drop whatever is open: after an error nothing of it may count."""
-        wait(self._commits)
+        self._wait(*self._commits.values())
         for lane in self._lanes.values():
             lane.finish()
         self._threads.shutdown()
@@ -108,24 +111,24 @@ class Task:
         return None in outcomes and Outcome.FENCED not in outcomes
 
     def open(self) -> None:
-        """Open every lane side by side."""
+        """Open every lane side by side. The first chunk will be committed at once: readers have waited long enough."""
         self._open(list(self._lanes.values()))
-        self._next_commit = self._clock() + self._commit_seconds
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
-        self._settle()
         rejects = list(parsed.rejects())
         for partition, begin, end in chunk.stretches():
-            lane = self._lanes[partition]
+            lane = self._settled(self._lanes[partition])
             if lane.running:
                 self._attempt(lane, partial(self._hand_over, lane, chunk, parsed, rejects, (begin, end)))
         for partition, position in chunk.ends:
-            if self._lanes[partition].running:
-                self._lanes[partition].pass_over(position)
+            lane = self._settled(self._lanes[partition])
+            if lane.running:
+                lane.pass_over(position)
         for failure in chunk.failures:
-            if self._lanes[failure.partition].running:
-                self._lanes[failure.partition].give_up(failure, self._clock())
+            lane = self._settled(self._lanes[failure.partition])
+            if lane.running:
+                lane.give_up(failure, self._clock())
 
     def _hand_over(
         self, lane: Lane, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject], rows: tuple[int, int]
@@ -150,22 +153,35 @@ class Task:
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
-        self._settle()
+        for lane in [lane for lane, commit in self._commits.items() if commit.done()]:
+            self._settled(lane)
         now = self._clock()
-        ended = [lane for lane in self._lanes.values() if lane.running and lane.at_end]
-        if ended:
-            self._commit(lane for lane in ended if lane.dirty)
-            self._settle()
-            for lane in ended:
-                if lane.running:
-                    lane.finish()
-        if now >= self._next_commit:
-            self._commit(lane for lane in self._lanes.values() if lane.dirty or self._owes_heartbeat(lane, now))
-            self._next_commit = self._clock() + self._commit_seconds
-        self._open([lane for lane in self._lanes.values() if lane.retry_at is not None and lane.retry_at <= now])
+        ended = [self._settled(lane) for lane in self._lanes.values() if lane.running and lane.at_end]
+        self._commit(lane for lane in ended if lane.dirty)
+        for lane in ended:
+            if self._settled(lane).running:
+                lane.finish()
+        if self._is_due(now):
+            self._pass_began, self._pass_took = now, 0.0
+            self._next_commit = now + self._commit_seconds
+            self._commit(lane for lane in self._lanes.values() if lane.dirty)
+        if self._owes_heartbeat(now):
+            self._commit([self._leader])
+        self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
 
-    def _owes_heartbeat(self, lane: Lane, now: float) -> bool:
-        return lane is self._leader and lane.running and now - lane.committed_at >= HEARTBEAT_SECONDS
+    def _is_due(self, now: float) -> bool:
+        """Tell whether to commit all lanes: the interval is over, and after a long pass twice as long as it took."""
+        if now < self._next_commit:
+            return False
+        self._settle()
+        return now >= self._pass_began + COMMIT_PACE * self._pass_took
+
+    def _opens_again(self, lane: Lane, now: float) -> bool:
+        return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
+
+    def _owes_heartbeat(self, now: float) -> bool:
+        leader = self._leader
+        return leader not in self._commits and leader.running and now - leader.committed_at >= HEARTBEAT_SECONDS
 
     def finish(self) -> list[Receipt]:
         """Commit what is open, renew the offsets of partitions that were idle, and report."""
@@ -179,7 +195,7 @@ class Task:
     def _open(self, lanes: Sequence[Lane]) -> None:
         """Fence first, read the committed offsets after that, decide then."""
         self._watchdog.feed()
-        opened = [lane for lane, ok in zip(lanes, self._threads.map(self._opens, lanes), strict=True) if ok]
+        opened = [lane for lane, ok in zip(lanes, self._side_by_side(lanes, self._opens), strict=True) if ok]
         if not opened:
             return
         self._watchdog.feed()
@@ -189,11 +205,12 @@ class Task:
             for lane in opened:
                 lane.give_up(type(error)(lane.partition, error.what), self._clock())
             return
-        list(
-            self._threads.map(
-                lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock())), opened
-            )
+        begun = self._side_by_side(
+            opened, lambda lane: self._attempt(lane, lambda: lane.begin(committed[lane.partition], self._clock()))
         )
+        for lane, ok in zip(opened, begun, strict=True):
+            if ok:
+                lane.read()
 
     def _opens(self, lane: Lane) -> bool:
         return self._attempt(lane, lane.open)
@@ -202,19 +219,39 @@ class Task:
         """
         Start committing these lanes side by side.
 
-        The next chunk is polled and parsed meanwhile; whatever touches a lane calls `_settle` first.
+        Records are polled, parsed and sent for other lanes meanwhile; whatever touches a lane lets it settle first.
         """
         self._watchdog.feed()
-        self._commits += [self._threads.submit(self._commits_lane, lane) for lane in lanes]
+        now = self._clock()
+        self._commits |= {lane: self._threads.submit(self._commits_lane, lane, now) for lane in lanes}
 
-    def _commits_lane(self, lane: Lane) -> bool:
-        return self._attempt(lane, lambda: lane.commit(self._clock()))
+    def _commits_lane(self, lane: Lane, began: float) -> bool:
+        committed = self._attempt(lane, lambda: lane.commit(self._clock()))
+        self._pass_took = max(self._pass_took, self._clock() - began)
+        return committed
+
+    def _settled(self, lane: Lane) -> Lane:
+        """Wait for a lane's commit, if one is under way."""
+        if commit := self._commits.pop(lane, None):
+            self._wait(commit)
+            commit.result()
+        return lane
 
     def _settle(self) -> None:
         """Wait for the commits that are under way."""
-        for commit in self._commits:
-            commit.result()
-        self._commits.clear()
+        for lane in list(self._commits):
+            self._settled(lane)
+
+    def _side_by_side(self, lanes: Sequence[Lane], step: Callable[[Lane], bool]) -> list[bool]:
+        """Take a step of each lane, in threads; tell which succeeded."""
+        steps = [self._threads.submit(step, lane) for lane in lanes]
+        self._wait(*steps)
+        return [each.result() for each in steps]
+
+    def _wait(self, *steps: Future[bool]) -> None:
+        """Wait for steps of lanes, and end the worker if one of them hangs."""
+        while wait(steps, POLL_SECONDS).not_done:
+            self._watchdog.look()
 
     def _attempt(self, lane: Lane, step: Callable[[], None]) -> bool:
         """Take a step of one lane; its trouble is its own and never stops the others."""

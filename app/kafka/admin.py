@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from app.errors import ForeignMember, NotUsable, TopicMissing, Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of, of_cluster
+from app.kafka.producer import connect
 from app.model import Committed, Destination, Partition
 
 T = TypeVar("T")
@@ -201,6 +202,7 @@ class KafkaAdmin:
             own = {"enable.idempotence": True} | settings.fencing(self._group, transaction_seconds, partition)
             fence = Producer(settings.common(self._kafka) | own, logger=settings.SILENT)
             try:
+                connect(fence, partition.topic, FENCE_SECONDS)
                 fence.init_transactions(FENCE_SECONDS)
             except KafkaException:
                 return False

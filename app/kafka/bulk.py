@@ -13,14 +13,14 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from numpy.typing import NDArray
 
 from app.errors import PartitionError
 from app.kafka import kernel, native, settings
 from app.kafka.consumer import MOST_RECORDS, Reader
 from app.kafka.failures import of_partition
-from app.kafka.sender import PlainSender
+from app.kafka.sender import MakeProducer, PlainSender
 from app.model import Job, Partition
 from app.records import Chunk, Headers, Letter, Lines
 from parsers.compiled import Buffers
@@ -173,8 +173,14 @@ def _topic(topic: int) -> str:
 class BulkSender(PlainSender):
     """Produces from Arrow's buffers."""
 
-    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
-        super().__init__(job, partition, configured)
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        configured: settings.Settings,
+        producer: MakeProducer = Producer,
+    ) -> None:
+        super().__init__(job, partition, configured, producer)
         self._handle = native.handle(self.client)
         self._line = _Target(self._handle, self._sink, self._sink_partition)
         self._letter = _Target(self._handle, self._dead_letters, self._dead_partition)
@@ -291,8 +297,14 @@ class ReportingBulkSender(BulkSender):
     ever called here: the client's main queue is served as events.
     """
 
-    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
-        super().__init__(job, partition, configured)
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        configured: settings.Settings,
+        producer: MakeProducer = Producer,
+    ) -> None:
+        super().__init__(job, partition, configured, producer)
         self._reports = native.main_queue(self._handle)
 
     def serve(self, seconds: float) -> None:

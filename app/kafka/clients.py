@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
-from confluent_kafka import libversion
+from confluent_kafka import Producer, libversion
 
 from app.kafka import settings
 from app.kafka.consumer import PlainConsumer, Reader
 from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
-from app.kafka.sender import PlainSender, ReportingPlainSender
+from app.kafka.sender import MakeProducer, PlainSender, ReportingPlainSender
 from app.model import Guarantee, Job, Partition
 
 
@@ -38,11 +38,13 @@ class KafkaClients:
     Args:
         job: what they are for.
         path: how records go; by default the best way that works here.
+        producer: what makes librdkafka's producer from its settings.
     """
 
-    def __init__(self, job: Job, path: Path | None = None) -> None:
+    def __init__(self, job: Job, path: Path | None = None, producer: MakeProducer = Producer) -> None:
         self._job = job
         self._path = path or best_path(job.kafka)
+        self._producer = producer
 
     def consumer(self) -> Reader:
         """Make the task's consumer."""
@@ -52,9 +54,9 @@ class KafkaClients:
         """Make the writer of one source partition."""
         job = self._job
         if job.guarantee is Guarantee.EXACTLY_ONCE:
-            sender = self._path.sender(job, partition, settings.transactional_producer(job, partition))
+            sender = self._path.sender(job, partition, settings.transactional_producer(job, partition), self._producer)
             return TransactionalWriter(partition, sender, consumer.client)
-        sender = self._path.reporting_sender(job, partition, settings.producer(job))
+        sender = self._path.reporting_sender(job, partition, settings.producer(job), self._producer)
         return AcknowledgedWriter(partition, sender, consumer.client)
 
 

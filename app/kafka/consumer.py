@@ -58,6 +58,9 @@ class Reader(ABC):
         """
         wanted = [TopicPartition(topic, number) for topic, number in partitions]
         try:
+            for topic in {at.topic for at in wanted}:
+                # Otherwise a topic's leaders are only looked up by a timer, up to a second after the first assignment.
+                self._client.list_topics(topic, CONTROL_SECONDS)
             found = self._client.committed(wanted, timeout=CONTROL_SECONDS)
         except KafkaException as error:
             first = Partition(wanted[0].topic, wanted[0].partition)

@@ -12,24 +12,41 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from app.errors import Transient
+from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import error_of, of_partition
 from app.kafka.sender import PlainSender
 from app.model import Partition
 from app.records import Letter, Lines
+from app.watchdog import in_time
 
-# An EndTxn that took this long may have been sent twice, and librdkafka has no KIP-890 part 2: the late twin could end
-# a later transaction of the same epoch. A producer that saw such a commit is replaced, which bumps the epoch.
-SLOW_COMMIT_SECONDS = 2.0
+# A request that was sent again may arrive again, late, and librdkafka has no KIP-890 part 2: a late EndTxn or
+# TxnOffsetCommit would hit a later transaction of the same epoch. librdkafka waits before it sends again, at least 0.8
+# times its back-off: a commit that took less was sent once. After any other the producer is replaced: a new epoch.
+SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
 # How long librdkafka's queue may stay full before the broker counts as gone.
 FULL_QUEUE_SECONDS = 30.0
 FULL_QUEUE_PAUSE = 0.05
 # What each of the two calls of a commit may take once everything is acknowledged; usually 2 ms.
 COMMIT_SECONDS = 5.0
 ABORT_SECONDS = 5.0
+
+
+def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
+    """
+    Connect a new client, so that init_transactions finds a broker to ask for the coordinator.
+
+    With none at hand librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
+    brokers and ends the bootstrap connection; the second comes through the connection that will be used.
+
+    Raises:
+        KafkaException: Kafka does not answer.
+    """
+    for _ in range(2):
+        client.list_topics(topic, seconds)
 
 
 class Writer:
@@ -112,7 +129,9 @@ class TransactionalWriter(Writer):
             Fenced, Transient: the partition is not ours.
         """
         with self._translated("opening the producer"):
-            self._client.init_transactions(CONTROL_SECONDS)
+            connect(self._client, self._partition.topic)
+            with in_time(CONTROL_SECONDS):
+                self._client.init_transactions(CONTROL_SECONDS)
 
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""
@@ -138,16 +157,18 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             metadata = self._consumer.consumer_group_metadata()
-            self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
-            self._client.commit_transaction(COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.send_offsets_to_transaction([position], metadata, COMMIT_SECONDS)
+            with in_time(COMMIT_SECONDS):
+                self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
-        self.suspect = time.monotonic() - started > SLOW_COMMIT_SECONDS
+        self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
 
     def discard(self) -> None:
         """Abort what is open, if the broker still listens; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException), in_time(ABORT_SECONDS):
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False

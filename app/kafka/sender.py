@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -10,6 +10,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from app.kafka import settings
 from app.model import Job, Partition
 from app.records import Letter, Lines
+
+MakeProducer = Callable[..., Producer]
+"""Makes librdkafka's producer, as the class itself does; who wants to look at its calls hands in another."""
 
 
 class PlainSender:
@@ -19,8 +22,14 @@ class PlainSender:
     What is not delivered shows when the transaction is committed; `ReportingPlainSender` is for where there is none.
     """
 
-    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
-        self.client = Producer(configured, logger=settings.SILENT)
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        configured: settings.Settings,
+        producer: MakeProducer = Producer,
+    ) -> None:
+        self.client = producer(configured, logger=settings.SILENT)
         self.undelivered: KafkaError | None = None
         """Why a record was not delivered; None also where nobody asks."""
         self._sink, self._dead_letters = job.sink.topic, job.dead_letters.topic
@@ -78,10 +87,16 @@ class PlainSender:
 class ReportingPlainSender(PlainSender):
     """Also hears of each record that was not delivered."""
 
-    def __init__(self, job: Job, partition: Partition, configured: settings.Settings) -> None:
+    def __init__(
+        self,
+        job: Job,
+        partition: Partition,
+        configured: settings.Settings,
+        producer: MakeProducer = Producer,
+    ) -> None:
         # confluent-kafka keeps a callback that is only run for failures cheap: successes stay inside its C code.
         failures_only: dict[str, Any] = {"on_delivery": self._note_failure, "delivery.report.only.error": True}
-        super().__init__(job, partition, configured | failures_only)
+        super().__init__(job, partition, configured | failures_only, producer)
 
     def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
         self.undelivered = self.undelivered or error

@@ -17,6 +17,8 @@ SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
+# The default of 10 s is how long a client may overlook that a broker is back.
+PROMPT: Settings = {"reconnect.backoff.max.ms": 1000}
 
 CONSUMER_DEFAULTS: Settings = {
     # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
@@ -34,6 +36,8 @@ PRODUCER_DEFAULTS: Settings = {
     "queue.buffering.max.kbytes": 32 << 10,
 }
 LARGEST_BATCH = 1_000_000
+# How long a producer waits before it sends a request again: see `app.kafka.producer.SENT_AGAIN_SECONDS`.
+RETRY_BACKOFF_MS = 500
 
 
 def common(kafka: Mapping[str, str]) -> Settings:
@@ -43,7 +47,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Raises:
         NotUsable: if a file of a secret cannot be read.
     """
-    return QUIET | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
+    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
 
 
 def _read(item: tuple[str, str]) -> tuple[str, str]:
@@ -88,7 +92,8 @@ def producer(job: Job) -> Settings:
 
 def transactional_producer(job: Job, partition: Partition) -> Settings:
     """Settings of the one producer that may write for a source partition."""
-    return producer(job) | fencing(job.group, job.transaction_seconds, partition)
+    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS, "reconnect.backoff.ms": RETRY_BACKOFF_MS}
+    return producer(job) | patience | fencing(job.group, job.transaction_seconds, partition)
 
 
 def fencing(group: str, transaction_seconds: float, partition: Partition) -> Settings:

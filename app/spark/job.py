@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
 
 from app.errors import SparkFailed
@@ -15,10 +16,13 @@ from app.executor.parse import make_parser
 from app.kafka.clients import KafkaClients
 from app.model import Assignment, Receipt
 
+Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
+
 # Starting a job's tasks may take this long before a missing one counts as lost.
 LAUNCH_SECONDS = 5.0
 # How long a lost task may wait for a slot before its round is ended.
 RETRY_SECONDS = 2.0
+ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
 
 
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
@@ -52,36 +56,49 @@ def warm_up() -> None:
 
 
 class SparkRounds:
-    """Runs rounds on a Spark context."""
+    """
+    Runs rounds on a Spark context.
 
-    def __init__(self, context: SparkContext) -> None:
+    Args:
+        context: where.
+        work: what a Python worker does with its assignment; it travels by name.
+    """
+
+    def __init__(self, context: SparkContext, work: Work = work) -> None:
         self._context = context
+        self._work = work
         self._number = 0
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once now; executors come and go."""
-        store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark hands on no public way
-        executors = store.executorList(True)  # a Java method: only the active ones
-        cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
-        per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-        return max(1, sum(cores) // per_task)
+        """How many tasks can run at once now; executors come and go. Raises SparkFailed if Spark has ended."""
+        with _spark_answers():
+            store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark hands on no public way
+            executors = store.executorList(True)  # a Java method: only the active ones
+            cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
+            per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
+            return max(1, sum(cores) // per_task)
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
-        """Start a round; it goes on by itself."""
+        """Start a round; it goes on by itself. Raises SparkFailed if Spark has ended."""
+        with _spark_answers():
+            if self._context._jsc.sc().isStopped():  # noqa: SLF001
+                raise SparkFailed(ENDED)
         self._number += 1
-        return RunningRound(self._context, assignments, f"winnow-round-{self._number}")
+        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}")
 
     def stop(self) -> None:
         """Stop Spark."""
-        self._context.stop()
+        with contextlib.suppress(Py4JError, OSError):  # its JVM is gone already
+            self._context.stop()
 
 
 class RunningRound:
     """A round that Spark works on."""
 
-    def __init__(self, context: SparkContext, assignments: Sequence[Assignment], group: str) -> None:
+    def __init__(self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str) -> None:
         self._context = context
+        self._work = work
         self._assignments = assignments
         self._group = group
         self._receipts: list[Receipt] = []
@@ -96,7 +113,7 @@ class RunningRound:
         self._context.setJobGroup(self._group, f"Winnow: {partitions} partitions", interruptOnCancel=True)
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))
-            self._receipts = tasks.mapPartitions(work).collect()
+            self._receipts = tasks.mapPartitions(self._work).collect()
         except Exception as error:  # noqa: BLE001  # kept for the thread that waits
             self._failure = error
 
@@ -120,16 +137,18 @@ class RunningRound:
         return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
 
     def _stages(self) -> Iterator[SparkStageInfo]:
-        tracker = self._context.statusTracker()
-        for number in tracker.getJobIdsForGroup(self._group):
-            info = tracker.getJobInfo(number)
-            for stage in info.stageIds if info else ():
-                if found := tracker.getStageInfo(stage):
-                    yield found
+        with _spark_answers():
+            tracker = self._context.statusTracker()
+            for number in tracker.getJobIdsForGroup(self._group):
+                info = tracker.getJobInfo(number)
+                for stage in info.stageIds if info else ():
+                    if found := tracker.getStageInfo(stage):
+                        yield found
 
     def cancel(self) -> None:
         """Kill the tasks; what they have not committed is done again."""
-        self._context.cancelJobGroup(self._group)
+        with _spark_answers():
+            self._context.cancelJobGroup(self._group)
 
     def receipts(self) -> list[Receipt]:
         """
@@ -144,7 +163,17 @@ class RunningRound:
         return self._receipts
 
 
+@contextlib.contextmanager
+def _spark_answers() -> Iterator[None]:
+    """Say that Spark has ended in one line, whichever call is the first to notice."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        raise SparkFailed(ENDED) from error
+
+
 def _cause(trace: str) -> str:
     """Find what a person wants to read in Java's and Python's stacked traces: Python's last word, or Java's first."""
     words = re.findall(r"^\s*((?!at |org\.apache|java|py4j|Caused)[\w.]+: \S.*)$", trace, re.MULTILINE)
-    return words[-1] if words else trace.splitlines()[0]
+    first = re.search(r"^: (\S+: .*)$", trace, re.MULTILINE)
+    return words[-1] if words else first[1] if first else trace.splitlines()[0]

@@ -1,78 +1,103 @@
 """
-Measures Winnow and Spark's own Kafka connector side by side, on one embedded broker and two cores.
+Measures Winnow and what else could do its job side by side, on one embedded broker and two cores.
 
-Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--only WORD] [--cores N]
+Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--audit] [--picture FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
+import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from app.demo.audit import Audit
 from app.demo.broker import Broker
 from app.demo.lines import Recipe, load
-from tests.bench.measure import Result, RunVoid, run
-from tests.bench.systems import SYSTEMS, Job, System
+from app.errors import NotUsable
+from tests.bench.job import Job, keep_to, prepared
+from tests.bench.measure import Result, RunVoid, medians, run
+from tests.bench.picture import Bar, draw
+from tests.bench.report import markdown, say, spread
+from tests.bench.systems import SYSTEMS, System
+
+PICTURE = Path(__file__).with_name("speed.svg")
 
 
 def main() -> int:
-    """Run every system several times, interleaved, and print a table for the README."""
+    """Run every system several times, interleaved; print a table and draw a picture for the README."""
     options = parse_options()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])  # inherited by the broker and the jobs
-    systems = [system for system in SYSTEMS if options.only.lower() in system.name.lower()]
+    keep_to(options.cores)
     recipe = Recipe(options.partitions, options.records)
-    results: dict[str, list[Result]] = defaultdict(list)
+    results: dict[System, list[Result]] = defaultdict(list)
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
+        systems = [system for system in chosen(options.only) if usable(system, Path(folder))]
         source = broker.create_topic("raw", recipe.partitions)
         say(f"loading {recipe.count:,} records")
         load(broker.bootstrap, source, recipe)
         for number in range(1, options.runs + 1):
             for system in systems:
-                name = f"{system.name} {number}".lower().translate(str.maketrans(" ,'", "---"))
-                job = prepare(name, broker, source, recipe, Path(folder))
-                results[system.name].append(measure(system, job, broker, recipe))
-    print(table(systems, results))
+                with prepared(f"{system.slug}-{number}", broker, source, recipe.partitions, Path(folder)) as job:
+                    results[system].append(measure(system, job, broker, recipe))
+                    if options.audit and number == 1:
+                        audit(system, job, recipe)
+    print(table(results))
+    title = f"{recipe.count:,} records, {recipe.partitions} partitions, {options.cores} cores for job and broker"
+    draw([bar(system, medians(found)) for system, found in results.items()], title, options.picture)
     return 0
 
 
 def parse_options() -> argparse.Namespace:
     """Read the command line."""
     options = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[1])
-    options.add_argument("--records", type=int, default=4_000_000)
+    options.add_argument("--records", type=int, default=12_000_000)
     options.add_argument("--partitions", type=int, default=8)
     options.add_argument("--runs", type=int, default=3)
     options.add_argument("--cores", type=int, default=2, help="cores for the broker and the job together")
-    options.add_argument("--only", default="", metavar="WORD", help="only systems whose name holds this word")
+    options.add_argument(
+        "--only", action="append", default=[], metavar="WORD", help="only systems whose name holds this word"
+    )
+    options.add_argument("--audit", action="store_true", help="compare every record of each system's first run")
+    options.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE", help="where the picture goes")
     return options.parse_args()
 
 
-def prepare(name: str, broker: Broker, source: str, recipe: Recipe, folder: Path) -> Job:
-    """Create fresh output topics and a folder for one run."""
-    sink = broker.create_topic(f"{name}.clean", recipe.partitions)
-    dead_letters = broker.create_topic(f"{name}.dlq")
-    (folder / name).mkdir()
-    return Job(broker.bootstrap, source, sink, dead_letters, recipe.partitions, name, folder / name)
+def chosen(words: Sequence[str]) -> list[System]:
+    """Return the systems whose name holds one of the words; all of them if there is none."""
+    return [each for each in SYSTEMS if not words or any(word.lower() in each.name.lower() for word in words)]
+
+
+def usable(system: System, folder: Path) -> bool:
+    """Let a system fetch what it needs; say it if that cannot be had."""
+    try:
+        system.command(Job("", "", "", "", 1, system.slug, folder))
+    except (NotUsable, subprocess.CalledProcessError) as error:
+        say(f"skipped: {system.name}: {error}")
+        return False
+    return True
 
 
 def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
-    """Run one system once, and drop its output."""
-    try:
-        result = run(system, job, broker.pids[0], recipe.count)
-    finally:
-        admin = broker.admin()
-        for deleted in admin.delete_topics([job.sink, job.dead_letters]).values():
-            deleted.result(30)
+    """Run one system once."""
+    result = run(system, job, broker.pids[0], recipe.count)
     say(f"{job.group}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
     return result
 
 
-def table(systems: list[System], results: dict[str, list[Result]]) -> str:
+def audit(system: System, job: Job, recipe: Recipe) -> None:
+    """Compare every record that a run has written with the recipe."""
+    with Audit(job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters) as audit:
+        faults = audit.finish(timeout=900).faults
+    if faults.keys() - system.tolerated:
+        message = f"{system.name} made faults: {faults}"
+        raise RunVoid(message)
+    say(f"{job.group}: audited; faults that it is known for: {faults or 'none'}")
+
+
+def table(results: Mapping[System, Sequence[Result]]) -> str:
     """Return the medians, and the spread in brackets, as a Markdown table."""
     columns: list[tuple[str, Callable[[Result], float], str]] = [
         ("records/s", lambda result: result.records_per_second, ",.0f"),
@@ -80,24 +105,17 @@ def table(systems: list[System], results: dict[str, list[Result]]) -> str:
         ("broker's CPU-s per million", lambda result: result.broker_cpu_per_million, ".2f"),
         ("MiB of a Python worker", lambda result: result.worker_mib, ".0f"),
     ]
-    rows = [["system", "guarantee", *(title for title, _, _ in columns)], ["---"] * (len(columns) + 2)]
-    for system in systems:
-        numbers = [spread([pick(each) for each in results[system.name]], form) for _, pick, form in columns]
-        rows.append([system.name, system.guarantee, *numbers])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rows = [
+        [system.name, system.guarantee, *(spread([pick(each) for each in found], form) for _, pick, form in columns)]
+        for system, found in results.items()
+    ]
+    return markdown(["system", "guarantee", *(title for title, _, _ in columns)], rows)
 
 
-def spread(numbers: list[float], form: str) -> str:
-    """Return the median and, where there are several numbers, the lowest and the highest."""
-    if not any(numbers):
-        return "-"
-    middle = format(statistics.median(numbers), form)
-    return middle if len(numbers) == 1 else f"{middle} ({min(numbers):{form}} to {max(numbers):{form}})"
-
-
-def say(message: str) -> None:
-    """Tell the person who waits."""
-    sys.stderr.write(f"{message}\n")
+def bar(system: System, result: Result) -> Bar:
+    """Return a system's place in the picture."""
+    title = f"{system.name}\n{system.guarantee}"
+    return Bar(title, result.records_per_second, result.cpu_per_million, system.name.startswith("Winnow"))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import psutil
@@ -13,7 +15,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from app.demo.audit import BATCH, CONSUMER
 from app.demo.leash import Leash
-from tests.bench.systems import Job, System
+from tests.bench.job import Job
+from tests.bench.systems import System
 
 EVERY_SECONDS = 0.25
 LONGEST_SECONDS = 900
@@ -41,6 +44,12 @@ class Result:
     cpu_per_million: float
     broker_cpu_per_million: float
     worker_mib: float
+    worker_threads: int
+
+
+def medians(results: Sequence[Result]) -> Result:
+    """Return the median of each figure."""
+    return Result(*(statistics.median(getattr(result, each.name) for result in results) for each in fields(Result)))
 
 
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
@@ -59,10 +68,10 @@ def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
     if written != records:
         message = f"{system.name} made {written} records of {records}:\n{_tail(log)}"
         raise RunVoid(message)
-    return steady(watch.samples, records, watch.worker_mib)
+    return steady(watch.samples, records, watch.worker_mib, watch.worker_threads)
 
 
-def steady(samples: list[Sample], records: int, worker_mib: float) -> Result:
+def steady(samples: list[Sample], records: int, worker_mib: float, worker_threads: int) -> Result:
     """Measure between a tenth and nine tenths of the output; offsets of commit markers are spread evenly and cancel out."""
     last = max(sample.offsets for sample in samples)
     begin, end = _at(samples, 0.1 * last), _at(samples, 0.9 * last)
@@ -72,6 +81,7 @@ def steady(samples: list[Sample], records: int, worker_mib: float) -> Result:
         (end.job_cpu - begin.job_cpu) / millions,
         (end.broker_cpu - begin.broker_cpu) / millions,
         worker_mib,
+        worker_threads,
     )
 
 
@@ -99,6 +109,7 @@ class _Watch:
         self._job, self._broker = psutil.Process(pid), psutil.Process(broker_pid)
         self.samples: list[Sample] = []
         self.worker_mib = 0.0
+        self.worker_threads = 0
 
     def until_end_of(self, leash: Leash) -> None:
         """Sample until the process ends."""
@@ -117,7 +128,9 @@ class _Watch:
     def _look(self) -> None:
         """Take a sample."""
         processes = _tree(self._job)
-        self.worker_mib = max([self.worker_mib, *(peak_mib(process) for process in processes if is_worker(process))])
+        workers = [process for process in processes if is_worker(process)]
+        self.worker_mib = max([self.worker_mib, *map(peak_mib, workers)])
+        self.worker_threads = max([self.worker_threads, *map(threads, workers)])
         job_cpu = sum(cpu_seconds(process) for process in processes)
         if self.samples:  # the job has just ended: what it took by then is known from the last look
             job_cpu = max(job_cpu, self.samples[-1].job_cpu)
@@ -141,12 +154,14 @@ def count(job: Job) -> int:
     """Count what a read_committed consumer finds in the sink and among the dead letters."""
     consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap})
     consumer.assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in places(job)])
-    found, open_ends = 0, len(places(job))
-    while open_ends:
-        messages = consumer.consume(BATCH, 1)
-        errors = [error.code() for message in messages if (error := message.error())]
-        found += len(messages) - len(errors)
-        open_ends -= errors.count(KafkaError._PARTITION_EOF)
+    found, unread = 0, {(place.topic, place.partition) for place in places(job)}
+    while unread:
+        for message in consumer.consume(BATCH, 1):
+            error = message.error()
+            if error is None:
+                found += 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard((message.topic(), message.partition()))
     consumer.close()
     return found
 
@@ -163,9 +178,17 @@ def cpu_seconds(process: psutil.Process) -> float:
 def is_worker(process: psutil.Process) -> bool:
     """Tell a Python worker of Spark from the driver and the JVM."""
     try:
-        return any(word.startswith(("pyspark.", "app.spark.")) for word in process.cmdline())
+        return any(word.startswith(("pyspark.", "app.spark.", "tests.bench.timed")) for word in process.cmdline())
     except psutil.Error:
         return False
+
+
+def threads(process: psutil.Process) -> int:
+    """Return how many threads a process has."""
+    try:
+        return int(process.num_threads())
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def peak_mib(process: psutil.Process) -> float:

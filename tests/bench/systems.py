@@ -4,73 +4,93 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.bench.environment import connector_jars, connector_python
+from tests.bench.job import Job
+from tests.bench.jvm import FLINK, KAFKA_STREAMS
 
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One run's topics, names and folder, all fresh but the source."""
-
-    bootstrap: str
-    source: str
-    sink: str
-    dead_letters: str
-    partitions: int
-    group: str
-    folder: Path
+# What favours Flink: a checkpoint costs it more than a commit costs the others.
+CHECKPOINT_MILLISECONDS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system under test: a name for the table, what it promises, and the command that runs a job."""
+    """
+    A system under test.
+
+    Args:
+        name: what the table calls it.
+        guarantee: what it promises.
+        command: returns what runs a job; fetches what that needs. Raises NotUsable where it cannot be had.
+        tolerated: the faults of an audit that it is known for.
+    """
 
     name: str
     guarantee: str
     command: Callable[[Job], list[str]]
+    tolerated: frozenset[str] = frozenset()
+
+    @property
+    def slug(self) -> str:
+        """The name as topics and folders can have it."""
+        return self.name.lower().translate(str.maketrans(" ,'", "---"))
 
 
 def winnow(guarantee: str) -> Callable[[Job], list[str]]:
     """Return what runs Winnow with this guarantee, with nothing else set than a user must set."""
+    return lambda job: service(job, {"delivery.guarantee": guarantee}, "--until-end")
 
-    def command(job: Job) -> list[str]:
-        settings = {
-            "group.id": job.group,
-            "source": {"topics": [job.source], "format": "raw"},
-            "sink": {"topic": job.sink},
-            "dead.letters": {"topic": job.dead_letters},
-            "delivery.guarantee": guarantee,
-            "starting.offsets": "earliest",
-            "parser": {"name": "idc-access-log"},
-            "kafka": {"bootstrap.servers": job.bootstrap},
-            "spark": {"spark.master": "local[2]"},
-        }
-        file = job.folder / "winnow.yaml"
-        file.write_text(json.dumps(settings, indent=2))  # JSON is YAML
-        return [str(Path(sys.executable).with_name("winnow")), "run", "-c", str(file), "--until-end"]
 
-    return command
+def service(
+    job: Job, settings: Mapping[str, object], *flags: str, spark: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return what runs Winnow on a job's topics with these settings besides."""
+    needed: dict[str, object] = {
+        "group.id": job.group,
+        "source": {"topics": [job.source]},
+        "sink": {"topic": job.sink},
+        "dead.letters": {"topic": job.dead_letters},
+        "kafka": {"bootstrap.servers": job.bootstrap},
+        "spark": {"spark.master": "local[2]", **spark},
+    }
+    file = job.folder / "winnow.yaml"
+    file.write_text(json.dumps({**needed, **settings}, indent=2))  # JSON is YAML
+    return [str(Path(sys.executable).with_name("winnow")), "run", "-c", str(file), *flags]
 
 
 def spark_connector(job: Job) -> list[str]:
     """Return what runs the baseline."""
-    topics = [job.bootstrap, job.source, job.sink, job.dead_letters, str(job.partitions), str(job.folder)]
     program = Path(__file__).with_name("spark_connector.py")
-    return [str(connector_python()), str(program), *topics, *map(str, connector_jars())]
+    arguments = [*job.topics, str(job.partitions), str(job.folder), *map(str, connector_jars())]
+    return [str(connector_python()), str(program), *arguments]
+
+
+def kafka_streams(job: Job) -> list[str]:
+    """Return what runs Kafka Streams."""
+    return KAFKA_STREAMS.command(*job.topics, job.group, str(job.folder))
+
+
+def flink(job: Job) -> list[str]:
+    """Return what runs Flink."""
+    return FLINK.command(*job.topics, job.group, str(job.partitions), str(CHECKPOINT_MILLISECONDS))
 
 
 def passthrough(job: Job) -> list[str]:
     """Return what runs Winnow's loop alone, without Spark, to see what parsing and Spark add."""
-    topics = [job.bootstrap, job.source, job.sink, job.dead_letters, job.group]
-    return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *topics]
+    return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *job.topics, job.group]
 
 
 SYSTEMS = (
     System("Winnow", "exactly once", winnow("exactly-once")),
     System("Winnow, at least once", "at least once", winnow("at-least-once")),
-    System("Spark's Kafka connector", "at least once", spark_connector),
-    System("the same loop, passing on", "exactly once", passthrough),
+    System("Flink 2.0", "exactly once", flink),
+    System("Kafka Streams 4.3", "exactly once", kafka_streams),
+    # Spark's sink takes no timestamp.
+    System("Spark's Kafka connector", "at least once", spark_connector, frozenset({"wrong_timestamp"})),
+    # It cleanses nothing.
+    System("the same loop, passing on", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
 )

@@ -18,7 +18,7 @@ from typing import Any, Self
 import psutil
 
 Event = dict[str, Any]
-DAEMON = re.compile(r"(app\.spark|pyspark)\.daemon")
+DAEMON = re.compile(r"-m (app\.spark|pyspark)\.daemon")
 # A JVM that lives for seconds is not worth compiling well.
 QUICK_START = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 STOP_SECONDS = 10

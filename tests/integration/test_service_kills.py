@@ -1,4 +1,4 @@
-"""Python workers are killed at random moments while records flow: nothing is lost, doubled, or out of order."""
+"""Processes are killed while records flow: nothing is lost, doubled, or out of order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from app.demo.audit import Audit
 from app.demo.broker import Cluster
 from app.demo.lines import Recipe, load
 from tests.conftest import Topics
+from tests.independent import Feeder, by_partition, read, sequence
 from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
 
 KILLS = 20
 SLICE = 25_000
@@ -78,6 +80,27 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> 
     assert 0 == code
     assert {} == verdict.faults
     assert verdict.out + verdict.dead == RECIPE.count
+    assert [] == service.left_behind()
+
+
+def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A SIGKILL of Spark's JVM ends the service soon, with 3 and one line that says so; the next run goes on, exactly once."""
+    source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+
+    with Feeder(broker.bootstrap, source, 2) as feeder:
+        with Winnow(config, tmp_path) as service:
+            until(lambda: len(read(broker.bootstrap, sink)) > 1_000, what="a flow")
+            service.java[0].kill()
+            code = service.code(30)
+        until(lambda: feeder.written.total() > 5_000)
+    with Winnow(config, tmp_path, "--until-end") as again:
+        last = again.code()
+
+    assert [3, 0] == [code, last]
+    (said,) = [text for text in service.noise if text.startswith("winnow:")]
+    assert "Spark has ended under us" in said
+    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
     assert [] == service.left_behind()
 
 

@@ -288,6 +288,23 @@ class TestStop:
         assert [] == rounds.rounds
 
 
+def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is stuck beyond its deadline is fenced and killed, and the next round does its work."""
+    monkeypatch.setattr("app.driver.service.OVERRUN_SECONDS", -1000)
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+    kafka = Kafka(p0=(0, 10))
+    act, stuck = works(kafka), [SparkFailed("cancelled")]
+    rounds = Rounds(lambda assignments: stuck.pop() if stuck else act(assignments), unending=True)
+
+    with capture_logs() as logs:
+        assert 0 == service(kafka, rounds).run(until_end=True)
+
+    assert rounds.cancelled
+    assert 2 == len(rounds.rounds)
+    assert [A] in kafka.fenced
+    assert any("does not end" in entry["event"] for entry in logs)
+
+
 class TestKafkaTrouble:
     def test_an_outage_is_waited_for_and_said_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many tries it takes, the log has one line for the outage and one for its end."""

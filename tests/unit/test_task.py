@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import pyarrow as pa
 import pytest
@@ -132,12 +132,17 @@ class TestFlow:
 
 TABLE = [
     (point, trouble, times)
-    for point, trouble, times in product(Point, (Trouble.KILLED, Trouble.TRANSIENT), (1, 2))
-    if not (times == 2 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
+    for point, trouble, times in product(Point, (Trouble.KILLED, Trouble.TRANSIENT), (1, 2, 3))
+    if not (times > 1 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
 ]
 
-# Where something had been sent and was not yet committed; the first commit of all only stores where to start.
-SENT_IN_VAIN = {(Point.BEFORE_SEND, 2), (Point.AFTER_SEND, 1), (Point.AFTER_SEND, 2), (Point.BEFORE_COMMIT, 2)}
+# Where something had been sent and was not yet committed: the first commit only stores where to start, the second comes
+# with the first chunk.
+SENT_IN_VAIN = {
+    (Point.BEFORE_SEND, 3),
+    *product([Point.AFTER_SEND], (1, 2, 3)),
+    *product([Point.BEFORE_COMMIT], (2, 3)),
+}
 
 
 def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
@@ -290,6 +295,35 @@ class TestOutcomes:
         assert 2 == kafka.epochs[A]
         assert expected() == kafka.sink[A]
         assert Outcome.DONE is receipt.outcome
+
+    def test_commits_leave_time_for_records(self) -> None:
+        """Where a commit takes longer than its interval, the next waits until records had twice that time."""
+        kafka = FakeKafka({A: [], B: source(2_000)})
+        job, clock = make_job(), FakeClock()
+        clients = FakeClients(kafka, job, clock)
+        real, began = clients.writer, []
+
+        def slow(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            commit = writer.commit
+
+            def slow_commit(offset: int, note: str) -> None:
+                if partition == B:  # the leader, A, goes on to say that it is alive
+                    began.append(clock.now)
+                    clock.now += 1.0
+                commit(offset, note)
+
+            writer.commit = slow_commit  # type: ignore[method-assign]
+            return writer
+
+        clients.writer = slow  # type: ignore[method-assign]
+
+        shares = Share(A, None, 0), Share(B, None, 0)
+        task.run(make_assignment(job, *shares), clients, make_parser(job), seconds=30, clock=clock)
+
+        passes = began[1:-1]  # the first stores where to start, the last belongs to the end
+        assert len(passes) > 2
+        assert all(later - one >= 3.0 for one, later in pairwise(passes))
 
 
 class TestStrangeParsers:

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 PROGRAM = """
 import time
-from app.executor.watchdog import Watchdog
+from app.watchdog import Watchdog
 with Watchdog(0.5) as watchdog:
     for _ in range(8):
         time.sleep(0.1); watchdog.feed()
@@ -43,3 +45,66 @@ def test_a_fed_watchdog_does_nothing() -> None:
     code, printed, _, _ = run(hang=False)
 
     assert (0, "alive\nleft\n") == (code, printed)
+
+
+OVERRUN = """
+import threading, time
+from app.watchdog import Watchdog, in_time
+import app.watchdog
+app.watchdog.GRACE_SECONDS = 0.2
+def call(seconds):
+    with in_time(0.3):
+        time.sleep(seconds)
+with Watchdog(60) as watchdog:
+    lane = threading.Thread(target=call, args=({takes},), daemon=True)
+    lane.start()
+    while lane.is_alive():
+        watchdog.look(); time.sleep(0.05)
+    watchdog.look()
+print("left", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("takes", "ended"), [(0.4, False), (60, True)])
+def test_a_call_is_held_to_its_own_timeout(*, takes: float, ended: bool) -> None:
+    """A call that overruns its timeout by more than the grace ends the process, long before the task's own limit."""
+    done = subprocess.run(
+        [sys.executable, "-c", OVERRUN.format(takes=takes)], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert ended == (done.returncode != 0)
+    assert ended == ("left" not in done.stdout)
+    assert ended == ("time.sleep" in done.stderr or "line" in done.stderr)
+
+
+HANGING_COMMIT = """
+import time
+import app.watchdog
+from app.executor import task
+from app.executor.parse import make_parser
+from app.model import Partition, Share
+from tests import fakes
+
+app.watchdog.GRACE_SECONDS = 0.2
+
+class Hanging(fakes.FakeTransaction):
+    def _commit(self, at):
+        with app.watchdog.in_time(0.3):
+            time.sleep(60)
+
+fakes.FakeTransaction = Hanging
+partition = Partition("raw", 0)
+kafka, job, clock = fakes.FakeKafka({partition: []}), fakes.make_job(), fakes.FakeClock()
+clients = fakes.FakeClients(kafka, job, clock)
+task.run(fakes.make_assignment(job, Share(partition, None, 0)), clients, make_parser(job), seconds=8, clock=clock)
+"""
+
+
+def test_a_hanging_commit_of_a_lane_ends_the_worker() -> None:
+    """The task waits for its lanes, but not for one whose commit does not keep its timeout."""
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING_COMMIT], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert 1 == done.returncode
+    assert "_commit" in done.stderr

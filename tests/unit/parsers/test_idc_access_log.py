@@ -228,7 +228,7 @@ def test_text_and_large_arrays_are_taken(idc: IdcAccessLog, line: Line) -> None:
         pa.array([line()], pa.large_binary()),
         pa.chunked_array([[line()], []], pa.binary()),
     ):
-        assert CLEAN + URL == outcomes(idc.parse(array), 1)[0]  # type: ignore[arg-type]
+        assert CLEAN + URL == outcomes(idc.parse(array), 1)[0]
 
 
 def test_output_that_outgrows_its_input(idc: IdcAccessLog, line: Line) -> None:
@@ -247,4 +247,4 @@ def test_the_bytes_under_a_null_do_not_count(idc: IdcAccessLog, line: Line) -> N
     whole = batch([line(), line()])
     holed = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), *whole.buffers()[1:]])
 
-    assert [("empty", "the record has no value"), CLEAN + URL] == outcomes(idc.parse(holed), 2)  # type: ignore[arg-type]
+    assert [("empty", "the record has no value"), CLEAN + URL] == outcomes(idc.parse(holed), 2)

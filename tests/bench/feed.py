@@ -1,0 +1,91 @@
+"""A source for the latency bench: records whose timestamps say when they were due, so that a feed that lags hides nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import cycle
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.demo.lines import PRODUCER, Line, Recipe
+from tests.bench.job import Job
+
+TICK_SECONDS = 0.005
+LOOK_SECONDS = 0.2
+POOL = 100_000
+
+
+class Pace(NamedTuple):
+    """
+    How fast to produce.
+
+    Args:
+        per_second: records a second.
+        ahead: wait while the group is this many records behind; 0 means: never wait.
+    """
+
+    per_second: float
+    ahead: int = 0
+
+
+def start(job: Job, pace: Pace, seconds: float) -> BaseProcess:
+    """Start to produce, in a process of its own."""
+    process = get_context("spawn").Process(target=feed, args=(job, pace, seconds), daemon=True)
+    process.start()
+    return process
+
+
+def feed(job: Job, pace: Pace, seconds: float) -> None:
+    """Produce to all partitions in turn for so long, each record with the time at which it was due."""
+    lines = _lines(job.partitions)
+    producer = Producer({**PRODUCER, "bootstrap.servers": job.bootstrap, "linger.ms": 5})
+    backlog = _Backlog(job)
+    sent, began = 0, time.time()
+    while (now := time.time()) < began + seconds:
+        if pace.ahead and backlog.of(sent) > pace.ahead:
+            time.sleep(TICK_SECONDS)
+            continue
+        for number in range(sent, min(int((now - began) * pace.per_second), sent + POOL)):
+            partition, line = next(lines)
+            _produce(producer, job.source, line, partition, began + number / pace.per_second)
+            sent += 1
+        producer.poll(0)
+        time.sleep(TICK_SECONDS)
+    producer.flush(30)
+
+
+def _lines(partitions: int) -> Iterator[tuple[int, Line]]:
+    recipe = Recipe(partitions, POOL)
+    by_turns = zip(*(recipe.lines(partition) for partition in range(partitions)), strict=False)
+    return cycle([(partition, line) for turn in by_turns for partition, line in enumerate(turn)])
+
+
+def _produce(producer: Producer, topic: str, line: Line, partition: int, due: float) -> None:
+    while True:
+        try:
+            return producer.produce(topic, line.value, line.key, partition, None, None, int(1000 * due))
+        except BufferError:  # the broker is behind
+            producer.poll(0.01)
+
+
+class _Backlog:
+    """How far a group is behind what was sent; asked now and then."""
+
+    def __init__(self, job: Job) -> None:
+        self._places = [TopicPartition(job.source, partition) for partition in range(job.partitions)]
+        self._consumer = Consumer({"bootstrap.servers": job.bootstrap, "group.id": job.group, "log_level": 0})
+        self._at_start = self._done()
+        self._now, self._looked = 0, 0.0
+
+    def of(self, sent: int) -> int:
+        """Return how many records are not done yet."""
+        if time.monotonic() > self._looked + LOOK_SECONDS:
+            self._now, self._looked = self._done() - self._at_start, time.monotonic()
+        return sent - self._now
+
+    def _done(self) -> int:
+        return sum(max(place.offset, 0) for place in self._consumer.committed(self._places, timeout=10))

@@ -1,0 +1,81 @@
+"""
+Times the planner on clusters that no test machine can hold.
+
+Usage: python -m tests.bench.planner [--partitions N] [--slots N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from app.driver.plan import plan
+from app.model import Partition, Share
+from tests.bench.report import markdown
+
+
+def main() -> None:
+    """Print a table with a row for each kind of load."""
+    options = argparse.ArgumentParser(prog="python -m tests.bench.planner", description=__doc__.splitlines()[1])
+    options.add_argument("--partitions", type=int, default=10_000)
+    options.add_argument("--slots", type=int, default=2_000)
+    given = options.parse_args()
+    plans = {name: planned(loads(given.partitions), given.slots) for name, loads in LOADS.items()}
+    cells = [[name, f"{found.seconds:.3f} s", f"{found.excess:.1%}"] for name, found in plans.items()]
+    print(markdown(["load", "time to plan", "busiest task above the least possible"], cells))
+
+
+class Planned(NamedTuple):
+    """
+    How good a plan is.
+
+    Args:
+        seconds: how long planning took.
+        excess: by how much the busiest task is above what no plan can be below, as a fraction.
+    """
+
+    seconds: float
+    excess: float
+
+
+def even(partitions: int) -> dict[Partition, int]:
+    """Partitions with about the same load."""
+    dice = random.Random(1)
+    return {Partition("raw", number): dice.randint(90_000, 110_000) for number in range(partitions)}
+
+
+def skewed(partitions: int) -> dict[Partition, int]:
+    """Many light partitions, few heavy ones (log-normal)."""
+    dice = random.Random(1)
+    return {Partition("raw", number): round(dice.lognormvariate(10, 0.4)) for number in range(partitions)}
+
+
+def idle(partitions: int) -> dict[Partition, int]:
+    """Nine in ten partitions bring nothing."""
+    dice = random.Random(1)
+    return {Partition("raw", number): 100_000 if dice.random() < 0.1 else 0 for number in range(partitions)}
+
+
+LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed": skewed, "mostly idle": idle}
+
+
+def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
+    """Plan a round."""
+    shares = [Share(partition, 0, 0) for partition in loads]
+    began = time.perf_counter()
+    tasks = plan(shares, loads, slots)
+    seconds = time.perf_counter() - began
+    return Planned(seconds, excess([[loads[share.partition] for share in task] for task in tasks]))
+
+
+def excess(tasks: Sequence[Sequence[int]]) -> float:
+    """Compare the busiest task with what no plan can be below: the mean, and the heaviest partition."""
+    least = max(sum(map(sum, tasks)) / len(tasks), *(max(task) for task in tasks))
+    return max(map(sum, tasks)) / least - 1
+
+
+if __name__ == "__main__":
+    main()

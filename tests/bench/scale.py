@@ -1,0 +1,100 @@
+"""
+Measures what grows with the number of source partitions: the same records, spread over more and more of them.
+
+Usage: python -m tests.bench.scale [--records N] [--partitions N]... [--sink-partitions N] [--cores N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from app.demo.broker import Broker
+from app.demo.lines import Recipe, load
+from tests.bench import timed
+from tests.bench.job import Job, drop, keep_to, prepared
+from tests.bench.measure import Result, RunVoid, run
+from tests.bench.report import markdown, percentile, say
+from tests.bench.systems import System, service
+
+PARTITIONS = (1, 8, 64, 256, 1000)
+
+
+def main() -> int:
+    """Print a table with a row for each number of partitions."""
+    options = parse_options()
+    keep_to(options.cores)
+    with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
+        rows = []
+        for partitions in options.partitions or PARTITIONS:
+            recipe, sinks = Recipe(partitions, options.records), min(partitions, options.sink_partitions or partitions)
+            rows.append(cells(partitions, sinks, *measure(broker, recipe, sinks, Path(folder))))
+            say(", ".join(f"{title}: {cell}" for title, cell in zip(TITLES, rows[-1], strict=True)))
+    print(markdown(TITLES, rows))
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    options = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__.splitlines()[1])
+    options.add_argument("--records", type=int, default=4_000_000, help="records in all, whatever the partitions")
+    options.add_argument("--partitions", type=int, action="append", metavar="N", help=f"default: {PARTITIONS}")
+    options.add_argument("--sink-partitions", type=int, metavar="N", help="at most so many; default: as the source has")
+    options.add_argument("--cores", type=int, default=2, help="cores for the broker and the job together")
+    return options.parse_args()
+
+
+def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[Result, timed.Times]:
+    """Run Winnow on a fresh topic, into a sink of so many partitions."""
+    name = f"scale-{recipe.partitions}"
+    source = broker.create_topic(f"{name}.raw", recipe.partitions)
+    say(f"loading {recipe.count:,} records into {recipe.partitions} partitions")
+    load(broker.bootstrap, source, recipe)
+    with prepared(name, broker, source, sinks, folder) as job:
+        result = run(System("Winnow", "exactly once", winnow), job, broker.pids[0], recipe.count)
+        times = timed.read(job.folder)
+    drop(broker, [source])
+    return result, times
+
+
+def winnow(job: Job) -> list[str]:
+    """Return what runs Winnow so that its workers note their times."""
+    return service(job, {}, "--until-end", spark=timed.spark_settings(job.folder))
+
+
+TITLES = (
+    *(
+        "source partitions",
+        "sink partitions",
+        "records/s",
+        "CPU-s per million",
+        "broker's CPU-s per million",
+        "threads of a worker",
+    ),
+    *("MiB of a worker", "start of a round", "commit p50", "commit p99"),
+)
+
+
+def cells(partitions: int, sinks: int, result: Result, times: timed.Times) -> list[str]:
+    """Return a row of the table."""
+    return [
+        f"{partitions:,}",
+        f"{sinks:,}",
+        f"{result.records_per_second:,.0f}",
+        f"{result.cpu_per_million:.2f}",
+        f"{result.broker_cpu_per_million:.2f}",
+        f"{result.worker_threads:,.0f}",
+        f"{result.worker_mib:,.0f}",
+        f"{max(times.opened):.2f} s",
+        f"{1000 * percentile(times.commits, 50):,.0f} ms",
+        f"{1000 * percentile(times.commits, 99):,.0f} ms",
+    ]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RunVoid as void:
+        sys.exit(f"void: {void}")

@@ -1,0 +1,103 @@
+"""
+Winnow's own worker daemon with a stopwatch on its clients: a `spark.python.daemon.module` for the benchmark.
+
+Each worker writes a file of lines: `opened SECONDS` for each task (from its first client to its first poll), and
+`commit SECONDS` for each commit of a partition.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark import daemon
+
+from app.kafka.clients import KafkaClients
+from app.model import Job, Partition
+from app.records import Chunk
+from app.spark import job
+
+FOLDER = "WINNOW_BENCH_TIMES"
+
+
+class Times(NamedTuple):
+    """What workers have noted, in seconds."""
+
+    opened: list[float]
+    commits: list[float]
+
+
+def spark_settings(folder: Path) -> dict[str, str]:
+    """Return the settings that make workers write their times into a folder."""
+    return {"spark.python.daemon.module": __name__, f"spark.executorEnv.{FOLDER}": str(folder)}
+
+
+def read(folder: Path) -> Times:
+    """Return what the workers have written."""
+    lines = [line.split() for file in folder.glob("times-*") for line in file.read_text().splitlines()]
+    return Times(*([float(seconds) for name, seconds in lines if name == each] for each in ("opened", "commit")))
+
+
+class TimedClients:
+    """The clients of a task, as the service makes them, each behind a stopwatch."""
+
+    def __init__(self, of: Job) -> None:
+        self._began = time.monotonic()
+        self._clients = KafkaClients(of)
+        self._notes: list[str] = []
+
+    def consumer(self) -> _TimedConsumer:
+        """Make the task's consumer."""
+        return _TimedConsumer(self._clients.consumer(), self._began, self._notes)
+
+    def writer(self, partition: Partition, consumer: _TimedConsumer) -> _TimedWriter:
+        """Make the writer of one source partition."""
+        return _TimedWriter(self._clients.writer(partition, consumer.timed), self._notes)
+
+
+class _TimedConsumer:
+    """A consumer that notes when it is polled first, and writes all notes of its task when it is closed."""
+
+    def __init__(self, timed: Any, began: float, notes: list[str]) -> None:
+        self.timed = timed
+        self._began: float | None = began
+        self._notes = notes
+
+    def poll(self, seconds: float) -> Chunk | None:
+        if self._began is not None:
+            self._notes.append(f"opened {time.monotonic() - self._began}")
+            self._began = None
+        chunk: Chunk | None = self.timed.poll(seconds)
+        return chunk
+
+    def close(self) -> None:
+        self.timed.close()
+        with Path(os.environ[FOLDER], f"times-{os.getpid()}").open("a") as file:
+            file.writelines(f"{note}\n" for note in self._notes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.timed, name)
+
+
+class _TimedWriter:
+    """A writer that notes how long each commit took."""
+
+    def __init__(self, timed: Any, notes: list[str]) -> None:
+        self._timed = timed
+        self._notes = notes
+
+    def commit(self, offset: int, note: str) -> None:
+        began = time.monotonic()
+        self._timed.commit(offset, note)
+        self._notes.append(f"commit {time.monotonic() - began}")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._timed, name)
+
+
+if __name__ == "__main__":
+    job.warm_up()
+    setattr(job, "KafkaClients", TimedClients)  # noqa: B010  # mypy: on purpose
+    daemon.manager()

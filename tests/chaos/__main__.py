@@ -1,0 +1,84 @@
+"""The command line of the harness: `python -m tests.chaos run | check | draw | controls`."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tests.chaos.checker import History
+from tests.chaos.cluster import SMALL, Size
+from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.history import events
+from tests.chaos.nemesis import HARM
+from tests.chaos.picture import draw
+from tests.chaos.report import report
+from tests.chaos.run import Plan
+from tests.chaos.run import run as run_plan
+from tests.chaos.work import CONTROLS, HONEST
+
+console = Console(width=140)
+
+
+@click.group()
+def main() -> None:
+    """Do harm to Winnow, and look whether it is still exactly once."""
+
+
+@main.command()
+@click.option("--seed", type=int, help="Do the same harm in the same order again.")
+@click.option("--minutes", default=12.0, show_default=True, help="How long harm is done.")
+@click.option("--rate", default=1_000, show_default=True, help="Lines a second.")
+@click.option("--arm", type=click.Choice(sorted(CONTROLS)), default=HONEST, help="Another arm must fail.")
+@click.option(
+    "--fault", "faults", type=click.Choice(list(HARM)), multiple=True, help="Only this, in this order; repeatable."
+)
+@click.option("--small", is_flag=True, help="One broker, no Spark cluster.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where history, picture and logs go.")
+def run(
+    *, seed: int | None, minutes: float, rate: int, arm: str, faults: tuple[str, ...], small: bool, folder: Path | None
+) -> None:
+    """Run, judge and draw. Ends with 1 if an anomaly was found."""
+    seed = random.randrange(1 << 32) if seed is None else seed
+    folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
+    console.print(f"seed {seed}; history, picture and logs go to {folder}")
+    plan = Plan(seed, minutes * 60, SMALL if small else Size(), faults, arm, rate)
+    sys.exit(_judge(run_plan(plan, folder)))
+
+
+@main.command()
+@click.argument("history", type=click.Path(path_type=Path, exists=True))
+def check(history: Path) -> None:
+    """Judge a history again, and draw it again."""
+    sys.exit(_judge(history))
+
+
+@main.command()
+@click.option("--seed", default=1, show_default=True)
+@click.argument("names", nargs=-1, type=click.Choice(list(CONTROL_PLANS)))
+def controls(seed: int, names: tuple[str, ...]) -> None:
+    """Run the control arms: services that are wrong on purpose. Ends with 1 if one is not found out."""
+    missed = []
+    for name in names or CONTROL_PLANS:
+        path = run_plan(CONTROL_PLANS[name].plan(seed), Path(tempfile.mkdtemp(prefix=f"winnow-chaos-{name}-")))
+        found = {finding.name for finding in report(History.of(events(path)), console)}
+        expected = CONTROL_PLANS[name].anomaly
+        console.print(f"{name}: {'found out' if expected in found else 'NOT FOUND OUT'} ({expected})\n")
+        missed += [name] if expected not in found else []
+    sys.exit(1 if missed else 0)
+
+
+def _judge(path: Path) -> int:
+    history = History.of(events(path))
+    found = report(history, console)
+    draw(history, path.with_name("picture.png"))
+    console.print(f"history {path}\npicture {path.with_name('picture.png')}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    main()

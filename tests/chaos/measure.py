@@ -1,0 +1,74 @@
+"""
+What the control calls of a worker cost: `python -m tests.chaos.measure`.
+
+On an embedded broker: init and commit with many producers in one process, side by side, as a task does it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from app.demo.broker import Broker
+from app.executor.task import SIDE_BY_SIDE
+from app.kafka.clients import KafkaClients
+from app.model import Destination, Guarantee, Job, Partition
+from app.records import Lines
+from tests.independent import cleansed
+
+PRODUCERS = (1, 8, 64, 256)
+ROUNDS = 20
+
+
+def main() -> None:
+    """Measure and print a table."""
+    print("producers  init p50  init p99  commit p50  commit p99  (ms)")
+    with Broker() as broker:
+        for producers in PRODUCERS:
+            opened, committed = measure(broker, producers)
+            told = [np.percentile(each, point) * 1000 for each in (opened, committed) for point in (50, 99)]
+            print(f"{producers:9}" + "".join(f"{each:10.1f}" for each in told), flush=True)
+
+
+def measure(broker: Broker, producers: int) -> tuple[Sequence[float], Sequence[float]]:
+    """Open so many writers and let each commit a few times; return how long each call took, in seconds."""
+    name = f"measure-{producers}"
+    for role in ("raw", "clean", "dead"):
+        broker.create_topic(f"{name}.{role}", producers)
+    sink, dead = Destination(f"{name}.clean", producers, 1_048_588), Destination(f"{name}.dead", producers, 1_048_588)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    job = Job(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
+    clients = KafkaClients(job)
+    consumer = clients.consumer()
+    partitions = [Partition(f"{name}.raw", number) for number in range(producers)]
+    writers = [clients.writer(partition, consumer) for partition in partitions]
+    committed: list[float] = []
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        opened = list(threads.map(lambda writer: timed(writer.open), writers))
+        for number in range(ROUNDS):
+            for writer in writers:
+                writer.send(_lines(number))
+            offset = number + 1
+            committed += threads.map(lambda writer: timed(lambda: writer.commit(offset, "")), writers)  # noqa: B023
+    consumer.close()
+    return opened, committed
+
+
+def _lines(number: int) -> Lines:
+    values = pa.array([cleansed(number)] * 10, pa.binary())
+    return Lines(values, np.arange(10, dtype=np.int32), values, np.zeros(10, np.int64))
+
+
+def timed(call: Callable[[], None]) -> float:
+    """Call, and return how long it took."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Says what a history shows: one table of anomalies, one of faults."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rich.console import Console, Group
+from rich.table import Table
+
+from tests.chaos.checker import SINK, Finding, History, Stall, idle_windows, judge, stalls
+
+REPAIR_SECONDS = 5.0
+"""So long after a repair readers may still stand."""
+
+
+def report(history: History, console: Console) -> list[Finding]:
+    """Print the verdict; return the anomalies that were found."""
+    findings = judge(history)
+    console.print(Group(_summary(history), _anomalies(findings), _faults(history)))
+    return [finding for finding in findings if finding.times]
+
+
+def _summary(history: History) -> str:
+    written = {
+        outcome: sum(map(len, (n for s in streams.values() for n in s))) for outcome, streams in history.written.items()
+    }
+    told = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(written.items()))
+    came = {reader: sum(run.records for run in history.reads.get((reader, SINK), ())) for reader in history.readers}
+    longest = max(stalls(history), key=lambda stall: stall.seconds, default=Stall("none", 0, 0, 0))
+    idle = idle_windows(history)
+    return "\n".join(
+        [
+            f"seed {history.setup.get('seed')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
+            f"lines written: {told}",
+            "lines in the sink: " + ", ".join(f"{count:,} ({reader})" for reader, count in came.items()),
+            f"longest stall of readers: {longest.seconds:.1f} s at {longest.began:.0f} s ({longest.where})",
+            f"minutes without progress: {', '.join(f'{at:.0f} s' for at in idle) or 'none'}",
+        ]
+    )
+
+
+def _anomalies(findings: list[Finding]) -> Table:
+    table = Table("anomaly", "found", "where", title="Anomalies", title_justify="left")
+    for finding in findings:
+        table.add_row(finding.name, str(finding.times), "\n".join(finding.examples))
+    return table
+
+
+def _faults(history: History) -> Table:
+    table = Table("fault", "times", "worst stall, s", "of it after the repair, s", title="Faults", title_justify="left")
+    for name, times, worst, after in fault_rows(history):
+        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}")
+    return table
+
+
+def fault_rows(history: History) -> Iterator[tuple[str, int, float, float]]:
+    """Yield each kind of fault, how often it was done, the longest stall that began while it was the last one."""
+    worst: dict[str, list[Stall]] = defaultdict(list)
+    for stall in stalls(history):
+        before = [
+            fault for fault in history.faults if fault.at <= stall.ended and stall.began <= fault.until + REPAIR_SECONDS
+        ]
+        if before:
+            worst[before[-1].name].append(stall)
+    for name in sorted({fault.name for fault in history.faults}):
+        times = sum(fault.name == name for fault in history.faults)
+        longest = max((stall.seconds for stall in worst[name]), default=0.0)
+        yield name, times, longest, max((stall.after_repair for stall in worst[name]), default=0.0)

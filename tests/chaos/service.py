@@ -1,0 +1,95 @@
+"""
+The harness's own entry point of the service: `python -m tests.chaos.service CONFIG ARM POINTS`.
+
+It is what `winnow run` does, but for what Spark's workers run; and, in one control arm, a driver that commits offsets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from app import config, log
+from app.driver.service import Rounds, RunningRound, Service
+from app.driver.stop import Stop
+from app.kafka.admin import KafkaAdmin
+from app.model import Assignment, Receipt
+from app.spark import session
+from app.spark.job import SparkRounds
+from tests.chaos.work import DRIVER_COMMITS, work
+
+
+def main(file: str, arm: str, points: str) -> int:
+    """Run the service until SIGTERM."""
+    settings = config.load(Path(file))
+    log.configure(settings.log_level)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+    def start_rounds() -> Rounds:
+        context = session.start(settings.spark, submitted=False)
+        rounds = SparkRounds(context, partial(work, arm=arm, points=points))
+        return CommittingRounds(rounds, settings) if arm == DRIVER_COMMITS else rounds
+
+    stop = Stop()
+    stop.on_signals()
+    return Service(settings, KafkaAdmin(settings.kafka, settings.group_id), start_rounds, stop).run(until_end=False)
+
+
+def no_rounds() -> Rounds:
+    """Stand where a service is asked for, and never starts a round."""
+    raise NotImplementedError
+
+
+class CommittingRounds:
+    """Wrong: rounds whose offsets are committed by the driver, plainly, when the receipts are there."""
+
+    def __init__(self, rounds: Rounds, settings: config.Config) -> None:
+        self._rounds = rounds
+        own: dict[str, str | bool] = {"group.id": settings.group_id, "enable.auto.commit": False}
+        self._consumer = Consumer({**settings.kafka, **own, "log_level": 0})
+
+    @property
+    def slots(self) -> int:
+        return self._rounds.slots
+
+    def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
+        return CommittedRound(self._rounds.submit(assignments), self._consumer)
+
+    def stop(self) -> None:
+        self._rounds.stop()
+
+
+class CommittedRound:
+    """A round that is committed when its receipts are taken."""
+
+    def __init__(self, running: RunningRound, consumer: Consumer) -> None:
+        self._running, self._consumer = running, consumer
+
+    @property
+    def lost_tasks(self) -> int:
+        return self._running.lost_tasks
+
+    @property
+    def starved(self) -> bool:
+        return self._running.starved
+
+    def wait(self, seconds: float) -> bool:
+        return self._running.wait(seconds)
+
+    def cancel(self) -> None:
+        self._running.cancel()
+
+    def receipts(self) -> list[Receipt]:
+        receipts = self._running.receipts()
+        offsets = [TopicPartition(*receipt.partition, receipt.end) for receipt in receipts]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+        return receipts
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

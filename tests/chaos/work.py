@@ -1,0 +1,265 @@
+"""
+What Spark's workers run instead of `app.spark.job.work`: the same task, with clients that the harness has wrapped.
+
+The wrapped clients pass failpoints and label each transaction. `CONTROLS` are clients that are wrong on purpose: the
+checker must find out. Nothing of this can be reached from a configuration.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+
+from app.executor import task
+from app.executor.clients import LaneWriter
+from app.executor.parse import make_parser
+from app.kafka import settings
+from app.kafka.clients import KafkaClients
+from app.kafka.consumer import Reader
+from app.kafka.producer import TransactionalWriter
+from app.kafka.sender import PlainSender
+from app.model import Assignment, Committed, Job, Partition, Receipt
+from app.records import Chunk, Letter, Lines
+from app.spark.job import seconds_left
+from tests.chaos.failpoints import Failpoints
+from tests.chaos.readers import COUNT, TRANSACTION
+
+EARLIER_OWNER_SECONDS = 0.8
+"""Longer than a commit interval: what a task that reads too early overlooks."""
+
+
+def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
+    """Do one task's part of a round, as `app.spark.job.work` does."""
+    for assignment in assignments:
+        clients = CONTROLS[arm](assignment.job, Failpoints(points))
+        yield from task.run(assignment, clients, make_parser(assignment.job), seconds_left(assignment))
+
+
+class PointedProducer(Producer):
+    """A producer whose control calls pass failpoints."""
+
+    def __init__(self, points: Failpoints, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._points = points
+
+    def init_transactions(self, *args: Any) -> None:
+        with self._points.around("init"):
+            super().init_transactions(*args)
+
+    def send_offsets_to_transaction(self, *args: Any) -> None:
+        with self._points.around("offsets"):
+            super().send_offsets_to_transaction(*args)
+
+    def commit_transaction(self, *args: Any) -> None:
+        with self._points.around("commit"):
+            super().commit_transaction(*args)
+
+
+class PointedConsumer:
+    """A consumer that passes failpoints when it fetches."""
+
+    def __init__(self, consumer: Reader, points: Failpoints) -> None:
+        self._consumer, self._points = consumer, points
+
+    @property
+    def client(self) -> Any:
+        return self._consumer.client
+
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+        return self._consumer.committed(partitions)
+
+    def start(self, partition: Partition, offset: int) -> None:
+        self._consumer.start(partition, offset)
+
+    def stop(self, partition: Partition) -> None:
+        self._consumer.stop(partition)
+
+    def poll(self, seconds: float) -> Chunk | None:
+        with self._points.around("fetch"):
+            return self._consumer.poll(seconds)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class LabelledWriter:
+    """
+    A writer whose transactions can be told apart by readers.
+
+    Each line's key and each dead letter's headers name the transaction. Its last record is a dead letter of ours that
+    says how many records went before it.
+    """
+
+    def __init__(self, writer: LaneWriter, points: Failpoints) -> None:
+        self._writer, self._points = writer, points
+        self._name, self._records = uuid.uuid4().hex[:12], 0
+
+    @property
+    def suspect(self) -> bool:
+        return self._writer.suspect
+
+    @suspect.setter
+    def suspect(self, suspect: bool) -> None:
+        self._writer.suspect = suspect
+
+    def open(self) -> None:
+        self._writer.open()
+
+    def send(self, lines: Lines) -> None:
+        label = b"|" + self._name.encode()
+        keys = pa.array([(key or b"") + label for key in lines.keys.to_pylist()], pa.binary())
+        self._records += len(lines)
+        with self._points.around("send"):
+            self._writer.send(replace(lines, keys=keys))
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        self._records += len(letters)
+        self._writer.bury([self._labelled(letter) for letter in letters])
+
+    def _labelled(self, letter: Letter, **more: bytes) -> Letter:
+        return letter._replace(headers=[*letter.headers, (TRANSACTION, self._name.encode()), *more.items()])
+
+    def commit(self, offset: int, note: str) -> None:
+        if self._records:
+            last = Letter(None, None, (), int(time.time() * 1000))
+            self._writer.bury([self._labelled(last, **{COUNT: b"%d" % self._records})])
+        self._writer.commit(offset, note)
+        self._name, self._records = uuid.uuid4().hex[:12], 0
+
+    def discard(self) -> None:
+        self._writer.discard()
+
+
+class HonestClients:
+    """The product's clients, wrapped but not changed."""
+
+    def __init__(self, job: Job, points: Failpoints) -> None:
+        self._job, self._points = job, points
+        self._producer = partial(PointedProducer, points)
+
+    def consumer(self) -> PointedConsumer:
+        return PointedConsumer(KafkaClients(self._job).consumer(), self._points)
+
+    def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
+        return LabelledWriter(self.inner_writer(partition, consumer), self._points)
+
+    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+        """Make the product's writer; control arms make another one."""
+        return KafkaClients(self._job, producer=self._producer).writer(partition, consumer)
+
+    def sender(self, partition: Partition) -> PlainSender:
+        """Make what a transactional writer sends with."""
+        configured = settings.transactional_producer(self._job, partition)
+        return PlainSender(self._job, partition, configured, self._producer)
+
+
+class RandomIds(HonestClients):
+    """Wrong: every producer has a transactional.id of its own, so nobody is ever fenced."""
+
+    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+        nobody = replace(self._job, group=f"{self._job.group}-{uuid.uuid4().hex}")
+        return KafkaClients(nobody, producer=self._producer).writer(partition, consumer)
+
+
+class OffsetFirst(HonestClients):
+    """Wrong: the committed offset is read before the earlier owner is fenced."""
+
+    def consumer(self) -> PointedConsumer:
+        return HastyConsumer(KafkaClients(self._job).consumer(), self._points)
+
+    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+        consumer.read_ahead(partition)
+        time.sleep(EARLIER_OWNER_SECONDS)
+        return super().inner_writer(partition, consumer)
+
+
+class HastyConsumer(PointedConsumer):
+    """Answers with offsets that it has read too early."""
+
+    def __init__(self, consumer: Reader, points: Failpoints) -> None:
+        super().__init__(consumer, points)
+        self._early: dict[Partition, Committed | None] = {}
+
+    def read_ahead(self, partition: Partition) -> None:
+        self._early.update(super().committed([partition]))
+
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+        return {partition: self._early[partition] for partition in partitions}
+
+
+class OffsetsLater(HonestClients):
+    """Wrong: transactions carry no offset; the driver commits it when the round has ended (see `service`)."""
+
+    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+        return OffsetlessWriter(partition, self.sender(partition), consumer.client)
+
+
+class OffsetlessWriter(TransactionalWriter):
+    """Commits output and dead letters only."""
+
+    def commit(self, offset: int, note: str) -> None:
+        self._begin()
+        with self._translated("committing"):
+            self._deliver_all()
+            self._client.commit_transaction(5.0)
+        self._open = False
+
+
+class LettersOutside(HonestClients):
+    """Wrong: dead letters do not belong to the transaction."""
+
+    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+        outside = PlainSender(self._job, partition, settings.producer(self._job))
+        return LooseLetters(outside, partition, self.sender(partition), consumer.client)
+
+
+class LooseLetters(TransactionalWriter):
+    """Writes dead letters with another producer, which is in no transaction."""
+
+    def __init__(self, outside: PlainSender, *args: Any) -> None:
+        super().__init__(*args)
+        self._outside = outside
+
+    def bury(self, letters: Sequence[Letter]) -> None:
+        self._outside.offer_letters(letters, 0)
+        self._outside.deliver_all(5.0)
+
+
+class KeptProducer(HonestClients):
+    """Wrong: a producer is kept although its commit was slow or had to be sent again."""
+
+    def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
+        return TrustingWriter(self.inner_writer(partition, consumer), self._points)
+
+
+class TrustingWriter(LabelledWriter):
+    """Suspects nothing."""
+
+    @property
+    def suspect(self) -> bool:
+        return False
+
+    @suspect.setter
+    def suspect(self, suspect: bool) -> None:
+        pass
+
+
+HONEST = "honest"
+AT_LEAST_ONCE = "at-least-once"
+DRIVER_COMMITS = "driver-commits"
+CONTROLS: Mapping[str, Callable[[Job, Failpoints], HonestClients]] = {
+    HONEST: HonestClients,
+    AT_LEAST_ONCE: HonestClients,
+    DRIVER_COMMITS: OffsetsLater,
+    "random-ids": RandomIds,
+    "offset-first": OffsetFirst,
+    "letters-outside": LettersOutside,
+    "kept-producer": KeptProducer,
+}

@@ -1,0 +1,41 @@
+"""A short part of the fault harness, by seed: the service as it is passes; two that are wrong on purpose are found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.checker import History, judge
+from tests.chaos.cluster import SMALL
+from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.history import events
+from tests.chaos.run import Plan, run
+
+SEED = 1
+
+
+def found(plan: Plan, folder: Path) -> tuple[History, dict[str, int]]:
+    history = History.of(events(run(plan, folder)))
+    return history, {finding.name: finding.times for finding in judge(history) if finding.times}
+
+
+def test_no_anomaly(tmp_path: Path) -> None:
+    """Workers die in the middle of a commit, a twin works beside a task, EndTxn requests come late: nothing shows."""
+    faults = ("killed before-commit", "twin", "killed after-offsets", "EndTxn held", "worker killed")
+
+    history, anomalies = found(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path)
+
+    assert {} == anomalies
+    assert list(faults) == [fault.name for fault in history.faults]
+    assert {"first", "second", "final"} == set(history.readers)
+
+
+@pytest.mark.parametrize("arm", ["letters-outside", "kept-producer"])
+def test_a_control_arm_is_found_out(arm: str, tmp_path: Path) -> None:
+    """A service that is wrong on purpose shows the anomaly that it must: so the harness can see."""
+    control = CONTROL_PLANS[arm]
+
+    _, anomalies = found(control.plan(SEED), tmp_path)
+
+    assert control.anomaly in anomalies

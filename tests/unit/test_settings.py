@@ -1,0 +1,17 @@
+"""What librdkafka is told, where something depends on it."""
+
+from __future__ import annotations
+
+from app.kafka import settings
+from app.kafka.producer import SENT_AGAIN_SECONDS
+from app.model import Partition
+from tests.fakes import make_job
+
+
+def test_a_commit_that_was_sent_again_takes_long_enough_to_be_suspect() -> None:
+    """A producer waits its back-off, less 20 % of jitter, before it sends a request again; a user cannot shorten it."""
+    job = make_job(kafka={"bootstrap.servers": "nowhere:9092", "retry.backoff.ms": "1"})
+
+    told = settings.transactional_producer(job, Partition("raw", 0))
+
+    assert 0.8 * int(told["retry.backoff.ms"]) / 1000 >= SENT_AGAIN_SECONDS
