@@ -102,7 +102,11 @@ def handle(client: Consumer | Producer) -> int:
 
     Raises:
         RuntimeError: the client is closed.
+        TypeError: it is no client of confluent-kafka's, though it may behave like one.
     """
+    if not isinstance(client, Consumer | Producer):
+        msg = f"{type(client).__name__} has no rd_kafka_t"
+        raise TypeError(msg)
     found = c_void_p.from_address(id(client) + object.__basicsize__).value
     if found is None:
         msg = "the client is closed"
