@@ -19,7 +19,9 @@ from app.errors import SparkFailed
 from app.kafka.admin import KafkaAdmin
 from app.model import Assignment, Guarantee, Job, Outcome, Partition, Receipt, Share
 
-WATCH_SECONDS = 0.1
+STOP_SECONDS = 0.1
+# Asking Spark how its tasks do costs it and us some milliseconds.
+LOOK_SECONDS = 1.0
 # After the leaders are fenced, tasks commit and report; then all partitions are fenced; then the job is killed.
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
@@ -177,10 +179,7 @@ class Service:
 
     def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
         lost, overdue = 0, time.monotonic() + self._config.round_interval + OVERRUN_SECONDS
-        while not running.wait(WATCH_SECONDS):
-            if self._stop.requested:
-                log.info("stopping", cause=self._stop.cause)
-                return self._end(running, assignments)
+        while not self._ended_or_stopped(running, LOOK_SECONDS):
             if running.lost_tasks > lost:
                 lost = running.lost_tasks
                 log.warning("a task was lost; Spark tries it again", lost=lost)
@@ -190,7 +189,18 @@ class Service:
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
                 return self._end(running, assignments)
+        if self._stop.requested and not running.wait(0):
+            log.info("stopping", cause=self._stop.cause)
+            self._end(running, assignments)
         return None
+
+    def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
+        """Wait so long at most for the round's end or a request to stop; tell whether one of them came."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._stop.requested:
+            if running.wait(STOP_SECONDS):
+                return True
+        return self._stop.requested
 
     def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
         """
