@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -33,6 +34,8 @@ POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 1.0
 # Commits may take a third of the time: a pass over hundreds of lanes takes seconds, and would leave none for records.
 COMMIT_PACE = 3.0
+# How many parts of chunks may wait for the commits of their lanes.
+MOST_PARKED = 8
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
 FRAMING_BYTES = 512
 SIDE_BY_SIDE = 16
@@ -92,6 +95,7 @@ class Task:
         self._next_commit = 0.0
         self._pass_began = self._pass_took = 0.0
         self._commits: dict[Lane, Future[bool]] = {}  # under way
+        self._parked: dict[Lane, list[Callable[[], None]]] = defaultdict(list)  # steps of lanes that commit
 
     def __enter__(self) -> Self:
         return self
@@ -118,22 +122,18 @@ class Task:
         """Hand each lane its part of a parsed chunk, in order."""
         rejects = list(parsed.rejects())
         for partition, begin, end in chunk.stretches():
-            lane = self._settled(self._lanes[partition])
-            if lane.running:
-                self._attempt(lane, partial(self._hand_over, lane, chunk, parsed, rejects, (begin, end)))
+            lane = self._lanes[partition]
+            self._step(lane, self._parcel(lane, chunk, parsed, rejects, (begin, end)))
         for partition, position in chunk.ends:
-            lane = self._settled(self._lanes[partition])
-            if lane.running:
-                lane.pass_over(position)
+            self._step(self._lanes[partition], partial(self._lanes[partition].pass_over, position))
         for failure in chunk.failures:
-            lane = self._settled(self._lanes[failure.partition])
-            if lane.running:
-                lane.give_up(failure, self._clock())
+            lane = self._lanes[failure.partition]
+            self._step(lane, partial(lane.give_up, failure, self._clock()))
 
-    def _hand_over(
+    def _parcel(
         self, lane: Lane, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject], rows: tuple[int, int]
-    ) -> None:
-        """Give a lane what became of these rows, from one up to another, or up to the agreed end of its partition."""
+    ) -> Callable[[], None]:
+        """Make what gives a lane what became of these rows, from one up to another, or up to its agreed end."""
         begin, end = rows
         position = int(chunk.offsets[end - 1]) + 1
         if lane.share.end is not None and position > lane.share.end:
@@ -148,8 +148,17 @@ class Task:
             timestamps=chunk.timestamps,
         )
         mine = rejects[bad:behind_bad]
+        # made now: a chunk's headers can be read until the next poll
         letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in mine]
-        lane.take(end - begin, lines, letters, [reject.reason for reject in mine], position)
+        return partial(lane.take, end - begin, lines, letters, [reject.reason for reject in mine], position)
+
+    def _step(self, lane: Lane, step: Callable[[], None]) -> None:
+        """Take a step of a running lane: now or, while it commits, as soon as it has; the others go on meanwhile."""
+        commit = self._commits.get(lane)
+        if commit and not commit.done() and sum(map(len, self._parked.values())) < MOST_PARKED:
+            self._parked[lane].append(step)
+        elif self._settled(lane).running:
+            self._attempt(lane, step)
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
@@ -231,10 +240,13 @@ class Task:
         return committed
 
     def _settled(self, lane: Lane) -> Lane:
-        """Wait for a lane's commit, if one is under way."""
+        """Wait for a lane's commit, if one is under way, and take the steps that have waited for it."""
         if commit := self._commits.pop(lane, None):
             self._wait(commit)
             commit.result()
+            for step in self._parked.pop(lane, ()):
+                if lane.running:
+                    self._attempt(lane, step)
         return lane
 
     def _settle(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from itertools import pairwise, product
 
@@ -11,6 +12,7 @@ import pytest
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import Committed, Destination, Guarantee, Outcome, Partition, Receipt, Share
+from app.records import Lines
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
@@ -65,6 +67,12 @@ def run(
 
 def expected() -> list[bytes]:
     return [cleansed(n) for n in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be parked, so that the points of a script come in one order."""
+    monkeypatch.setattr(task, "MOST_PARKED", 0)
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
@@ -295,6 +303,42 @@ class TestOutcomes:
         assert 2 == kafka.epochs[A]
         assert expected() == kafka.sink[A]
         assert Outcome.DONE is receipt.outcome
+
+    def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """While a lane's commit takes long, records of others are sent; its own wait, in order, and none is lost."""
+        monkeypatch.setattr(task, "MOST_PARKED", 8)
+        kafka = FakeKafka({A: source(40), B: source(40)})
+        job, clock = make_job(), FakeClock()
+        clients = FakeClients(kafka, job, clock)
+        real, b_went_on = clients.writer, threading.Event()
+        commits: Counter[Partition] = Counter()
+
+        def held(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            commit, send = writer.commit, writer.send
+
+            def held_commit(offset: int, note: str) -> None:
+                commits[partition] += 1
+                if partition == A and commits[A] == 2:  # the first only stores where to start
+                    assert b_went_on.wait(30), "nothing was sent for the other lane"
+                commit(offset, note)
+
+            def watched_send(lines: Lines) -> None:
+                send(lines)
+                if partition == B and commits[A] == 2:
+                    b_went_on.set()
+
+            writer.commit, writer.send = held_commit, watched_send  # type: ignore[method-assign]
+            return writer
+
+        clients.writer = held  # type: ignore[method-assign]
+
+        shares = Share(A, None, 0), Share(B, None, 0)
+        task.run(make_assignment(job, *shares), clients, make_parser(job), seconds=60, clock=clock)
+
+        for partition in (A, B):
+            assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
+            assert 1 == len(kafka.dead[partition])
 
     def test_commits_leave_time_for_records(self) -> None:
         """Where a commit takes longer than its interval, the next waits until records had twice that time."""
