@@ -320,7 +320,7 @@ class TestOutcomes:
             def held_commit(offset: int, note: str) -> None:
                 commits[partition] += 1
                 if partition == A and commits[A] == 2:  # the first only stores where to start
-                    assert b_went_on.wait(30), "nothing was sent for the other lane"
+                    assert b_went_on.wait(10), "nothing was sent for the other lane"
                 commit(offset, note)
 
             def watched_send(lines: Lines) -> None:
