@@ -49,6 +49,7 @@ class BulkConsumer(Reader):
         self._runs = np.empty((MOST_RECORDS, 3), np.int64)
         self._found = np.zeros(7, np.int64)
         self._held = 0
+        self._alive: NDArray[np.int64] | None = None
 
     def close(self) -> None:
         """Free the last chunk's messages and close the client; commits nothing."""
@@ -77,7 +78,7 @@ class BulkConsumer(Reader):
     def _release(self) -> None:
         """Free the messages of the last chunk; until then their headers can be read."""
         kernel.destroy(_DESTROY_OF, self._messages[: self._held])
-        self._held = 0
+        self._held, self._alive = 0, None
 
     def _drop_news(self) -> None:
         """Drop errors of no partition, which librdkafka gets over by itself, and logs."""
@@ -108,6 +109,7 @@ class BulkConsumer(Reader):
             keys.ends,
             keys.validity,
         )
+        self._alive = records
         ends, failures = self._events(self._others[: found[kernel.OTHERS]].tolist())
         self.adapt(len(records), found[kernel.VALUE_BYTES])
         return Chunk(
@@ -117,7 +119,7 @@ class BulkConsumer(Reader):
             timestamps=timestamps,
             keys=keys.array(),
             values=values.array(),
-            headers=partial(_headers, records),
+            headers=partial(self._headers, records),
             ends=ends,
             failures=failures,
         )
@@ -127,6 +129,12 @@ class BulkConsumer(Reader):
         names = {topic: _topic(topic) for topic in set(runs[:, 0].tolist())}
         places = [self.places[Partition(names[topic], number)] for topic, number, _ in runs.tolist()]
         return np.repeat(np.array(places, np.int32), np.diff(runs[:, 2], append=records))
+
+    def _headers(self, records: NDArray[np.int64], row: int) -> Headers:
+        if records is not self._alive:
+            msg = "headers can be read until the next poll"
+            raise RuntimeError(msg)
+        return native.headers_of(int(records[row]))
 
     def _events(self, messages: Sequence[int]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
         ends: list[tuple[Partition, int]] = []
@@ -160,10 +168,6 @@ class _Column:
         validity = pa.py_buffer(self.validity.data) if self._nulls else None
         buffers = [validity, pa.py_buffer(self.ends.data), pa.py_buffer(self.texts.data)]
         return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), self._rows, buffers, self._nulls))
-
-
-def _headers(records: NDArray[np.int64], row: int) -> Headers:
-    return native.headers_of(int(records[row]))
 
 
 def _topic(topic: int) -> str:

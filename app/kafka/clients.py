@@ -70,7 +70,7 @@ def best_path(kafka: Mapping[str, str]) -> Path:
 
 @cache
 def _say_once(why: str) -> None:
-    log.warning("records pass as Python objects here, which takes twice the time: %s", why)
+    log.warning("records pass as Python objects here, which costs more CPU: %s", why)
 
 
 def explained(kafka: Mapping[str, str]) -> str:

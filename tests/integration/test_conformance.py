@@ -143,6 +143,19 @@ def test_headers_are_read_when_they_are_wanted(broker: Cluster, topics: Topics, 
     assert [headers if n % 2 else [] for n in range(10)] == told
 
 
+def test_headers_that_are_gone(broker: Cluster, topics: Topics) -> None:
+    """Asking a chunk of the bulk way for headers after the next poll is an error, not a look at freed memory."""
+    stage = make_stage(broker.bootstrap, topics)
+    produce(broker.bootstrap, stage.source, [Written(b"v", headers=[("h", b"1")])])
+
+    with consuming(stage, best_path({}), (Partition(stage.source, 0), 0)) as consumer:
+        first = next(chunk for chunk in chunks_until(consumer, lambda chunks: any(map(len, chunks))) if len(chunk))
+        consumer.poll(0)
+
+        with pytest.raises(RuntimeError, match="until the next poll"):
+            first.headers(0)
+
+
 @BOTH_PATHS
 def test_ends_and_gaps(broker: Cluster, topics: Topics, path: Path) -> None:
     """The end of a partition is told with the offset behind its last control record, each time it is reached."""
