@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from app.demo.broker import Cluster
@@ -419,7 +419,7 @@ RECORDS = st.lists(
         RAW,
         st.none() | st.binary(max_size=8),
         st.integers(0, 2),
-        st.integers(1, 2_000_000_000_000),
+        st.integers(1, 1_700_000_000_000),  # a broker refuses times to come
         HEADERS,
     ),
     min_size=1,
@@ -431,7 +431,8 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     """Random records come out the same: values, keys, timestamps, partitions, dead letters, offsets."""
     stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
 
-    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+    # Not shrunk: each try takes seconds on a real broker.
+    @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(RECORDS)
     def check(records: list[Written]) -> None:
         produce(broker.bootstrap, stage.source, records)
@@ -447,7 +448,9 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, path: Path) -> tuple[o
     stage.sources, stage.path = like.sources, path
     receipts = stage.run()
     offsets = committed(broker.bootstrap, stage.group, stage.source)
-    return shown(stage.cleansed()), shown(stage.letters()), offsets, sorted(receipts.items())
+    # A slow commit may replace a producer on either way.
+    done = {partition: replace(receipt, reopened=0) for partition, receipt in receipts.items()}
+    return shown(stage.cleansed()), shown(stage.letters()), offsets, done
 
 
 def shown(records: list[Record]) -> list[tuple[object, ...]]:
