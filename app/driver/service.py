@@ -154,11 +154,14 @@ class Service:
         deadline = time.time() + seconds
         assignments = [Assignment(job, task, seconds, deadline) for task in plan(shares, loads, rounds.slots)]
         running = rounds.submit(assignments)
-        self._watch(running, assignments)
+        ended_early = self._watch(running, assignments)
         try:
             receipts = running.receipts()
         except SparkFailed as error:
-            self._round_failed(error)
+            if ended_early:
+                log.info("tasks were killed; what they had not committed will be done again")
+            else:
+                self._round_failed(error)
             return
         self._failed_rounds = 0
         took = time.monotonic() - began
@@ -168,16 +171,14 @@ class Service:
             self._stop.wait(1)
 
     def _round_failed(self, error: SparkFailed) -> None:
-        if self._stop.requested:
-            log.info("tasks were killed; what they had not committed will be done again")
-            return
         self._failed_rounds += 1
         log.error("round failed; nothing is lost, the next one goes on from the committed offsets", error=str(error))
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
         self._stop.wait(min(2.0**self._failed_rounds, 30))
 
-    def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
+    def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
+        """Wait for a round's end; tell whether it was ended by us."""
         lost, overdue = 0, time.monotonic() + self._config.round_interval + OVERRUN_SECONDS
         while not self._ended_or_stopped(running, LOOK_SECONDS):
             if running.lost_tasks > lost:
@@ -185,14 +186,16 @@ class Service:
                 log.warning("a task was lost; Spark tries it again", lost=lost)
             if running.starved:
                 log.warning("a task finds no slot; the round ends early and is planned anew")
-                return self._end(running, assignments)
+                break
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
-                return self._end(running, assignments)
-        if self._stop.requested and not running.wait(0):
+                break
+        if running.wait(0):
+            return False
+        if self._stop.requested:
             log.info("stopping", cause=self._stop.cause)
-            self._end(running, assignments)
-        return None
+        self._end(running, assignments)
+        return True
 
     def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
         """Wait so long at most for the round's end or a request to stop; tell whether one of them came."""

@@ -111,6 +111,7 @@ class BulkConsumer(Reader):
         )
         self._alive = records
         ends, failures = self._events(self._others[: found[kernel.OTHERS]].tolist())
+        full = len(messages) == self.most
         self.adapt(len(records), found[kernel.VALUE_BYTES])
         return Chunk(
             partitions=self.partitions,
@@ -122,6 +123,7 @@ class BulkConsumer(Reader):
             headers=partial(self._headers, records),
             ends=ends,
             failures=failures,
+            full=full,
         )
 
     def _sources(self, runs: NDArray[np.int64], records: int) -> NDArray[np.int32]:

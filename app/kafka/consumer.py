@@ -97,10 +97,11 @@ class PlainConsumer(Reader):
         if not messages:
             return None
         # map over C methods: no Python frame per record
+        full = len(messages) == self.most
         ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
-        chunk = self._chunk(messages, ends, failures)
+        chunk = self._chunk(messages, ends, failures, full=full)
         self.adapt(len(chunk), chunk.values.nbytes)
         return chunk
 
@@ -118,7 +119,12 @@ class PlainConsumer(Reader):
         return ends, failures
 
     def _chunk(
-        self, messages: list[Message], ends: Sequence[tuple[Partition, int]], failures: Sequence[PartitionError]
+        self,
+        messages: list[Message],
+        ends: Sequence[tuple[Partition, int]],
+        failures: Sequence[PartitionError],
+        *,
+        full: bool,
     ) -> Chunk:
         records = len(messages)
         return Chunk(
@@ -132,6 +138,7 @@ class PlainConsumer(Reader):
             headers=lambda row: _headers(messages[row]),
             ends=ends,
             failures=failures,
+            full=full,
         )
 
     def _sources(self, messages: list[Message]) -> NDArray[np.int32]:

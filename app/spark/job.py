@@ -18,9 +18,7 @@ from app.model import Assignment, Receipt
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# Starting a job's tasks may take this long before a missing one counts as lost.
-LAUNCH_SECONDS = 5.0
-# How long a lost task may wait for a slot before its round is ended.
+# How long a task may wait for a slot, where none is free, before its round is ended.
 RETRY_SECONDS = 2.0
 ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
 
@@ -85,7 +83,7 @@ class SparkRounds:
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED)
         self._number += 1
-        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}")
+        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
 
     def stop(self) -> None:
         """Stop Spark."""
@@ -96,14 +94,21 @@ class SparkRounds:
 class RunningRound:
     """A round that Spark works on."""
 
-    def __init__(self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        work: Work,
+        assignments: Sequence[Assignment],
+        group: str,
+        slots: Callable[[], int],
+    ) -> None:
         self._context = context
         self._work = work
         self._assignments = assignments
         self._group = group
+        self._slots = slots
         self._receipts: list[Receipt] = []
         self._failure: Exception | None = None
-        self._began = time.monotonic()
         self._short_since: float | None = None
         self._thread = InheritableThread(target=self._run, daemon=True)
         self._thread.start()
@@ -129,9 +134,14 @@ class RunningRound:
 
     @property
     def starved(self) -> bool:
-        """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
-        short = self._began + LAUNCH_SECONDS < time.monotonic() and any(
-            stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks for stage in self._stages()
+        """
+        Whether a task has waited too long while no slot is free: an executor is gone.
+
+        Where a slot is free Spark is only slow to use it, as it may be on a busy machine.
+        """
+        short = any(
+            stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks and stage.numActiveTasks >= self._slots()
+            for stage in self._stages()
         )
         self._short_since = (self._short_since or time.monotonic()) if short else None
         return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
