@@ -56,7 +56,9 @@ class Surveyor:
         positions = self._positions()
         starts = self._starts_by_time(positions)
         shares: dict[Partition, Share] = {}
-        blocked: dict[Partition, Blocked] = {partition: _gone(partition) for partition in self._missing(positions)}
+        blocked: dict[Partition, Blocked] = {
+            partition: _gone(partition) for partition in sorted(self._missing(positions))
+        }
         for partition, at in positions.items():
             try:
                 shares[partition] = self._decide(at, starts.get(partition))
