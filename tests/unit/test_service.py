@@ -279,7 +279,7 @@ class TestRounds:
         kafka = Kafka(p0=(0, 10))
         act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
         rounds = Rounds(lambda assignments: starving.pop() if starving else act(assignments), unending=True)
-        monkeypatch.setattr("app.driver.service.LOOK_SECONDS", 0)
+        monkeypatch.setattr("app.driver.service.LOOK_SECONDS", 0.001)
         monkeypatch.setattr(Round, "starved", property(lambda self: bool(starving)))
         monkeypatch.setattr(Round, "wait", lambda self, seconds: not starving)
 
