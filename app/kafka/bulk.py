@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from app.errors import PartitionError
 from app.kafka import kernel, native, settings
-from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.consumer import Reader
 from app.kafka.failures import of_partition
 from app.kafka.sender import MakeProducer, PlainSender
 from app.model import Job, Partition
@@ -38,15 +38,17 @@ class BulkConsumer(Reader):
     They come by the main queue, which librdkafka forwards to the consumer's: here it is not, and is served as events.
     """
 
+    most_records = 20_000
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self._queue = native.consumer_queue(native.handle(self.client))
         self._news = native.main_queue(native.handle(self.client))
         native.queue_forward(self._news, None)
-        self.client.consume(MOST_RECORDS, 0)  # what was forwarded before; no partition is assigned yet
-        self._messages = np.empty(MOST_RECORDS, np.int64)
-        self._others = np.empty(MOST_RECORDS, np.int64)
-        self._runs = np.empty((MOST_RECORDS, 3), np.int64)
+        self.client.consume(self.most_records, 0)  # what was forwarded before; no partition is assigned yet
+        self._messages = np.empty(self.most_records, np.int64)
+        self._others = np.empty(self.most_records, np.int64)
+        self._runs = np.empty((self.most_records, 3), np.int64)
         self._found = np.zeros(7, np.int64)
         self._held = 0
         self._alive: NDArray[np.int64] | None = None

@@ -16,7 +16,6 @@ from app.kafka.failures import of_partition
 from app.model import Committed, Job, Partition
 from app.records import Chunk, Headers
 
-MOST_RECORDS = 5_000  # larger chunks fall out of the processor's cache, smaller ones cost more calls
 CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
 
@@ -27,6 +26,9 @@ class Reader(ABC):
 
     It joins no group; the group only stores offsets.
     """
+
+    most_records: int
+    """How many records a chunk has at most: larger ones fall out of the processor's cache, smaller cost more calls."""
 
     def __init__(self, job: Job) -> None:
         self._client = Consumer(settings.consumer(job), logger=settings.SILENT)
@@ -85,11 +87,13 @@ class Reader(ABC):
     def adapt(self, records: int, size: int) -> None:
         """Learn from a chunk's number of records and bytes of values how many records to ask for next."""
         if records:
-            self.most = min(MOST_RECORDS, max(1, CHUNK_BYTES * records // (size + 1)))
+            self.most = min(self.most_records, max(1, CHUNK_BYTES * records // (size + 1)))
 
 
 class PlainConsumer(Reader):
     """Consumes confluent-kafka's message objects."""
+
+    most_records = 5_000
 
     def poll(self, seconds: float) -> Chunk | None:
         """Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has."""

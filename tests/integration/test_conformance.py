@@ -18,7 +18,7 @@ from app.demo.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
 from app.kafka.admin import KafkaAdmin
 from app.kafka.clients import PLAIN, KafkaClients, Path, best_path, why_not_bulk
-from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.consumer import Reader
 from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
 from app.model import Guarantee, Partition
 from app.records import Chunk, Headers, Letter, Lines
@@ -246,7 +246,7 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, path: Path
         chunks = chunks_until(consumer, ended)
 
     assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
-    assert consumer.most <= 8 < MOST_RECORDS
+    assert consumer.most <= 8 < consumer.most_records
 
 
 @BOTH_PATHS
