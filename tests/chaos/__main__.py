@@ -1,25 +1,31 @@
-"""The command line of the harness: `python -m tests.chaos run | check | draw | controls`."""
+"""The command line of the harness: `python -m tests.chaos run | check | controls | zombies | peace | epochs`."""
 
 from __future__ import annotations
 
 import random
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from app.model import Outcome
 from tests.chaos.checker import History
 from tests.chaos.cluster import SMALL, Size
 from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.epochs import EPOCHS
+from tests.chaos.epochs import run as run_epochs
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
+from tests.chaos.peace import run as run_tasks_in_peace
 from tests.chaos.picture import draw
 from tests.chaos.report import report
 from tests.chaos.run import Plan
 from tests.chaos.run import run as run_plan
 from tests.chaos.work import CONTROLS, HONEST
+from tests.chaos.zombies import run as run_zombies
 
 console = Console(width=140)
 
@@ -70,6 +76,41 @@ def controls(seed: int, names: tuple[str, ...]) -> None:
         console.print(f"{name}: {'found out' if expected in found else 'NOT FOUND OUT'} ({expected})\n")
         missed += [name] if expected not in found else []
     sys.exit(1 if missed else 0)
+
+
+@main.command()
+@click.option("--times", default=50, show_default=True, help="How often a worker is stopped at each point.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--arm", type=click.Choice(sorted(CONTROLS)), default=HONEST, help="Another arm must fail.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where history and picture go.")
+def zombies(*, times: int, seed: int, arm: str, folder: Path | None) -> None:
+    """Stop workers at each point of the flow, let others take over, and let the first go on. Without Spark."""
+    path = run_zombies(times, seed, arm, folder or Path(tempfile.mkdtemp(prefix="winnow-zombies-")))
+    ended = Counter(event["ended"].partition(":")[0] for event in events(path) if event["kind"] == "healed")
+    console.print(f"{ended.total()} zombies: " + ", ".join(f"{count} {how}" for how, count in ended.most_common()))
+    sys.exit(_judge(path))
+
+
+@main.command()
+@click.option("--tasks", default=10_000, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where history and picture go.")
+def peace(*, tasks: int, folder: Path | None) -> None:
+    """Run short tasks to which nothing happens: none may be fenced. Without Spark."""
+    path, ended = run_tasks_in_peace(tasks, folder or Path(tempfile.mkdtemp(prefix="winnow-peace-")))
+    anomalies = _judge(path)
+    console.print(f"{ended.total():,} tasks: " + ", ".join(f"{count:,} {how}" for how, count in ended.items()))
+    sys.exit(anomalies or set(ended) != {Outcome.DONE.value})
+
+
+@main.command()
+@click.option("--times", default=40_000, show_default=True)
+def epochs(*, times: int) -> None:
+    """Open more producers with one transactional.id than an epoch can count. Without Spark."""
+    tally = run_epochs(times)
+    opened, highest = len(tally.identities) + len(tally.written), max(each.epoch for each in tally.identities)
+    console.print(f"{opened:,} times opened, {len(tally.written):,} of it by clients; highest epoch seen {highest:,}")
+    console.print(f"producer ids: {tally.producers}; {len(tally.read):,} lines read")
+    sys.exit(tally.written != tally.read or len(tally.producers) != 1 + opened // EPOCHS)
 
 
 def _judge(path: Path) -> int:

@@ -34,6 +34,9 @@ TRANSACTION_SECONDS = 12
 COORDINATORS = 5
 """Partitions of each of Kafka's internal topics; `app.demo.broker` sets them."""
 
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
+"""Java that is killed again and again is not worth compiling well: that took most of the processors."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -54,7 +57,7 @@ class ProxiedBroker(Broker):
 
     def __init__(self, nodes: int) -> None:
         """Choose the ports."""
-        super().__init__(nodes)
+        super().__init__(nodes, java=SHORT_LIVED)
         ports = list(free_ports(2 * nodes))
         self._inner, self.outer = ports[:nodes], ports[nodes:]
         self.routes = dict(zip(self.outer, self._inner, strict=True))

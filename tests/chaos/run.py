@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def run(plan: Plan, folder: Path) -> Path:
         recorder.record("setup", seed=plan.seed, **told, workers=plan.size.workers)
         with System(plan.size, folder, plan.arm, fresh_name(), recorder) as system:
             _live(plan, system, recorder)
-            finish(system, recorder)
+            finish(system.broker.bootstrap, system.roles, recorder)
     return recorder.path
 
 
@@ -93,7 +93,7 @@ def _live(plan: Plan, system: System, recorder: Recorder) -> None:
         drained = until(lambda: _lag(system, group.committed) == 0, DRAIN_SECONDS)
         recorder.record("drained" if drained else "not drained", lag=_lag(system, group.committed))
         stop(system, recorder)
-        until(lambda: all(reader.caught_up(_ends(system)) for reader in readers), FINAL_SECONDS)
+        until(lambda: all(reader.caught_up(_ends(where, system.roles)) for reader in readers), FINAL_SECONDS)
 
 
 def _faults(plan: Plan, system: System, dice: random.Random) -> Iterable[str]:
@@ -110,10 +110,8 @@ def _lag(system: System, committed: dict[int, int]) -> int:
         return -1
 
 
-def _ends(system: System) -> dict[tuple[str, int], int]:
-    return {
-        place: end for topic in system.roles.values() for place, end in ends(system.broker.bootstrap, topic).items()
-    }
+def _ends(bootstrap: str, roles: Mapping[str, str]) -> dict[tuple[str, int], int]:
+    return {place: end for topic in roles.values() for place, end in ends(bootstrap, topic).items()}
 
 
 def stop(system: System, recorder: Recorder) -> None:
@@ -124,8 +122,7 @@ def stop(system: System, recorder: Recorder) -> None:
         system.end_driver(driver)
 
 
-def finish(system: System, recorder: Recorder) -> None:
+def finish(bootstrap: str, roles: Mapping[str, str], recorder: Recorder) -> None:
     """Look for what was left open, and read everything once more, from the beginning."""
-    watcher = Watcher(system.broker.bootstrap, system.roles, recorder)
-    recorder.record("finished", rows=watcher.rows(10))
-    Reader("final", system.broker.bootstrap, system.roles, recorder).read_to(_ends(system), FINAL_SECONDS)
+    recorder.record("finished", rows=Watcher(bootstrap, roles, recorder).rows(10))
+    Reader("final", bootstrap, roles, recorder).read_to(_ends(bootstrap, roles), FINAL_SECONDS)
