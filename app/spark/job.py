@@ -18,9 +18,9 @@ from app.model import Assignment, Receipt
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# Starting a job's tasks may take this long before a missing one counts as lost.
-LAUNCH_SECONDS = 5.0
-# How long a lost task may wait for a slot before its round is ended.
+# How long a task may wait for a slot before its round is ended: in peace, because a new executor is counted before it
+# takes tasks, on a busy machine long before; and when a task was lost.
+LAUNCH_SECONDS = 15.0
 RETRY_SECONDS = 2.0
 ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
 
@@ -103,7 +103,6 @@ class RunningRound:
         self._group = group
         self._receipts: list[Receipt] = []
         self._failure: Exception | None = None
-        self._began = time.monotonic()
         self._short_since: float | None = None
         self._thread = InheritableThread(target=self._run, daemon=True)
         self._thread.start()
@@ -130,11 +129,13 @@ class RunningRound:
     @property
     def starved(self) -> bool:
         """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
-        short = self._began + LAUNCH_SECONDS < time.monotonic() and any(
-            stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks for stage in self._stages()
-        )
-        self._short_since = (self._short_since or time.monotonic()) if short else None
-        return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
+        stages = list(self._stages())
+        if all(stage.numActiveTasks + stage.numCompletedTasks >= stage.numTasks for stage in stages):
+            self._short_since = None
+            return False
+        self._short_since = self._short_since or time.monotonic()
+        patience = RETRY_SECONDS if any(stage.numFailedTasks for stage in stages) else LAUNCH_SECONDS
+        return time.monotonic() - self._short_since > patience
 
     def _stages(self) -> Iterator[SparkStageInfo]:
         with _spark_answers():

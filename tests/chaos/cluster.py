@@ -20,7 +20,7 @@ from typing import Any, Self
 import psutil
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.broker import Broker, free_ports
+from app.demo.broker import Broker, Cluster, free_ports
 from app.model import Partition, transactional_id
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
@@ -193,7 +193,8 @@ class System:
     def _known_everywhere(self) -> bool:
         """Tell whether each broker, asked alone, knows all topics: a creation takes a while to get round."""
         wanted = {self.source, *self.roles.values()}
-        known = [client(server).list_topics(timeout=10).topics for server in self.broker.bootstrap.split(",")]
+        strangers = [Cluster(server).admin() for server in self.broker.bootstrap.split(",")]  # know one broker each
+        known = [stranger.list_topics(timeout=10).topics for stranger in strangers]
         return all(wanted <= topics.keys() for topics in known)
 
     @property
