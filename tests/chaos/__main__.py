@@ -22,7 +22,7 @@ from tests.chaos.nemesis import HARM
 from tests.chaos.peace import run as run_tasks_in_peace
 from tests.chaos.picture import draw
 from tests.chaos.report import report
-from tests.chaos.run import Plan
+from tests.chaos.run import BRIEF, USUAL, Plan
 from tests.chaos.run import run as run_plan
 from tests.chaos.work import CONTROLS, HONEST
 from tests.chaos.zombies import run as run_zombies
@@ -43,16 +43,28 @@ def main() -> None:
 @click.option(
     "--fault", "faults", type=click.Choice(list(HARM)), multiple=True, help="Only this, in this order; repeatable."
 )
+@click.option("--kills", default=0, help="Only kill processes, of every kind, and that so often at least.")
+@click.option("--lines", default=0, help="With --kills: go on until so many are written.")
 @click.option("--small", is_flag=True, help="One broker, no Spark cluster.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where history, picture and logs go.")
 def run(
-    *, seed: int | None, minutes: float, rate: int, arm: str, faults: tuple[str, ...], small: bool, folder: Path | None
+    *,
+    seed: int | None,
+    minutes: float,
+    rate: int,
+    arm: str,
+    faults: tuple[str, ...],
+    kills: int,
+    lines: int,
+    small: bool,
+    folder: Path | None,
 ) -> None:
     """Run, judge and draw. Ends with 1 if an anomaly was found."""
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs go to {folder}")
-    plan = Plan(seed, minutes * 60, SMALL if small else Size(), faults, arm, rate)
+    size = SMALL if small else Size()
+    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, rate, BRIEF if kills else USUAL)
     sys.exit(_judge(run_plan(plan, folder)))
 
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.demo.broker import Broker, Cluster, free_ports
@@ -90,16 +91,27 @@ class ProxiedBroker(Broker):
 
     @property
     def whole(self) -> bool:
-        """Whether every replica of every partition is in sync: only then may another node be harmed."""
-        topics = client(self.bootstrap).list_topics(timeout=30).topics.values()
-        partitions = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
+        """
+        Whether each node answers and sees every replica of every partition in sync: then another one may be harmed.
+
+        Each is asked alone: for some seconds the others do not notice that one was killed, or is not back yet.
+        """
+        return all(map(_sees_all_in_sync, self.bootstrap.split(",")))
 
     def coordinator(self, topic: str, name: str) -> int:
         """Return the node that coordinates a transaction or a group, by the internal topic that remembers it."""
         partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS
         known = client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
         return known[partition].leader
+
+
+def _sees_all_in_sync(server: str) -> bool:
+    try:
+        topics = Cluster(server).admin().list_topics(timeout=2).topics.values()
+    except KafkaException:
+        return False
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
+    return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
 
 def _java_hash(text: str) -> int:
@@ -311,7 +323,8 @@ class System:
 @contextlib.contextmanager
 def stopped(process: psutil.Process) -> Iterator[None]:
     """Stop a process by SIGSTOP, and let it go on at the end."""
-    process.send_signal(signal.SIGSTOP)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
@@ -320,8 +333,9 @@ def stopped(process: psutil.Process) -> Iterator[None]:
 
 
 def kill(process: psutil.Process) -> None:
-    """Kill a process, and see it dead."""
-    process.kill()
+    """Kill a process, unless it has ended by itself, and see it dead."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
     psutil.wait_procs([process], 10)
 
 

@@ -90,6 +90,11 @@ class Load:
         """Stop."""
         self.stop()
 
+    @property
+    def lines(self) -> int:
+        """How many it has written, whatever becomes of them."""
+        return self._next.total()
+
     def stop(self) -> None:
         """Stop, and see the fate of everything."""
         self._stop.set()
@@ -131,7 +136,8 @@ class Load:
 
     @property
     def _common(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self._bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        own = {"compression.type": "lz4", "log_level": 0, "reconnect.backoff.max.ms": 500}
+        return {"bootstrap.servers": self._bootstrap, **own}
 
     def _transactional_producer(self) -> Producer:
         own = {"transactional.id": f"load/{self._topic}", "transaction.timeout.ms": 20_000}

@@ -26,13 +26,16 @@ from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
 BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
 PATIENCE = 60.0
+LOOK_SECONDS = 0.25
+"""To look for processes costs tens of milliseconds."""
 NOBODY = "nobody"
 
 
 def _victim(dice: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:
     """Choose one of the processes that are there, or will be soon."""
-    until(find, PATIENCE)
-    found = find()
+    deadline = time.monotonic() + PATIENCE
+    while not (found := find()) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
     return dice.choice(found) if found else None
 
 
@@ -285,6 +288,15 @@ ON_A_CLUSTER: Mapping[str, Harm] = {
 }
 HARM: Mapping[str, Harm] = {**ANYWHERE, **ON_A_CLUSTER, **FAILPOINTS}
 ONCE = ("partitions added",)
+KILLS: Sequence[str] = [
+    *["worker killed"] * 10,
+    *["executor killed"] * 5,
+    *["Spark worker killed"] * 3,
+    *["Spark master killed"] * 1,
+    *["driver killed"] * 2,
+    *["broker killed"] * 3,
+]
+"""How often which kind of process is killed, where nothing else is done."""
 
 
 class Nemesis:

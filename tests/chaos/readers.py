@@ -147,10 +147,12 @@ class Reader(Background):
         return all(self._reached.get(place, 0) >= end for place, end in ends.items())
 
     def read_to(self, ends: Mapping[tuple[str, int], int], seconds: float) -> bool:
-        """Read, without a thread, up to these ends; tell whether they were reached in time."""
-        deadline = time.monotonic() + seconds
+        """Read, without a thread, up to these ends, unless nothing comes for so long; tell whether they were reached."""
+        lines, deadline = self.lines, time.monotonic() + seconds
         while not self.caught_up(ends) and time.monotonic() < deadline:
             self.step()
+            if self.lines > lines:
+                lines, deadline = self.lines, time.monotonic() + seconds
         return self.caught_up(ends)
 
 
