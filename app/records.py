@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -84,3 +84,58 @@ class Letter(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int
+
+
+class Letters(Sequence[Letter]):
+    """
+    Rejected records of one source partition as one Arrow array; looked at one by one, they are made on the way.
+
+    Args:
+        parts: for each letter its value, its key, and of each header the name, with a zero behind it, and the value.
+        begins: for each letter, its first part; and, at the end, how many there are.
+        timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
+    """
+
+    def __init__(self, parts: pa.BinaryArray, begins: NDArray[np.int32], timestamps: NDArray[np.int64]) -> None:
+        self.parts, self.begins, self.timestamps = parts, begins, timestamps
+
+    @classmethod
+    def of(cls, letters: Sequence[Letter]) -> Self:
+        """Give letters this form, unless they have it."""
+        if isinstance(letters, cls):
+            return letters
+        parts: list[bytes | None] = []
+        begins = [0]
+        for letter in letters:
+            parts += letter.value, letter.key
+            for name, value in letter.headers:
+                parts += name.encode() + b"\0", value
+            begins.append(len(parts))
+        stamps = np.array([letter.timestamp for letter in letters], np.int64)
+        return cls(pa.array(parts, pa.binary()), np.array(begins, np.int32), stamps)
+
+    def sizes(self) -> NDArray[np.int32]:
+        """Give the bytes of each letter's parts."""
+        buffer = self.parts.buffers()[1]
+        if buffer is None:  # an empty array may have no offsets
+            return np.zeros(0, np.int32)
+        ends: NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
+        sizes: NDArray[np.int32] = np.diff(ends[self.parts.offset + self.begins])
+        return sizes
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @overload
+    def __getitem__(self, at: int) -> Letter: ...
+    @overload
+    def __getitem__(self, at: slice) -> Letters: ...
+    def __getitem__(self, at: int | slice) -> Letter | Letters:
+        if isinstance(at, slice):
+            begin, end, _ = at.indices(len(self))
+            return Letters(self.parts, self.begins[begin : max(begin, end) + 1], self.timestamps[begin:end])
+        row = range(len(self))[at]
+        begin, end = self.begins[row : row + 2].tolist()
+        value, key, *headers = self.parts.slice(begin, end - begin).to_pylist()
+        named = [(name[:-1].decode(), text) for name, text in zip(headers[::2], headers[1::2], strict=True)]
+        return Letter(key, value, named, int(self.timestamps[row]))

@@ -7,9 +7,14 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from app.demo.broker import Broker, Cluster
+
+# How long an example takes is for the benchmarks: on a busy machine it says nothing.
+hypothesis.settings.register_profile("winnow", deadline=None)
+hypothesis.settings.load_profile("winnow")
 
 
 class Topics(Protocol):

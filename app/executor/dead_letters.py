@@ -3,15 +3,63 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 
 from app.model import Partition
-from app.records import Chunk, Headers, Letter
-from parsers.contract import Reject
+from app.records import Chunk, Headers, Letter, Letters
+from parsers.contract import Parsed, Reject
 
 STAGE = b"VALUE_CONVERTER"
+_NAMES = tuple(
+    f"__connect.errors.{name}".encode() + b"\0"
+    for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message")
+)
+_HEADER_FRAMING = 8
+
+
+def letters(chunk: Chunk, parsed: Parsed, most_bytes: int) -> Sequence[Letter]:
+    """Make a dead letter of each rejected row, in order; see `letter`. Headers are read now, which a poll ends."""
+    if not len(parsed.reject_rows):
+        return []
+    if not any(map(chunk.headers, parsed.reject_rows.tolist())):
+        alike = _all_at_once(chunk, parsed)
+        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= most_bytes).all():
+            return alike
+    sources = chunk.sources[parsed.reject_rows].tolist()
+    return [
+        letter(chunk, chunk.partitions[source], reject, most_bytes)
+        for source, reject in zip(sources, parsed.rejects(), strict=True)
+    ]
+
+
+def _all_at_once(chunk: Chunk, parsed: Parsed) -> Letters:
+    """Make them without a Python object for any: records that have no headers, with none of them cut."""
+    rows, total = parsed.reject_rows, len(parsed.reject_rows)
+    sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
+    origins = [chunk.partitions[source] for source in sources.tolist()]
+    columns = [
+        chunk.values.take(rows),
+        chunk.keys.take(rows),
+        pa.array([*_NAMES, STAGE], pa.binary()),
+        pa.array([partition.topic.encode() for partition in origins], pa.binary()),
+        pa.array([b"%d" % partition.number for partition in origins], pa.binary()),
+        pa.array(chunk.offsets[rows]).cast(pa.string()).cast(pa.binary()),
+        parsed.reasons.cast(pa.binary()),
+        parsed.details.cast(pa.binary()),
+    ]
+    value, key, name, topic, number, offset, reason, detail = np.cumsum([0, *map(len, columns[:-1])]).tolist()
+    each, all_the_same = np.arange(total), np.zeros(total, np.int64)
+    order = [value + each, key + each]
+    stage, told = name + len(_NAMES) + all_the_same, (topic + origin_of, number + origin_of)
+    for place, header in enumerate((stage, *told, offset + each, reason + each, detail + each)):
+        order += name + place + all_the_same, header
+    parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1).ravel()))
+    return Letters(parts, np.arange(total + 1, dtype=np.int32) * len(order), chunk.timestamps[rows])
 
 
 def letter(chunk: Chunk, partition: Partition, reject: Reject, most_bytes: int) -> Letter:
@@ -63,5 +111,5 @@ def _fits(one: Letter, most_bytes: int) -> bool:
 
 
 def _size(one: Letter) -> int:
-    headers = sum(len(name) + len(value or b"") + 8 for name, value in one.headers)
+    headers = sum(len(name) + len(value or b"") + _HEADER_FRAMING for name, value in one.headers)
     return len(one.key or b"") + len(one.value or b"") + headers

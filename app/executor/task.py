@@ -20,13 +20,13 @@ import numpy as np
 
 from app.errors import PartitionError
 from app.executor.clients import C, Clients
-from app.executor.dead_letters import letter
+from app.executor.dead_letters import letters
 from app.executor.lane import Lane
 from app.executor.parse import parse
 from app.model import Assignment, Outcome, Receipt
-from app.records import Chunk, Lines
+from app.records import Chunk, Letter, Lines
 from app.watchdog import Watchdog
-from parsers.contract import Parsed, Parser, Reject
+from parsers.contract import Parsed, Parser
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
@@ -120,10 +120,11 @@ class Task:
 
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
-        rejects = list(parsed.rejects())
+        # made now: a chunk's headers can be read until the next poll
+        rejects, reasons = letters(chunk, parsed, self._most_dead_bytes), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.stretches():
             lane = self._lanes[partition]
-            self._step(lane, self._parcel(lane, chunk, parsed, rejects, (begin, end)))
+            self._step(lane, self._parcel(lane, chunk, parsed, (rejects, reasons), (begin, end)))
         for partition, position in chunk.ends:
             self._step(self._lanes[partition], partial(self._lanes[partition].pass_over, position))
         for failure in chunk.failures:
@@ -131,7 +132,12 @@ class Task:
             self._step(lane, partial(lane.give_up, failure, self._clock()))
 
     def _parcel(
-        self, lane: Lane, chunk: Chunk, parsed: Parsed, rejects: Sequence[Reject], rows: tuple[int, int]
+        self,
+        lane: Lane,
+        chunk: Chunk,
+        parsed: Parsed,
+        rejects: tuple[Sequence[Letter], Sequence[str]],
+        rows: tuple[int, int],
     ) -> Callable[[], None]:
         """Make what gives a lane what became of these rows, from one up to another, or up to its agreed end."""
         begin, end = rows
@@ -147,10 +153,9 @@ class Task:
             keys=chunk.keys,
             timestamps=chunk.timestamps,
         )
-        mine = rejects[bad:behind_bad]
-        # made now: a chunk's headers can be read until the next poll
-        letters = [letter(chunk, lane.partition, reject, self._most_dead_bytes) for reject in mine]
-        return partial(lane.take, end - begin, lines, letters, [reject.reason for reject in mine], position)
+        buried, reasons = rejects
+        mine = buried[bad:behind_bad]
+        return partial(lane.take, end - begin, lines, mine, reasons[bad:behind_bad], position)
 
     def _step(self, lane: Lane, step: Callable[[], None]) -> None:
         """Take a step of a running lane: now or, while it commits, as soon as it has; the others go on meanwhile."""

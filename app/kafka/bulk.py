@@ -22,7 +22,7 @@ from app.kafka.consumer import MOST_RECORDS, Reader
 from app.kafka.failures import of_partition
 from app.kafka.sender import MakeProducer, PlainSender
 from app.model import Job, Partition
-from app.records import Chunk, Headers, Letter, Lines
+from app.records import Chunk, Headers, Letter, Letters, Lines
 from parsers.compiled import Buffers
 
 _TIMESTAMP_OF = native.address(native.message_timestamp)
@@ -220,25 +220,19 @@ class BulkSender(PlainSender):
         Not with confluent-kafka's call: what that allocates for each record, only its own poll would free.
         """
         self._check_open()
-        parts: list[bytes | None] = []
-        begins = [0]
-        for letter in letters:
-            parts += letter.value, letter.key
-            for name, value in letter.headers:
-                parts += name.encode() + b"\0", value
-            begins.append(len(parts))
-        texts = pa.array(parts, pa.binary())
-        flat = Buffers.of(texts)  # good as long as `texts` lives
+        flat = Letters.of(letters)
+        texts = Buffers.of(flat.parts)
         state = np.array([begin, 0], np.int64)
         kernel.produce_letters(
             _PRODUCEVA,
             self._handle,
-            self._letter.fields(max(len(letter.headers) for letter in letters)),
-            flat.values,
-            flat.offsets,
-            flat.validity,
-            np.array(begins, np.int32),
-            np.array([max(letter.timestamp, 0) for letter in letters], np.int64),
+            self._letter.fields(int(np.diff(flat.begins).max(initial=0)) // 2 - 1),
+            texts.values,
+            texts.offsets,
+            texts.validity,
+            texts.first,
+            flat.begins,
+            flat.timestamps,
             state,
         )
         return _came_to(state)

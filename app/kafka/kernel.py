@@ -299,7 +299,7 @@ def produce(
     state[ROW] = rows.shape[0]
 
 
-@kernel("void(int64, int64, int64[:, ::1], int64, int64, int64, int32[::1], int64[::1], int64[::1])")
+@kernel("void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])")
 def produce_letters(
     produceva: int,
     client: int,
@@ -307,6 +307,7 @@ def produce_letters(
     parts: int,
     part_ends: int,
     part_validity: int,
+    part_first: int,
     begins: NDArray[np.int32],
     timestamps: NDArray[np.int64],
     state: NDArray[np.int64],
@@ -322,19 +323,20 @@ def produce_letters(
             name, with a zero behind it, and the value.
         part_ends: the address of its first offset.
         part_validity: the address of its validity bitmap, or 0 if it has no nulls.
+        part_first: the number of its first bit there.
         begins: for each record, its first part; and, at the end, how many there are.
-        timestamps: for each record, in milliseconds; 0 is the present time.
+        timestamps: for each record, in milliseconds; a record without one gets the present time.
         state: where to go on, updated; and the error that refused that record, or 0.
     """
     state[ERROR] = 0
     for number in range(state[ROW], timestamps.shape[0]):
         part, field = np.int64(begins[number]), VALUE_FIELD + 1
-        set_bytes(fields, VALUE_FIELD, 1, parts, part_ends, part_validity, 0, part)
-        set_bytes(fields, KEY_FIELD, 1, parts, part_ends, part_validity, 0, part + 1)
-        fields[TIMESTAMP_FIELD, 1] = timestamps[number]
+        set_bytes(fields, VALUE_FIELD, 1, parts, part_ends, part_validity, part_first, part)
+        set_bytes(fields, KEY_FIELD, 1, parts, part_ends, part_validity, part_first, part + 1)
+        fields[TIMESTAMP_FIELD, 1] = max(timestamps[number], np.int64(0))
         for name in range(part + 2, np.int64(begins[number + 1]), 2):
             fields[field, 1] = parts + number_at(part_ends + 4 * name)
-            set_bytes(fields, field, 2, parts, part_ends, part_validity, 0, name + 1)
+            set_bytes(fields, field, 2, parts, part_ends, part_validity, part_first, name + 1)
             field += 1
         error = call_produceva(produceva, client, fields.ctypes.data, field)
         if error != 0:

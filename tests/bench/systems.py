@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from tests.bench.cc import split_program
 from tests.bench.environment import connector_jars, connector_python
 from tests.bench.job import Job
 from tests.bench.jvm import FLINK, KAFKA_STREAMS
@@ -79,11 +80,17 @@ def flink(job: Job) -> list[str]:
     return FLINK.command(*job.topics, job.group, str(job.partitions), str(CHECKPOINT_MILLISECONDS))
 
 
+def c_split(job: Job) -> list[str]:
+    """Return what runs the C program."""
+    return [str(split_program()), *job.topics, job.group, str(job.partitions)]
+
+
 def passthrough(job: Job) -> list[str]:
     """Return what runs Winnow's loop alone, without Spark, to see what parsing and Spark add."""
     return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *job.topics, job.group]
 
 
+C_FAULTS = frozenset({"wrong_value", "wrong_topic", "wrong_header"})
 SYSTEMS = (
     System("Winnow", "exactly once", winnow("exactly-once")),
     System("Winnow, at least once", "at least once", winnow("at-least-once")),
@@ -91,6 +98,8 @@ SYSTEMS = (
     System("Kafka Streams 4.3", "exactly once", kafka_streams),
     # Spark's sink takes no timestamp.
     System("Spark's Kafka connector", "at least once", spark_connector, frozenset({"wrong_timestamp"})),
+    # It checks no field, escapes no character, and knows no IPv6; its dead letters have no headers.
+    System("C on librdkafka, no checks", "exactly once", c_split, C_FAULTS),
     # It cleanses nothing.
     System("the same loop, passing on", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
 )
