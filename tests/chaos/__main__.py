@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from app.model import Outcome
 from tests.chaos.checker import History
@@ -17,6 +18,7 @@ from tests.chaos.cluster import SMALL, Size
 from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.epochs import EPOCHS
 from tests.chaos.epochs import run as run_epochs
+from tests.chaos.hang import rows as hanging_rows
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
 from tests.chaos.peace import run as run_tasks_in_peace
@@ -123,6 +125,19 @@ def epochs(*, times: int) -> None:
     console.print(f"{opened:,} times opened, {len(tally.written):,} of it by clients; highest epoch seen {highest:,}")
     console.print(f"producer ids: {tally.producers}; {len(tally.read):,} lines read")
     sys.exit(tally.written != tally.read or len(tally.producers) != 1 + opened // EPOCHS)
+
+
+@main.command()
+def hang() -> None:
+    """Take brokers away while transactions are about to take an offset. Without Spark; some minutes of waiting."""
+    table = Table(
+        "gone for good", "writers", "send_offsets_to_transaction (5 s) returned after", "the worker, looked after"
+    )
+    for case, alone, watched in hanging_rows():
+        calls = ", ".join(f"{seconds:.1f} s" for seconds in sorted(alone.calls or ()))
+        end = "ended by its watchdog" if watched.calls is None else "came back"
+        table.add_row(case.gone, str(case.writers), calls, f"{end} after {watched.seconds:.1f} s")
+    console.print(table)
 
 
 def _judge(path: Path) -> int:

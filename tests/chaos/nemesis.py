@@ -33,10 +33,16 @@ NOBODY = "nobody"
 
 def _victim(dice: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:
     """Choose one of the processes that are there, or will be soon."""
+    found = _await(find)
+    return dice.choice(found) if found else None
+
+
+def _await(find: Callable[[], Sequence[psutil.Process]]) -> Sequence[psutil.Process]:
+    """Wait until there are such processes; return them, or none if they do not come."""
     deadline = time.monotonic() + PATIENCE
     while not (found := find()) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return dice.choice(found) if found else None
+    return found
 
 
 @contextmanager
@@ -112,9 +118,11 @@ def driver_with_other_parallelism(system: System, load: Load, dice: random.Rando
 
 
 def _restart_driver(system: System, **spark: object) -> None:
+    """Kill the driver, start another, and wait until tasks of it are at work."""
     system.driver.kill()
     system.end_driver(system.driver)
     system.start_driver(**spark)
+    _await(lambda: system.workers)
 
 
 @contextmanager
