@@ -26,7 +26,7 @@ from app.model import Guarantee, Job, Partition, transactional_id
 from app.records import Lines
 from app.watchdog import Watchdog
 from tests.chaos.alone import FORKS, Worker
-from tests.chaos.cluster import ProxiedBroker
+from tests.chaos.cluster import ProxiedBroker, until
 from tests.independent import cleansed
 
 GROUP, SOURCE, SINK, DEAD = "hang", "raw", "clean", "dead"
@@ -80,10 +80,10 @@ def ask(case: Case, *, watched: bool) -> Told:
 
 def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
     """Choose a node to kill, and partitions whose writers need it for just that."""
-    KafkaAdmin({"bootstrap.servers": broker.bootstrap}, GROUP).committed(
-        [Partition(SOURCE, 0)]
-    )  # makes Kafka's own topics
     everything = [Partition(SOURCE, number) for number in range(PARTITIONS)]
+    admin = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, GROUP)
+    admin.committed(everything[:1])  # this and the next call make Kafka create its own topics
+    assert until(lambda: admin.fence(everything[:1], 60) and broker.whole, PATIENCE)
     coordinates = {
         each: broker.coordinator("__transaction_state", transactional_id(GROUP, each)) for each in everything
     }
