@@ -198,10 +198,11 @@ class Service:
     def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
         """Wait so long at most for the round's end or a request to stop; tell whether one of them came."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stop.requested:
-            if running.wait(STOP_SECONDS):
-                return True
-        return self._stop.requested
+        # At least one look, however long this process was stopped itself: the round may have ended meanwhile.
+        while not running.wait(STOP_SECONDS) and not self._stop.requested:
+            if time.monotonic() > until:
+                return False
+        return True
 
     def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
         """

@@ -88,7 +88,8 @@ class Stage:
         """Write so many further lines, some of them bad, and see them acknowledged; return the offset behind them."""
         first = self.written[partition]
         numbers = range(first, first + count)
-        batch = Batch(self.recorder, 2 * partition, first, count, [n for n in numbers if n % BAD_EVERY == 0])
+        bad = [number for number in numbers if number % BAD_EVERY == 0]
+        batch = Batch(self.recorder, 2 * partition, first, count, bad, fates=Counter())
         for number in numbers:
             value = bad_line(2 * partition, number) if number in batch.bad else line(number, 2 * partition)
             self._producer.produce(self.source, value, key(2 * partition, number), partition, batch.note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,6 +304,19 @@ def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
     assert 2 == len(rounds.rounds)
     assert [A, B] == sorted(kafka.fenced[1])
     assert any("does not end" in entry["event"] for entry in logs)
+
+
+def test_a_round_that_ended_while_the_driver_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that was stopped beyond the deadline looks at the round first: it has ended, and nobody is shut out."""
+    clock = iter(range(0, 1_000_000, 1_000))
+    monkeypatch.setattr("app.driver.service.time", SimpleNamespace(monotonic=lambda: next(clock), time=lambda: 0.0))
+    kafka = Kafka(p0=(0, 10))
+
+    with capture_logs() as logs:
+        assert 0 == service(kafka, Rounds(works(kafka))).run(until_end=True)
+
+    assert [[A]] == kafka.fenced  # what was left open before the start
+    assert not any("does not end" in entry["event"] for entry in logs)
 
 
 def test_a_round_is_given_time_for_its_last_commits() -> None:
