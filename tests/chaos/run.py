@@ -136,5 +136,7 @@ def stop(system: System, recorder: Recorder) -> None:
 
 def finish(bootstrap: str, roles: Mapping[str, str], recorder: Recorder) -> None:
     """Look for what was left open, and read everything once more, from the beginning."""
-    recorder.record("finished", rows=Watcher(bootstrap, roles, recorder).rows(10))
+    watcher = Watcher(bootstrap, roles, recorder)
+    assert until(lambda: len(watcher.rows()) == len(watcher.places), FINAL_SECONDS), "Kafka does not tell its offsets"
+    recorder.record("finished", rows=watcher.rows())
     Reader("final", bootstrap, roles, recorder).read_to(_ends(bootstrap, roles), FINAL_SECONDS)
