@@ -19,7 +19,7 @@ from tests.chaos.alone import PARTITIONS, Stage, Worker, run_task, stage, told
 from tests.chaos.failpoints import POINTS, Failpoints
 
 LINES = 20
-"""Written before a worker is stopped, and again then."""
+"""Written before a worker starts, again when its point is armed, and again when it is stopped."""
 LATEST_SECONDS = 0.6
 """A worker may pass its points for so long before the one is armed at which it stops."""
 PATIENCE = 60.0
@@ -56,7 +56,7 @@ class Lane:
     def _haunt(self, point: str, name: str) -> None:
         made, points = self._stage, Failpoints(self._armed)
         start = made.written[self.number]
-        share = made.share(self.number, start, made.write(self.number, LINES) + LINES)
+        share = made.share(self.number, start, made.write(self.number, LINES) + 2 * LINES)
         if "init" in point:
             points.arm(point, signal.SIGSTOP)
         zombie = Worker(run_task, made.job, share, self._armed, f"{name}.zombie.", self._arm)
@@ -66,6 +66,7 @@ class Lane:
         made.write(self.number, LINES)
         pid = points.await_hit(point, PATIENCE)
         assert pid, f"nobody came to {point}"
+        made.write(self.number, LINES)
         began = made.recorder.now
         Worker(run_task, made.job, share, self._quiet, f"{name}.heir.", self._arm).result()
         made.recorder.record("fault", name=f"zombie {point}", target=name, state={}, began=began)
