@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit chaos chaos-long controls bench lint format lock clean prerequisites
+.PHONY: help setup demo test unit chaos chaos-long proof controls bench lint format lock clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -26,6 +26,12 @@ chaos: $(READY)  ## do harm to the service on a real cluster, check every record
 
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
+
+proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, tasks in peace, epochs (about an hour)
+	$(BIN)/python -m tests.chaos zombies
+	$(BIN)/python -m tests.chaos peace
+	$(BIN)/python -m tests.chaos epochs
+	$(BIN)/python -m tests.chaos run --minutes 90 --rate 3000 --kills 200 --lines 5000000 $(if $(SEED),--seed $(SEED))
 
 controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
 	$(BIN)/python -m tests.chaos controls

@@ -74,7 +74,17 @@ class StandaloneSpark:
         self._launch(f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *where, *size, self.url)
 
     def _launch(self, name: str, role: str, *arguments: str) -> None:
-        server = [find_java(), "-Xmx256m", "-XX:+UseSerialGC", *OPENS, "-cp", f"{JARS}/*", role, *arguments]
+        server = [
+            find_java(),
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *OPENS,
+            "-cp",
+            f"{JARS}/*",
+            role,
+            *arguments,
+        ]
         environment = {"SPARK_HOME": str(JARS.parent), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
         self._leashes[name] = Leash(server, self._folder / f"{name}.log", environment={**os.environ, **environment})
 

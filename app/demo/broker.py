@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -74,10 +74,18 @@ class Broker(Cluster):
         nodes: how many servers; with three, topics of the broker's own are replicated three times.
         properties: server properties that win over the ones set here.
         folder: where data and logs live; then they are kept. Without it: a temporary folder, removed at the end.
+        java: further options of the servers' Java.
     """
 
-    def __init__(self, nodes: int = 1, properties: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        properties: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        java: Sequence[str] = (),
+    ) -> None:
         """Choose the ports; nothing starts yet."""
+        self._java = tuple(java)
         self._keep = folder is not None
         self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
         ports = list(free_ports(2 * nodes))
@@ -199,7 +207,7 @@ class Broker(Cluster):
     def _launch(self, node: int, java: str, jars: Path) -> Leash:
         """Start one server on its leash, in a process group of its own, its output in server.log."""
         folder = self.folder / f"node-{node}"
-        server = [java, *HEAP, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
+        server = [java, *HEAP, *self._java, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
         command = [*server, str(folder / "server.properties")]
         return Leash(command, folder / "server.log", doomed=None if self._keep else self.folder)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -26,8 +26,10 @@ LOOK_SECONDS = 1.0
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
 KILL_SECONDS = 4.0
-# A task may take so long beyond its deadline for its last commit; later it is stuck, or its machine is.
-OVERRUN_SECONDS = 20.0
+# A task may take so long beyond its deadline for its last commits, and so much more for each partition. Later it
+# is stuck, or its machine is, and the partitions of all others wait for the next round.
+OVERRUN_SECONDS = 4.0
+OVERRUN_SECONDS_EACH = 0.05
 FAILED_ROUNDS_IN_A_ROW = 5
 
 log = structlog.get_logger()
@@ -154,13 +156,11 @@ class Service:
         deadline = time.time() + seconds
         assignments = [Assignment(job, task, seconds, deadline) for task in plan(shares, loads, rounds.slots)]
         running = rounds.submit(assignments)
-        ended_early = self._watch(running, assignments)
+        killed = self._watch(running, assignments)
         try:
             receipts = running.receipts()
         except SparkFailed as error:
-            if ended_early:
-                log.info("tasks were killed; what they had not committed will be done again")
-            else:
+            if not killed:
                 self._round_failed(error)
             return
         self._failed_rounds = 0
@@ -178,55 +178,70 @@ class Service:
         self._stop.wait(min(2.0**self._failed_rounds, 30))
 
     def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
-        """Wait for a round's end; tell whether it was ended by us."""
-        lost, overdue = 0, time.monotonic() + self._config.round_interval + OVERRUN_SECONDS
+        """Wait for a round's end, and end it where it must not wait; tell whether its tasks had to be killed."""
+        lost, overdue = 0, time.monotonic() + self._config.round_interval + _overrun(assignments)
         while not self._ended_or_stopped(running, LOOK_SECONDS):
             if running.lost_tasks > lost:
                 lost = running.lost_tasks
                 log.warning("a task was lost; Spark tries it again", lost=lost)
             if running.starved:
                 log.warning("a task finds no slot; the round ends early and is planned anew")
-                break
+                return self._end(running, assignments)
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
-                break
-        if running.wait(0):
-            return False
-        if self._stop.requested:
+                return self._shut_out(running, (_everybody(assignments), EVERYBODY_SECONDS))
+        if self._stop.requested and not running.wait(0):
             log.info("stopping", cause=self._stop.cause)
-        self._end(running, assignments)
-        return True
+            return self._end(running, assignments)
+        return False
 
     def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
         """Wait so long at most for the round's end or a request to stop; tell whether one of them came."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stop.requested:
-            if running.wait(STOP_SECONDS):
-                return True
-        return self._stop.requested
+        # At least one look, however long this process was stopped itself: the round may have ended meanwhile.
+        while not running.wait(STOP_SECONDS) and not self._stop.requested:
+            if time.monotonic() > until:
+                return False
+        return True
 
-    def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> None:
+    def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
         """
-        End a round before its deadline, by fencing.
+        End a round before its deadline; tell whether its tasks had to be killed.
 
         One fence per task is enough for a task that runs: it commits its other partitions and reports. A task that
         opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
         """
         leaders = [assignment.leader for assignment in assignments]
-        everybody = [share.partition for assignment in assignments for share in assignment.shares]
-        for partitions, seconds in ((leaders, LEADERS_SECONDS), (everybody, EVERYBODY_SECONDS)):
+        return self._shut_out(running, (leaders, LEADERS_SECONDS), (_everybody(assignments), EVERYBODY_SECONDS))
+
+    def _shut_out(self, running: RunningRound, *steps: tuple[Collection[Partition], float]) -> bool:
+        """Fence partitions, step by step, each with its time to end the round; tell whether it had to be killed."""
+        for partitions, seconds in steps:
             if not self._fence(partitions):
                 break
             if running.wait(seconds):
-                return
+                return False
+        log.info("tasks are killed; what they have not committed will be done again")
         running.cancel()
         running.wait(KILL_SECONDS)
+        everybody, _ = steps[-1]
         self._fence(everybody)
+        return True
 
     def _fence(self, partitions: Collection[Partition]) -> bool:
         """Shut out the owners of partitions; tell whether that could work at all."""
         transactional = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
         return transactional and self._kafka.fence(partitions, self._config.transaction_timeout)
+
+
+def _everybody(assignments: Iterable[Assignment]) -> list[Partition]:
+    return [share.partition for assignment in assignments for share in assignment.shares]
+
+
+def _overrun(assignments: Iterable[Assignment]) -> float:
+    """Tell how long beyond its deadline a round may take: what its largest task needs for its last commits."""
+    most = max((len(assignment.shares) for assignment in assignments), default=0)
+    return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * most
 
 
 def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:

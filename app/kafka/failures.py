@@ -45,6 +45,20 @@ def error_of(problem: KafkaError | KafkaException) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
 
 
+def raised(error: KafkaException | SystemError) -> KafkaException:
+    """
+    Find what confluent-kafka meant to raise; anything else is raised again.
+
+    When a client is lost (a fence, for one) while `flush` waits for what is in flight, confluent-kafka keeps that error
+    to raise it at the end. If librdkafka logs a line before, Python finds the error in the way of the logger's call.
+    """
+    if isinstance(error, KafkaException):
+        return error
+    if isinstance(error.__cause__, KafkaException):
+        return error.__cause__
+    raise error
+
+
 def of_partition(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:

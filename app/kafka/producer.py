@@ -14,10 +14,10 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from app.errors import Transient
+from app.errors import PartitionError, Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
-from app.kafka.failures import error_of, of_partition
+from app.kafka.failures import error_of, of_partition, raised
 from app.kafka.sender import PlainSender
 from app.model import Partition
 from app.records import Letter, Lines
@@ -95,8 +95,8 @@ class Writer:
     def _translated(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except KafkaException as error:
-            raise of_partition(self._root(error), self._partition, doing) from error
+        except (KafkaException, SystemError) as error:
+            raise of_partition(self._root(raised(error)), self._partition, doing) from error
 
     def _root(self, error: KafkaException) -> KafkaException:
         """Ask for the reason of a fatal state: `produce` says only that there is one, a fence shows behind it."""
@@ -168,7 +168,7 @@ class TransactionalWriter(Writer):
         """Abort what is open, if the broker still listens; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(KafkaException), in_time(ABORT_SECONDS):
+            with contextlib.suppress(PartitionError), self._translated("aborting"), in_time(ABORT_SECONDS):
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False

@@ -18,7 +18,9 @@ from app.model import Assignment, Receipt
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# How long a task may wait for a slot, where none is free, before its round is ended.
+# How long a task may wait before its round is ended: where no slot is free, because an executor was lost; and beside a
+# free one, because a new executor is counted before it takes tasks, on a busy machine long before.
+LAUNCH_SECONDS = 15.0
 RETRY_SECONDS = 2.0
 ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
 
@@ -134,17 +136,15 @@ class RunningRound:
 
     @property
     def starved(self) -> bool:
-        """
-        Whether a task has waited too long while no slot is free: an executor is gone.
-
-        Where a slot is free Spark is only slow to use it, as it may be on a busy machine.
-        """
-        short = any(
-            stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks and stage.numActiveTasks >= self._slots()
-            for stage in self._stages()
-        )
-        self._short_since = (self._short_since or time.monotonic()) if short else None
-        return self._short_since is not None and time.monotonic() - self._short_since > RETRY_SECONDS
+        """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
+        waiting = [stage for stage in self._stages() if stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks]
+        if not waiting:
+            self._short_since = None
+            return False
+        self._short_since = self._short_since or time.monotonic()
+        taken = sum(stage.numActiveTasks for stage in waiting)
+        patience = RETRY_SECONDS if taken >= self._slots() else LAUNCH_SECONDS
+        return time.monotonic() - self._short_since > patience
 
     def _stages(self) -> Iterator[SparkStageInfo]:
         with _spark_answers():

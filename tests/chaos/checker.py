@@ -8,6 +8,7 @@ Judges a history by Jepsen's names. Pure: events in, findings out; the same hist
     phantom           a line came out that nobody wrote
     misplaced         a good line among the dead letters, a bad one in the sink, or a line with another content
     torn transaction  some records of a transaction of the service can be read, others not
+    zombie record     a stopped worker's record came out behind one of its heir's
     offset moved back the group's offset of a partition became smaller
     offset read twice a reader was given an offset again, or a smaller one
     open transaction  the service has stopped, and something it left holds back readers
@@ -81,6 +82,8 @@ class History:
     marks: dict[tuple[str, int], list[Mark]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     faults: list[Fault] = field(default_factory=list)
+    heirs: dict[str, str] = field(default_factory=dict)
+    """Who took a stopped worker's partition over; both by what the names of their transactions begin with."""
     final: list[tuple[str, int, int, int]] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
     ends_at: float = 0.0
@@ -160,6 +163,7 @@ NOTES: Mapping[str, Callable[[History, Event], None]] = {
         Fault(event["name"], event["target"], event["at"], event["at"])
     ),
     "healed": _note_healed,
+    "taken over": lambda history, event: history.heirs.update({event["zombie"]: event["heir"]}),
     "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),
 }
 
@@ -268,6 +272,23 @@ def _torn(history: History) -> Iterator[tuple[int, str]]:
                 yield 1, f"{reader}: transaction {transaction}: {told}"
 
 
+def zombie(history: History) -> Finding:
+    """Find records of a stopped worker that came out behind the first one of the worker that took its partition over."""
+    return _finding("zombie record", _zombie(history))
+
+
+def _zombie(history: History) -> Iterator[tuple[int, str]]:
+    zombies = {heir: zombie for zombie, heir in history.heirs.items()}
+    for (reader, role), runs in history.reads.items():
+        stopped: set[str] = set()
+        for run in runs:
+            owner = run.transaction[: run.transaction.rfind(".") + 1]
+            if owner in zombies:
+                stopped.add(zombies[owner])
+            elif owner in stopped:
+                yield run.records, f"{reader}: {role}-{run.partition}@{run.offset}: {run.transaction}"
+
+
 def moved_back(history: History) -> Finding:
     """Find offsets of the group that became smaller."""
     return _finding(
@@ -315,6 +336,7 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
     phantom,
     misplaced,
     torn,
+    zombie,
     moved_back,
     read_twice,
     left_open,

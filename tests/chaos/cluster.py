@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.broker import Broker, free_ports
+from app.demo.broker import Broker, Cluster, free_ports
 from app.model import Partition, transactional_id
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
@@ -33,6 +34,9 @@ ROOT = Path(__file__).parents[2]
 TRANSACTION_SECONDS = 12
 COORDINATORS = 5
 """Partitions of each of Kafka's internal topics; `app.demo.broker` sets them."""
+
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
+"""Java that is killed again and again is not worth compiling well: that took most of the processors."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class ProxiedBroker(Broker):
 
     def __init__(self, nodes: int) -> None:
         """Choose the ports."""
-        super().__init__(nodes)
+        super().__init__(nodes, java=SHORT_LIVED)
         ports = list(free_ports(2 * nodes))
         self._inner, self.outer = ports[:nodes], ports[nodes:]
         self.routes = dict(zip(self.outer, self._inner, strict=True))
@@ -87,16 +91,27 @@ class ProxiedBroker(Broker):
 
     @property
     def whole(self) -> bool:
-        """Whether every replica of every partition is in sync: only then may another node be harmed."""
-        topics = client(self.bootstrap).list_topics(timeout=30).topics.values()
-        partitions = [partition for topic in topics for partition in topic.partitions.values()]
-        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
+        """
+        Whether each node answers and sees every replica of every partition in sync: then another one may be harmed.
+
+        Each is asked alone: for some seconds the others do not notice that one was killed, or is not back yet.
+        """
+        return all(map(_sees_all_in_sync, self.bootstrap.split(",")))
 
     def coordinator(self, topic: str, name: str) -> int:
         """Return the node that coordinates a transaction or a group, by the internal topic that remembers it."""
         partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS
         known = client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
         return known[partition].leader
+
+
+def _sees_all_in_sync(server: str) -> bool:
+    try:
+        topics = Cluster(server).admin().list_topics(timeout=2).topics.values()
+    except KafkaException:
+        return False
+    partitions = [partition for topic in topics for partition in topic.partitions.values()]
+    return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
 
 def _java_hash(text: str) -> int:
@@ -190,7 +205,8 @@ class System:
     def _known_everywhere(self) -> bool:
         """Tell whether each broker, asked alone, knows all topics: a creation takes a while to get round."""
         wanted = {self.source, *self.roles.values()}
-        known = [client(server).list_topics(timeout=10).topics for server in self.broker.bootstrap.split(",")]
+        strangers = [Cluster(server).admin() for server in self.broker.bootstrap.split(",")]  # know one broker each
+        known = [stranger.list_topics(timeout=10).topics for stranger in strangers]
         return all(wanted <= topics.keys() for topics in known)
 
     @property
@@ -307,7 +323,8 @@ class System:
 @contextlib.contextmanager
 def stopped(process: psutil.Process) -> Iterator[None]:
     """Stop a process by SIGSTOP, and let it go on at the end."""
-    process.send_signal(signal.SIGSTOP)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
@@ -316,8 +333,9 @@ def stopped(process: psutil.Process) -> Iterator[None]:
 
 
 def kill(process: psutil.Process) -> None:
-    """Kill a process, and see it dead."""
-    process.kill()
+    """Kill a process, unless it has ended by itself, and see it dead."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
     psutil.wait_procs([process], 10)
 
 

@@ -19,7 +19,7 @@ class Control:
 
     def plan(self, seed: int) -> Plan:
         """Plan a run that is as short as it can be."""
-        return Plan(seed, 120, SMALL, self.faults, self.arm, per_second=400, pause=(1.0, 2.0))
+        return Plan(seed, 120, SMALL, self.faults, arm=self.arm, per_second=400, pause=(1.0, 2.0))
 
 
 CONTROL_PLANS: Mapping[str, Control] = {

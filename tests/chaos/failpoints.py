@@ -33,12 +33,13 @@ class Failpoints:
         self._pass(f"after-{step}")
 
     def _pass(self, point: str) -> None:
-        mine = f"{self._folder}/hit-{point}-{os.getpid()}"
+        armed = Path(self._folder, point)
         try:
-            os.rename(f"{self._folder}/{point}", mine)  # noqa: PTH104  # quick: it nearly always fails
-        except FileNotFoundError:
+            number = signal.Signals[armed.read_text()]
+            armed.rename(Path(self._folder, f"hit-{point}-{os.getpid()}"))
+        except FileNotFoundError:  # nearly always; or another worker was quicker
             return
-        os.kill(os.getpid(), signal.Signals[Path(mine).read_text()])
+        os.kill(os.getpid(), number)
 
     def arm(self, point: str, number: signal.Signals) -> None:
         """Make the next worker that passes get the signal."""

@@ -70,7 +70,7 @@ class Load:
     ) -> None:
         """Remember what to do."""
         self.partitions, self.bad = partitions, bad
-        self.written: Counter[int] = Counter()
+        self._fates: Counter[str] = Counter()
         self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
         self._recorder = recorder
         self._next: Counter[int] = Counter()
@@ -89,6 +89,11 @@ class Load:
     ) -> None:
         """Stop."""
         self.stop()
+
+    @property
+    def lines(self) -> int:
+        """How many it has written for good."""
+        return self._fates["ok"]
 
     def stop(self) -> None:
         """Stop, and see the fate of everything."""
@@ -131,7 +136,8 @@ class Load:
 
     @property
     def _common(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self._bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        own = {"compression.type": "lz4", "log_level": 0, "reconnect.backoff.max.ms": 500}
+        return {"bootstrap.servers": self._bootstrap, **own}
 
     def _transactional_producer(self) -> Producer:
         own = {"transactional.id": f"load/{self._topic}", "transaction.timeout.ms": 20_000}
@@ -143,7 +149,7 @@ class Load:
         first = self._next[stream]
         self._next[stream] += count
         bad = [number for number in range(first, first + count) if dice.random() < self.bad]
-        return Batch(self._recorder, stream, first, count, bad)
+        return Batch(self._recorder, stream, first, count, bad, fates=self._fates)
 
     def _produce(
         self,
@@ -174,10 +180,12 @@ def _taken(producer: Producer, record: tuple[Any, ...]) -> bool:
 class Batch:
     """Lines that were written together; recorded when the fate of the last is known."""
 
-    def __init__(self, recorder: Recorder, stream: int, first: int, count: int, bad: list[int]) -> None:
-        """Nothing is known yet."""
+    def __init__(
+        self, recorder: Recorder, stream: int, first: int, count: int, bad: list[int], *, fates: Counter[str]
+    ) -> None:
+        """Nothing is known yet; `fates` counts lines by what became of them."""
         self.stream, self.first, self.count, self.bad = stream, first, count, bad
-        self._recorder = recorder
+        self._recorder, self._fates = recorder, fates
         self._outcomes: list[str] = []
 
     def note(self, error: KafkaError | None, _message: Message) -> None:
@@ -188,6 +196,7 @@ class Batch:
 
     def record(self, outcome: str) -> None:
         """Say what became of all of them."""
+        self._fates[outcome] += self.count
         told = {"stream": self.stream, "first": self.first, "count": self.count, "bad": self.bad}
         self._recorder.record("write", outcome=outcome, **told)
 

@@ -26,14 +26,23 @@ from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
 BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
 PATIENCE = 60.0
+LOOK_SECONDS = 0.25
+"""To look for processes costs tens of milliseconds."""
 NOBODY = "nobody"
 
 
 def _victim(dice: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:
     """Choose one of the processes that are there, or will be soon."""
-    until(find, PATIENCE)
-    found = find()
+    found = _await(find)
     return dice.choice(found) if found else None
+
+
+def _await(find: Callable[[], Sequence[psutil.Process]]) -> Sequence[psutil.Process]:
+    """Wait until there are such processes; return them, or none if they do not come."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := find()) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return found
 
 
 @contextmanager
@@ -109,9 +118,11 @@ def driver_with_other_parallelism(system: System, load: Load, dice: random.Rando
 
 
 def _restart_driver(system: System, **spark: object) -> None:
+    """Kill the driver, start another, and wait until tasks of it are at work."""
     system.driver.kill()
     system.end_driver(system.driver)
     system.start_driver(**spark)
+    _await(lambda: system.workers)
 
 
 @contextmanager
@@ -285,6 +296,15 @@ ON_A_CLUSTER: Mapping[str, Harm] = {
 }
 HARM: Mapping[str, Harm] = {**ANYWHERE, **ON_A_CLUSTER, **FAILPOINTS}
 ONCE = ("partitions added",)
+KILLS: Sequence[str] = [
+    *["worker killed"] * 10,
+    *["executor killed"] * 5,
+    *["Spark worker killed"] * 3,
+    *["Spark master killed"] * 1,
+    *["driver killed"] * 2,
+    *["broker killed"] * 3,
+]
+"""How often which kind of process is killed, where nothing else is done."""
 
 
 class Nemesis:

@@ -7,6 +7,7 @@ group's offsets.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import defaultdict
@@ -147,10 +148,12 @@ class Reader(Background):
         return all(self._reached.get(place, 0) >= end for place, end in ends.items())
 
     def read_to(self, ends: Mapping[tuple[str, int], int], seconds: float) -> bool:
-        """Read, without a thread, up to these ends; tell whether they were reached in time."""
-        deadline = time.monotonic() + seconds
+        """Read, without a thread, up to these ends, unless nothing comes for so long; tell whether they were reached."""
+        lines, deadline = self.lines, time.monotonic() + seconds
         while not self.caught_up(ends) and time.monotonic() < deadline:
             self.step()
+            if self.lines > lines:
+                lines, deadline = self.lines, time.monotonic() + seconds
         return self.caught_up(ends)
 
 
@@ -166,31 +169,34 @@ class Watcher(Background):
         super().__init__()
         self._roles = {topic: role for role, topic in roles.items()}
         self._recorder = recorder
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500})
+        quiet: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
+        self._settings = quiet | {"bootstrap.servers": bootstrap}
+        self._admin = AdminClient(self._settings)
         known = self._admin.list_topics(timeout=30).topics
-        self._places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
+        self.places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
 
     def step(self) -> None:
-        """Look once; where nobody answers now, the next look tells."""
+        """Look once; a partition whose broker does not answer is told when it does."""
         self._stop.wait(LOOK_SECONDS)
-        try:
-            self._recorder.record("marks", rows=self.rows())
-        except KafkaException:
-            return
+        rows = self.rows()
+        if rows:
+            self._recorder.record("marks", rows=rows)
+        if len(rows) < len(self.places):
+            self._admin = AdminClient(self._settings)  # one that has met an outage may not notice its end
 
-    def rows(self, seconds: float = 2.0) -> list[tuple[str, int, int, int]]:
-        """Ask for the last stable offset and the high watermark of each partition. Raises KafkaException."""
-        stable = self._ends(IsolationLevel.READ_COMMITTED, seconds)
-        high = self._ends(IsolationLevel.READ_UNCOMMITTED, seconds)
-        return [(self._roles[topic], n, stable[topic, n], high[topic, n]) for topic, n in self._places]
-
-    def _ends(self, isolation: IsolationLevel, seconds: float) -> dict[tuple[str, int], int]:
-        asked = {Place(*place): OffsetSpec.latest() for place in self._places}  # type: ignore[no-untyped-call]
-        answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=seconds)
-        try:
-            return {(at.topic, at.partition): answer.result(seconds * 2).offset for at, answer in answers.items()}
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+    def rows(self, seconds: float = 1.0) -> list[tuple[str, int, int, int]]:
+        """Ask for the last stable offset and the high watermark of each partition; return what is answered in time."""
+        asked = {Place(*place): OffsetSpec.latest() for place in self.places}  # type: ignore[no-untyped-call]
+        stable, high = (
+            self._admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        rows = []
+        for at in asked:
+            with contextlib.suppress(KafkaException, TimeoutError):
+                ends = stable[at].result(seconds * 2).offset, high[at].result(seconds * 2).offset
+                rows.append((self._roles[at.topic], at.partition, *ends))
+        return rows
 
 
 class GroupWatcher(Background):

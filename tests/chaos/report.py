@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from rich.console import Console, Group
@@ -33,11 +33,22 @@ def _summary(history: History) -> str:
         [
             f"seed {history.setup.get('seed')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
             f"lines written: {told}",
+            f"kills: {_kills(history)}",
             "lines in the sink: " + ", ".join(f"{count:,} ({reader})" for reader, count in came.items()),
             f"longest stall of readers: {longest.seconds:.1f} s at {longest.began:.0f} s ({longest.where})",
             f"minutes without progress: {', '.join(f'{at:.0f} s' for at in idle) or 'none'}",
         ]
     )
+
+
+def _kills(history: History) -> str:
+    """Count what was killed; brokers one by one."""
+    killed = Counter(
+        fault.name + (f" ({fault.target})" if fault.target.startswith("node") else "")
+        for fault in history.faults
+        if "killed" in fault.name
+    )
+    return f"{killed.total()}: " + ", ".join(f"{times} {name}" for name, times in sorted(killed.items()))
 
 
 def _anomalies(findings: list[Finding]) -> Table:

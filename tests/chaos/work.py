@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -93,13 +93,16 @@ class LabelledWriter:
     """
     A writer whose transactions can be told apart by readers.
 
-    Each line's key and each dead letter's headers name the transaction. Its last record is a dead letter of ours that
-    says how many records went before it.
+    Each line's key and each dead letter's headers name the transaction, beginning with its owner. Its last record is a
+    dead letter of ours that says how many records went before it.
     """
 
-    def __init__(self, writer: LaneWriter, points: Failpoints) -> None:
-        self._writer, self._points = writer, points
-        self._name, self._records = uuid.uuid4().hex[:12], 0
+    def __init__(self, writer: LaneWriter, points: Failpoints, owner: str = "") -> None:
+        self._writer, self._points, self._owner = writer, points, owner
+        self._name, self._records = self._fresh_name(), 0
+
+    def _fresh_name(self) -> str:
+        return self._owner + uuid.uuid4().hex[:12]
 
     @property
     def suspect(self) -> bool:
@@ -131,24 +134,24 @@ class LabelledWriter:
             last = Letter(None, None, (), int(time.time() * 1000))
             self._writer.bury([self._labelled(last, **{COUNT: b"%d" % self._records})])
         self._writer.commit(offset, note)
-        self._name, self._records = uuid.uuid4().hex[:12], 0
+        self._name, self._records = self._fresh_name(), 0
 
     def discard(self) -> None:
         self._writer.discard()
 
 
 class HonestClients:
-    """The product's clients, wrapped but not changed."""
+    """The product's clients, wrapped but not changed; `owner` is what the names of their transactions begin with."""
 
-    def __init__(self, job: Job, points: Failpoints) -> None:
-        self._job, self._points = job, points
+    def __init__(self, job: Job, points: Failpoints, owner: str = "") -> None:
+        self._job, self._points, self._owner = job, points, owner
         self._producer = partial(PointedProducer, points)
 
     def consumer(self) -> PointedConsumer:
         return PointedConsumer(KafkaClients(self._job).consumer(), self._points)
 
     def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
-        return LabelledWriter(self.inner_writer(partition, consumer), self._points)
+        return LabelledWriter(self.inner_writer(partition, consumer), self._points, self._owner)
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
         """Make the product's writer; control arms make another one."""
@@ -254,7 +257,7 @@ class TrustingWriter(LabelledWriter):
 HONEST = "honest"
 AT_LEAST_ONCE = "at-least-once"
 DRIVER_COMMITS = "driver-commits"
-CONTROLS: Mapping[str, Callable[[Job, Failpoints], HonestClients]] = {
+CONTROLS: Mapping[str, type[HonestClients]] = {
     HONEST: HonestClients,
     AT_LEAST_ONCE: HonestClients,
     DRIVER_COMMITS: OffsetsLater,

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos import zombies
 from tests.chaos.checker import History, judge
 from tests.chaos.cluster import SMALL
 from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.failpoints import POINTS
 from tests.chaos.history import events
 from tests.chaos.run import Plan, run
+from tests.chaos.work import HONEST
 
 SEED = 1
 
 
-def found(plan: Plan, folder: Path) -> tuple[History, dict[str, int]]:
-    history = History.of(events(run(plan, folder)))
+def found(path: Path) -> tuple[History, dict[str, int]]:
+    history = History.of(events(path))
     return history, {finding.name: finding.times for finding in judge(history) if finding.times}
 
 
@@ -24,11 +27,20 @@ def test_no_anomaly(tmp_path: Path) -> None:
     """Workers die in the middle of a commit, a twin works beside a task, EndTxn requests come late: nothing shows."""
     faults = ("killed before-commit", "twin", "EndTxn held")
 
-    history, anomalies = found(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path)
+    history, anomalies = found(run(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path))
 
     assert {} == anomalies
     assert list(faults) == [fault.name for fault in history.faults]
     assert {"first", "second", "final"} == set(history.readers)
+
+
+def test_no_zombie_is_seen(tmp_path: Path) -> None:
+    """A worker that is stopped at any point of the flow, and goes on when another has taken over, leaves no record."""
+    history, anomalies = found(zombies.run(1, SEED, HONEST, tmp_path))
+
+    assert {} == anomalies
+    assert {f"zombie {point}" for point in POINTS} == {fault.name for fault in history.faults}
+    assert len(POINTS) == len(history.heirs)
 
 
 @pytest.mark.parametrize("arm", ["letters-outside", "kept-producer"])
@@ -36,6 +48,6 @@ def test_a_control_arm_is_found_out(arm: str, tmp_path: Path) -> None:
     """A service that is wrong on purpose shows the anomaly that it must: so the harness can see."""
     control = CONTROL_PLANS[arm]
 
-    _, anomalies = found(control.plan(SEED), tmp_path)
+    _, anomalies = found(run(control.plan(SEED), tmp_path))
 
     assert control.anomaly in anomalies

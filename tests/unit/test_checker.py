@@ -69,6 +69,13 @@ def reorder(told: list[Event]) -> None:
     ]
 
 
+def rise(told: list[Event]) -> None:
+    told.insert(-1, {"at": 2.0, "kind": "taken over", "zombie": "z.", "heir": "h."})
+    told.insert(-1, read("final", "sink", [12, 1, 2, 1, "h.t3"], [13, 0, 5, 1, "z.t4"]))
+    told.insert(-1, closed("final", "h.t3", 1))
+    told.insert(-1, closed("final", "z.t4", 1))
+
+
 def read_aborted(told: list[Event]) -> None:
     told.insert(-1, read("final", "sink", [12, 1, 1, 1, "t3"]))
     told.insert(-1, closed("final", "t3", 1))
@@ -118,6 +125,7 @@ PLANTED: dict[str, tuple[Plant, str, int]] = {
     "a line has another content": (alter, "misplaced", 1),
     "a transaction is not complete": (tear, "torn transaction", 1),
     "a transaction ends too early": (tear_before_the_count, "torn transaction", 1),
+    "a stopped worker writes after its heir": (rise, "zombie record", 1),
     "the group's offset goes back": (move_back, "offset moved back", 1),
     "an offset is given again": (give_again, "offset read twice", 1),
     "something is left open": (leave_open, "open transaction", 1),

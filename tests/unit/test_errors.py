@@ -103,6 +103,7 @@ def test_every_kafka_error_has_a_meaning(code: int) -> None:
         (KafkaError._TIMED_OUT, Transient),
         (KafkaError._MSG_TIMED_OUT, Transient),
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, Transient),
+        (KafkaError.INVALID_TXN_STATE, Transient),  # fatal for its producer: the next one goes on
     ],
 )
 def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:

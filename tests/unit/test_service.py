@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from app.config import Config, load
-from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service
+from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service, _overrun
 from app.driver.stop import Stop
 from app.errors import AccountingError, ForeignMember, SparkFailed, TopicMissing, Unreachable
 from app.kafka.admin import Topic
-from app.model import Assignment, Committed, Destination, Outcome, Partition, Receipt
+from app.model import Assignment, Committed, Destination, Outcome, Partition, Receipt, Share
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -320,20 +321,44 @@ class TestStop:
 
 
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is stuck beyond its deadline is fenced and killed, and the next round does its work."""
+    """A task that is stuck beyond its deadline is shut out at once and killed; the next round follows without a pause."""
     monkeypatch.setattr("app.driver.service.OVERRUN_SECONDS", -1000)
-    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
-    kafka = Kafka(p0=(0, 10))
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
+    kafka = Kafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
-    rounds = Rounds(lambda assignments: stuck.pop() if stuck else act(assignments), unending=True)
+    rounds = Rounds(lambda assignments: stuck.pop() if stuck else act(assignments), slots=1, unending=True)
 
     with capture_logs() as logs:
         assert 0 == service(kafka, rounds).run(until_end=True)
 
     assert rounds.cancelled
     assert 2 == len(rounds.rounds)
-    assert [A] in kafka.fenced
+    assert [A, B] == sorted(kafka.fenced[1])
     assert any("does not end" in entry["event"] for entry in logs)
+
+
+def test_a_round_that_ended_while_the_driver_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that was stopped beyond the deadline looks at the round first: it has ended, and nobody is shut out."""
+    clock = iter(range(0, 1_000_000, 1_000))
+    monkeypatch.setattr("app.driver.service.time", SimpleNamespace(monotonic=lambda: next(clock), time=lambda: 0.0))
+    kafka = Kafka(p0=(0, 10))
+
+    with capture_logs() as logs:
+        assert 0 == service(kafka, Rounds(works(kafka))).run(until_end=True)
+
+    assert [[A]] == kafka.fenced  # what was left open before the start
+    assert not any("does not end" in entry["event"] for entry in logs)
+
+
+def test_a_round_is_given_time_for_its_last_commits() -> None:
+    """A task with many partitions may take longer beyond its deadline than one with few, before it counts as stuck."""
+    few, many = (
+        Assignment(job=None, shares=(Share(A, 0, 0),) * count, seconds=1, deadline=0)  # type: ignore[arg-type]  # no job
+        for count in (1, 1_000)
+    )
+
+    assert 4 < _overrun([few]) < 5
+    assert 50 < _overrun([few, many]) < 60
 
 
 class TestKafkaTrouble:

@@ -1,0 +1,128 @@
+"""
+Epochs: `python -m tests.chaos epochs`. One transactional.id is opened more often than an epoch, of 15 bits, can count.
+
+Most openings are bare requests in Kafka's protocol, which also tells what the coordinator gives out; librdkafka does not.
+One in twenty, and every other one round the end of a producer id's epochs, is a client of its own that commits a line.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+from confluent_kafka import Producer
+
+from app.demo.broker import Broker
+from app.kafka import settings
+from app.kafka.producer import connect
+from app.model import Partition, transactional_id
+from tests.independent import read
+
+CLIENT_EVERY = 20
+EPOCHS = 1 << 15
+LAST_EPOCHS = EPOCHS - 30
+"""From here on every other opening is a client's."""
+CALL_SECONDS = 20.0
+INIT_PRODUCER_ID, CONCURRENT_TRANSACTIONS = 22, 51
+TOPIC, GROUP = "epochs", "epochs"
+
+
+class Identity(NamedTuple):
+    """What a coordinator gives to a producer."""
+
+    producer: int
+    epoch: int
+
+
+@dataclass
+class Tally:
+    """What was seen; identities in the order in which the coordinator gave them out, as far as it was asked."""
+
+    identities: list[Identity] = field(default_factory=list)
+    written: list[bytes] = field(default_factory=list)
+    read: list[bytes | None] = field(default_factory=list)
+
+    @property
+    def producers(self) -> list[int]:
+        """The producer ids, in the order in which they were given out."""
+        return list(dict.fromkeys(identity.producer for identity in self.identities))
+
+    @property
+    def near_the_end(self) -> bool:
+        """Whether the producer id will soon have no epoch left."""
+        return bool(self.identities) and self.identities[-1].epoch >= LAST_EPOCHS
+
+
+def run(times: int) -> Tally:
+    """Open so often; raises KafkaException if a client is not served."""
+    name = transactional_id(GROUP, Partition(TOPIC, 0))
+    tally = Tally()
+    with Broker() as broker, Coordinator(broker.bootstrap) as coordinator:
+        broker.create_topic(TOPIC)
+        for number in range(times):
+            if number % (2 if tally.near_the_end else CLIENT_EVERY):
+                tally.identities.append(coordinator.open(name))
+            else:
+                tally.written.append(_write(broker.bootstrap, number))
+        tally.read = [record.value for record in read(broker.bootstrap, TOPIC)]
+    return tally
+
+
+def _write(bootstrap: str, number: int) -> bytes:
+    """Open as the service does, and commit a line."""
+    configured = {"bootstrap.servers": bootstrap, "enable.idempotence": True, **settings.QUIET}
+    fencing = settings.fencing(GROUP, 60, Partition(TOPIC, 0))
+    producer = Producer(configured | fencing, logger=settings.SILENT)
+    connect(producer, TOPIC)
+    producer.init_transactions(CALL_SECONDS)
+    producer.begin_transaction()
+    producer.produce(TOPIC, value := b"%d" % number)
+    producer.commit_transaction(CALL_SECONDS)
+    return value
+
+
+class Coordinator:
+    """The only broker, spoken to in Kafka's protocol."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Connect."""
+        host, port = bootstrap.split(":")
+        self._socket = socket.create_connection((host, int(port)), CALL_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect."""
+        self._socket.close()
+
+    def open(self, name: str) -> Identity:
+        """Open a producer (InitProducerId), as soon as the transaction before is finished."""
+        while True:
+            error, producer, epoch = self._init_producer_id(name.encode())
+            if error != CONCURRENT_TRANSACTIONS:
+                break
+            time.sleep(0.005)
+        assert error == 0, f"the coordinator answers with error {error}"
+        return Identity(producer, epoch)
+
+    def _init_producer_id(self, name: bytes) -> tuple[int, int, int]:
+        version, correlation, no_client, timeout_ms = 1, 0, -1, 60_000
+        header = struct.pack(">hhih", INIT_PRODUCER_ID, version, correlation, no_client)
+        request = header + struct.pack(f">h{len(name)}si", len(name), name, timeout_ms)
+        self._socket.sendall(len(request).to_bytes(4) + request)
+        answer = self._receive(int.from_bytes(self._receive(4)))
+        error, producer, epoch = struct.unpack_from(">hqh", answer, 8)  # behind correlation and throttle time
+        return error, producer, epoch
+
+    def _receive(self, count: int) -> bytes:
+        received = b""
+        while len(received) < count:
+            some = self._socket.recv(count - len(received))
+            assert some, "the broker has hung up"
+            received += some
+        return received

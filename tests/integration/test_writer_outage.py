@@ -1,0 +1,75 @@
+"""What a writer does when its broker freezes or is gone while it waits for it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import confluent_kafka
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, cimpl
+
+from app.demo.broker import Broker
+from app.errors import Fenced
+from app.kafka import native
+from app.kafka.clients import KafkaClients
+from app.kafka.producer import COMMIT_SECONDS
+from app.model import Destination, Guarantee, Job, Partition
+from app.records import Lines
+from app.watchdog import GRACE_SECONDS
+from tests.chaos import hang
+from tests.chaos.cluster import stopped
+from tests.independent import cleansed
+
+SLACK_SECONDS = 5
+
+
+@pytest.fixture
+def mortal() -> Iterator[Broker]:
+    """Return a broker that a test may harm."""
+    with Broker() as broker:
+        yield broker
+
+
+def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
+    """A writer that is fenced while it waits for what is in flight, and while librdkafka logs, is fenced, not broken."""
+    for topic in ("raw", "clean", "dead"):
+        mortal.create_topic(topic)
+    kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
+    sink, dead = Destination("clean", 1, 1_000_000), Destination("dead", 1, 1_000_000)
+    job = Job("group", Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
+    clients = KafkaClients(job)
+    consumer = clients.consumer()
+    writer = clients.writer(Partition("raw", 0), consumer)
+    values = pa.array([cleansed(0)], pa.binary())
+    lines = Lines(values, np.zeros(1, np.int32), values, np.zeros(1, np.int64))
+    writer.open()
+    writer.send(lines)
+    writer.commit(1, "")
+    (server,) = psutil.Process(mortal.pids[0]).children()
+
+    with stopped(server):
+        writer.send(lines)
+        _lose(writer._client)
+        with pytest.raises(Fenced):
+            writer.commit(2, "")
+
+    writer.discard()
+    consumer.close()
+
+
+def _lose(client: confluent_kafka.Producer) -> None:
+    """Tell librdkafka that the client was fenced, by what it has for tests."""
+    fatal = ctypes.CDLL(cimpl.__file__).rd_kafka_test_fatal_error
+    fatal.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
+    fatal(native.handle(client), KafkaError.PRODUCER_FENCED, b"planted")
+
+
+def test_a_commit_that_hangs_ends_the_worker() -> None:
+    """Kafka is gone for good: within the time that its calls promise and some grace, a worker comes back or is ended."""
+    told = hang.ask(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
+
+    assert told.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS

@@ -1,0 +1,60 @@
+"""A round's view of its Spark job, with a fake in place of Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.spark import job
+from app.spark.job import RunningRound
+
+
+class Context:
+    """A SparkContext with one job of one stage of three tasks."""
+
+    def __init__(self, active: int, completed: int = 0) -> None:
+        self.stage = SimpleNamespace(numTasks=3, numActiveTasks=active, numCompletedTasks=completed)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+    def statusTracker(self) -> Any:  # noqa: N802  # Spark's name
+        return SimpleNamespace(
+            getJobIdsForGroup=lambda _: [0],
+            getJobInfo=lambda _: SimpleNamespace(stageIds=[0]),
+            getStageInfo=lambda _: self.stage,
+        )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Return a clock that a test moves."""
+    now = SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNamespace) -> bool:
+    running = RunningRound(context, list, [], "round", lambda: slots)  # type: ignore[arg-type]  # a fake context
+    seen = [running.starved]
+    clock.seconds += seconds
+    seen.append(running.starved)
+    return seen == [False, True]
+
+
+def test_a_lost_task_that_finds_no_slot(clock: SimpleNamespace) -> None:
+    """Its round is ended soon: the executor is gone, and nobody reads its partitions."""
+    assert starved_after(2.1, Context(active=2), 2, clock)
+
+
+def test_tasks_that_are_not_started_yet(clock: SimpleNamespace) -> None:
+    """A new executor on a busy machine is waited for: to end the round would only make the machine busier."""
+    assert not starved_after(10, Context(active=2), 3, clock)
+    assert starved_after(16, Context(active=2), 3, clock)
+
+
+def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
+    """A round in which every task has a slot or has ended is not starved."""
+    assert not starved_after(60, Context(active=2, completed=1), 2, clock)
