@@ -191,7 +191,7 @@ class BulkSender(PlainSender):
         super().__init__(job, partition, configured, producer)
         self._handle = native.handle(self.client)
         self._line = _Target(self._handle, self._sink, self._sink_partition)
-        self._letter = _Target(self._handle, self._dead_letters, self._dead_partition)
+        self._letter = _Target(self._handle, self.dead_letters, self._dead_partition)
         self._open = True
 
     def offer(self, lines: Lines, begin: int) -> int:
