@@ -250,6 +250,21 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, path: Path
 
 
 @BOTH_PATHS
+def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, path: Path) -> None:
+    """A chunk with as many records as were asked for is full, one with fewer is not."""
+    stage = make_stage(broker.bootstrap, topics)
+    produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
+
+    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+        consumer.most = 4
+        first = chunks_until(consumer, len)
+        rest = chunks_until(consumer, ended)
+
+    assert [(4, True)] == [(len(chunk), chunk.full) for chunk in first]
+    assert not rest[-1].full
+
+
+@BOTH_PATHS
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, path: Path) -> None:
     """Polling a closed consumer is an error, not a crash; closing it again is neither."""
     stage = make_stage(broker.bootstrap, topics)
