@@ -201,7 +201,7 @@ class FakeWriter:
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         self.suspect = False
-        self.commits = 0
+        self.commits = self.freed = 0
         self._kafka = clients.kafka
         self._partition = partition
         self._script = clients.script
@@ -219,6 +219,9 @@ class FakeWriter:
 
     def bury(self, letters: Sequence[Letter]) -> None:
         self._bury(letters)
+
+    def free(self) -> None:
+        self.freed += 1
 
     def commit(self, offset: int, note: str) -> None:
         self._script.at(Point.BEFORE_COMMIT, self._partition)

@@ -50,6 +50,10 @@ class LaneWriter(Protocol):
         """Queue rejects for the dead letters."""
         ...
 
+    def free(self) -> None:
+        """Let go of what was delivered."""
+        ...
+
     def commit(self, offset: int, note: str) -> None:
         """Make everything sent since the last commit, and the offset, count."""
         ...

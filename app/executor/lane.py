@@ -138,6 +138,11 @@ class Lane:
         self._open.add(Tally(records, len(lines), Counter(reasons)))
         self.position = position
 
+    def free(self) -> None:
+        """Let go of the memory of what was delivered."""
+        if self._writer is not None:
+            self._writer.free()
+
     def pass_over(self, position: int) -> None:
         """Move beyond offsets that hold no record for us: control records, aborted and compacted ones."""
         self.position = max(self.position, position if self.share.end is None else min(position, self.share.end))

@@ -36,6 +36,8 @@ HEARTBEAT_SECONDS = 1.0
 # be taken, nobody waits for the last one: commits may take a tenth of the time. Otherwise half of it, to be punctual.
 PACE_BEHIND, PACE = 10.0, 2.0
 LONGEST_PAUSE = 10.0
+# Between two commits of a lane much can be delivered; its memory is wanted before.
+FREE_SECONDS = 0.5
 # How many parts of chunks may wait for the commits of their lanes.
 MOST_PARKED = 8
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
@@ -96,7 +98,7 @@ class Task:
         self._leader = self._lanes[assignment.leader]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
-        self._pass_began = self._pass_took = 0.0
+        self._pass_began = self._pass_took = self._next_free = 0.0
         self.behind = False
         """Whether records wait to be taken."""
         self._commits: dict[Lane, Future[bool]] = {}  # under way
@@ -184,6 +186,11 @@ class Task:
             self._next_commit = now + self._commit_seconds
             # one that hangs in its commit holds up no other
             self._commit(lane for lane in self._lanes.values() if lane.dirty and lane not in self._commits)
+        if now >= self._next_free:
+            self._next_free = now + FREE_SECONDS
+            for lane in self._lanes.values():
+                if lane.running and lane not in self._commits:
+                    self._attempt(lane, lane.free)
         if self._owes_heartbeat(now):
             self._commit([self._leader])
         self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])

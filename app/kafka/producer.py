@@ -80,6 +80,16 @@ class Writer:
         with self._translated("sending to the dead letters"):
             self._offer_all(partial(self._sender.offer_letters, letters), len(letters))
 
+    def free(self) -> None:
+        """
+        Let go of what was delivered: librdkafka keeps it until it is asked what became of it.
+
+        Raises:
+            Fenced, Transient: what was open is lost.
+        """
+        with self._translated("asking what was delivered"):
+            self._sender.serve(0)
+
     def _offer_all(self, offer: Callable[[int], int], count: int) -> None:
         """Offer from the first on; where the queue was full, go on from there when there is room."""
         at, deadline = offer(0), time.monotonic() + FULL_QUEUE_SECONDS

@@ -136,6 +136,9 @@ class LabelledWriter:
         self._writer.commit(offset, note)
         self._name, self._records = self._fresh_name(), 0
 
+    def free(self) -> None:
+        self._writer.free()
+
     def discard(self) -> None:
         self._writer.discard()
 
