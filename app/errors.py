@@ -125,5 +125,9 @@ class NoStartingOffset(Blocked):
     """The group has no offset and `starting.offsets` is `error`."""
 
 
+class TopicGone(Blocked):
+    """The source topic was there when the service started, and does not exist any more."""
+
+
 class TopicRecreated(Blocked):
     """The committed offset was written for another topic of the same name."""

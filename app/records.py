@@ -33,6 +33,7 @@ class Chunk:
         headers: reads the headers of one row, until the consumer is polled again; only rejects need them.
         ends: partitions whose end was reached, with the offset behind it (beyond control and aborted records).
         failures: what the broker said of partitions that it would not read.
+        full: whether there are as many records as were asked for: more are likely to wait.
     """
 
     partitions: Sequence[Partition]
@@ -44,6 +45,7 @@ class Chunk:
     headers: Callable[[int], Headers]
     ends: Sequence[tuple[Partition, int]] = ()
     failures: Sequence[PartitionError] = ()
+    full: bool = False
 
     def __len__(self) -> int:
         return len(self.offsets)

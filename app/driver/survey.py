@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.config import Config, From
 from app.driver.observe import Observer
 from app.driver.positions import Policy, Position, decide, lost_range
-from app.errors import Blocked
+from app.errors import Blocked, TopicGone
 from app.kafka.admin import KafkaAdmin
 from app.model import Partition, Share
 
@@ -56,7 +56,9 @@ class Surveyor:
         positions = self._positions()
         starts = self._starts_by_time(positions)
         shares: dict[Partition, Share] = {}
-        blocked: dict[Partition, Blocked] = {}
+        blocked: dict[Partition, Blocked] = {
+            partition: _gone(partition) for partition in sorted(self._missing(positions))
+        }
         for partition, at in positions.items():
             try:
                 shares[partition] = self._decide(at, starts.get(partition))
@@ -68,13 +70,19 @@ class Surveyor:
         return Survey(shares, positions, blocked)
 
     def _positions(self) -> dict[Partition, Position]:
-        topics = self._kafka.topics(self._source.topics, self._source.topics_pattern)
+        known = {partition.topic for partition in self._known or ()}
+        topics = self._kafka.topics(self._source.topics, self._source.topics_pattern, known)
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
         watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed(partitions)
         return {
             partition: Position(partition, topics[partition.topic].id, *watermarks[partition], committed.get(partition))
             for partition in partitions
         }
+
+    def _missing(self, positions: Mapping[Partition, Position]) -> set[Partition]:
+        """Find the partitions whose topic is gone; one that only a pattern has found may come and go."""
+        named = {partition for partition in self._known or () if partition.topic in self._source.topics}
+        return named - positions.keys()
 
     def _starts_by_time(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, int | None]:
         if self._timestamp is None:
@@ -93,3 +101,7 @@ class Surveyor:
         if skipped := lost_range(at, share):
             self._observer.skipped(at.partition, *skipped)
         return share
+
+
+def _gone(partition: Partition) -> TopicGone:
+    return TopicGone(partition, "its topic does not exist any more: create it again, or take it out of source.topics")

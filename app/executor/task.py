@@ -32,8 +32,10 @@ from parsers.contract import Parsed, Parser
 POLL_SECONDS = 0.05
 # How soon a task without traffic hears that the driver has fenced its leader.
 HEARTBEAT_SECONDS = 1.0
-# Commits may take a third of the time: a pass over hundreds of lanes takes seconds, and would leave none for records.
-COMMIT_PACE = 3.0
+# A pass over hundreds of lanes takes seconds and would leave no time for records. Where these come as fast as they can
+# be taken, nobody waits for the last one: commits may take a tenth of the time. Otherwise half of it, to be punctual.
+PACE_BEHIND, PACE = 10.0, 2.0
+LONGEST_PAUSE = 10.0
 # How many parts of chunks may wait for the commits of their lanes.
 MOST_PARKED = 8
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
@@ -55,6 +57,7 @@ def run(
         while task.working and clock() < deadline:
             watchdog.feed()
             chunk = task.consumer.poll(POLL_SECONDS)
+            task.behind = chunk is not None and chunk.full
             if chunk is not None:
                 task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.most_sink_bytes))
             task.keep_up()
@@ -94,6 +97,8 @@ class Task:
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
         self._pass_began = self._pass_took = 0.0
+        self.behind = False
+        """Whether records wait to be taken."""
         self._commits: dict[Lane, Future[bool]] = {}  # under way
         self._parked: dict[Lane, list[Callable[[], None]]] = defaultdict(list)  # steps of lanes that commit
 
@@ -167,8 +172,7 @@ class Task:
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
-        for lane in [lane for lane, commit in self._commits.items() if commit.done()]:
-            self._settled(lane)
+        self._settle_done()
         now = self._clock()
         ended = [self._settled(lane) for lane in self._lanes.values() if lane.running and lane.at_end]
         self._commit(lane for lane in ended if lane.dirty)
@@ -178,17 +182,20 @@ class Task:
         if self._is_due(now):
             self._pass_began, self._pass_took = now, 0.0
             self._next_commit = now + self._commit_seconds
-            self._commit(lane for lane in self._lanes.values() if lane.dirty)
+            # one that hangs in its commit holds up no other
+            self._commit(lane for lane in self._lanes.values() if lane.dirty and lane not in self._commits)
         if self._owes_heartbeat(now):
             self._commit([self._leader])
         self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
 
     def _is_due(self, now: float) -> bool:
-        """Tell whether to commit all lanes: the interval is over, and after a long pass twice as long as it took."""
-        if now < self._next_commit:
+        """Tell whether to commit all lanes: the interval is over, and after a long pass some more."""
+        if now < self._next_commit or len(self._commits) > SIDE_BY_SIDE:
             return False
-        self._settle()
-        return now >= self._pass_began + COMMIT_PACE * self._pass_took
+        wait(self._commits.values(), POLL_SECONDS)
+        self._settle_done()
+        pause = (PACE_BEHIND if self.behind else PACE) * self._pass_took
+        return now >= self._pass_began + min(pause, self._pass_took + LONGEST_PAUSE)
 
     def _opens_again(self, lane: Lane, now: float) -> bool:
         return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
@@ -253,6 +260,10 @@ class Task:
                 if lane.running:
                     self._attempt(lane, step)
         return lane
+
+    def _settle_done(self) -> None:
+        for lane in [lane for lane, commit in self._commits.items() if commit.done()]:
+            self._settled(lane)
 
     def _settle(self) -> None:
         """Wait for the commits that are under way."""

@@ -76,19 +76,33 @@ class KafkaAdmin:
             self._connect()
         return failure
 
-    def topics(self, names: Collection[str], pattern: str | None) -> dict[str, Topic]:
+    def topics(
+        self, names: Collection[str], pattern: str | None, known: Collection[str] = frozenset()
+    ) -> dict[str, Topic]:
         """
         Describe the source topics, given by name or by a pattern that whole names match.
 
+        Args:
+            names: topics that must exist, but for those that are known.
+            pattern: may match nothing yet.
+            known: topics that have existed; one that is gone is left out.
+
         Raises:
-            TopicMissing: if a named topic does not exist. A pattern may match nothing yet.
+            TopicMissing: if a topic that is not known does not exist.
         """
         if pattern is not None:
-            names = [name for name in self._names() if re.fullmatch(pattern, name)]
+            known = names = [name for name in self._names() if re.fullmatch(pattern, name)]
         if not names:
             return {}
         described = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_SECONDS)
-        return {name: self._topic(name, future) for name, future in described.items()}
+        found: dict[str, Topic] = {}
+        for name, future in described.items():
+            try:
+                found[name] = self._topic(name, future)
+            except TopicMissing:
+                if name not in known:
+                    raise
+        return found
 
     def _names(self) -> list[str]:
         try:

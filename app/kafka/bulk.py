@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from app.errors import PartitionError
 from app.kafka import kernel, native, settings
-from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.consumer import Reader
 from app.kafka.failures import of_partition
 from app.kafka.sender import MakeProducer, PlainSender
 from app.model import Job, Partition
@@ -38,15 +38,17 @@ class BulkConsumer(Reader):
     They come by the main queue, which librdkafka forwards to the consumer's: here it is not, and is served as events.
     """
 
+    most_records = 20_000
+
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self._queue = native.consumer_queue(native.handle(self.client))
         self._news = native.main_queue(native.handle(self.client))
         native.queue_forward(self._news, None)
-        self.client.consume(MOST_RECORDS, 0)  # what was forwarded before; no partition is assigned yet
-        self._messages = np.empty(MOST_RECORDS, np.int64)
-        self._others = np.empty(MOST_RECORDS, np.int64)
-        self._runs = np.empty((MOST_RECORDS, 3), np.int64)
+        self.client.consume(self.most_records, 0)  # what was forwarded before; no partition is assigned yet
+        self._messages = np.empty(self.most_records, np.int64)
+        self._others = np.empty(self.most_records, np.int64)
+        self._runs = np.empty((self.most_records, 3), np.int64)
         self._found = np.zeros(7, np.int64)
         self._held = 0
         self._alive: NDArray[np.int64] | None = None
@@ -111,6 +113,7 @@ class BulkConsumer(Reader):
         )
         self._alive = records
         ends, failures = self._events(self._others[: found[kernel.OTHERS]].tolist())
+        full = len(messages) == self.most
         self.adapt(len(records), found[kernel.VALUE_BYTES])
         return Chunk(
             partitions=self.partitions,
@@ -122,6 +125,7 @@ class BulkConsumer(Reader):
             headers=partial(self._headers, records),
             ends=ends,
             failures=failures,
+            full=full,
         )
 
     def _sources(self, runs: NDArray[np.int64], records: int) -> NDArray[np.int32]:
@@ -187,7 +191,7 @@ class BulkSender(PlainSender):
         super().__init__(job, partition, configured, producer)
         self._handle = native.handle(self.client)
         self._line = _Target(self._handle, self._sink, self._sink_partition)
-        self._letter = _Target(self._handle, self._dead_letters, self._dead_partition)
+        self._letter = _Target(self._handle, self.dead_letters, self._dead_partition)
         self._open = True
 
     def offer(self, lines: Lines, begin: int) -> int:

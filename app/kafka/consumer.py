@@ -16,7 +16,6 @@ from app.kafka.failures import of_partition
 from app.model import Committed, Job, Partition
 from app.records import Chunk, Headers
 
-MOST_RECORDS = 5_000  # larger chunks fall out of the processor's cache, smaller ones cost more calls
 CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
 
@@ -27,6 +26,9 @@ class Reader(ABC):
 
     It joins no group; the group only stores offsets.
     """
+
+    most_records: int
+    """How many records a chunk has at most: larger ones fall out of the processor's cache, smaller cost more calls."""
 
     def __init__(self, job: Job) -> None:
         self._client = Consumer(settings.consumer(job), logger=settings.SILENT)
@@ -85,11 +87,13 @@ class Reader(ABC):
     def adapt(self, records: int, size: int) -> None:
         """Learn from a chunk's number of records and bytes of values how many records to ask for next."""
         if records:
-            self.most = min(MOST_RECORDS, max(1, CHUNK_BYTES * records // (size + 1)))
+            self.most = min(self.most_records, max(1, CHUNK_BYTES * records // (size + 1)))
 
 
 class PlainConsumer(Reader):
     """Consumes confluent-kafka's message objects."""
+
+    most_records = 5_000
 
     def poll(self, seconds: float) -> Chunk | None:
         """Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has."""
@@ -97,10 +101,11 @@ class PlainConsumer(Reader):
         if not messages:
             return None
         # map over C methods: no Python frame per record
+        full = len(messages) == self.most
         ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
-        chunk = self._chunk(messages, ends, failures)
+        chunk = self._chunk(messages, ends, failures, full=full)
         self.adapt(len(chunk), chunk.values.nbytes)
         return chunk
 
@@ -118,7 +123,12 @@ class PlainConsumer(Reader):
         return ends, failures
 
     def _chunk(
-        self, messages: list[Message], ends: Sequence[tuple[Partition, int]], failures: Sequence[PartitionError]
+        self,
+        messages: list[Message],
+        ends: Sequence[tuple[Partition, int]],
+        failures: Sequence[PartitionError],
+        *,
+        full: bool,
     ) -> Chunk:
         records = len(messages)
         return Chunk(
@@ -132,6 +142,7 @@ class PlainConsumer(Reader):
             headers=lambda row: _headers(messages[row]),
             ends=ends,
             failures=failures,
+            full=full,
         )
 
     def _sources(self, messages: list[Message]) -> NDArray[np.int32]:

@@ -40,7 +40,8 @@ def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> N
     Connect a new client, so that init_transactions finds a broker to ask for the coordinator.
 
     With none at hand librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
-    brokers and ends the bootstrap connection; the second comes through the connection that will be used.
+    brokers and ends the bootstrap connection; the second comes through the connection that will be used. Any topic will
+    do: best one that has few partitions, because each of a thousand producers asks.
 
     Raises:
         KafkaException: Kafka does not answer.
@@ -129,7 +130,7 @@ class TransactionalWriter(Writer):
             Fenced, Transient: the partition is not ours.
         """
         with self._translated("opening the producer"):
-            connect(self._client, self._partition.topic)
+            connect(self._client, self._sender.dead_letters)
             with in_time(CONTROL_SECONDS):
                 self._client.init_transactions(CONTROL_SECONDS)
 

@@ -32,7 +32,7 @@ class PlainSender:
         self.client = producer(configured, logger=settings.SILENT)
         self.undelivered: KafkaError | None = None
         """Why a record was not delivered; None also where nobody asks."""
-        self._sink, self._dead_letters = job.sink.topic, job.dead_letters.topic
+        self._sink, self.dead_letters = job.sink.topic, job.dead_letters.topic
         self._sink_partition = partition.number % job.sink.partitions
         self._dead_partition = partition.number % job.dead_letters.partitions
 
@@ -61,7 +61,7 @@ class PlainSender:
         for number, letter in enumerate(letters[begin:], begin):
             try:
                 self.client.produce(
-                    self._dead_letters,
+                    self.dead_letters,
                     letter.value,
                     letter.key,
                     self._dead_partition,

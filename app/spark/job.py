@@ -18,8 +18,8 @@ from app.model import Assignment, Receipt
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# How long a task may wait for a slot before its round is ended: in peace, because a new executor is counted before it
-# takes tasks, on a busy machine long before; and when a task was lost.
+# How long a task may wait before its round is ended: where no slot is free, because an executor was lost; and beside a
+# free one, because a new executor is counted before it takes tasks, on a busy machine long before.
 LAUNCH_SECONDS = 15.0
 RETRY_SECONDS = 2.0
 ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
@@ -85,7 +85,7 @@ class SparkRounds:
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED)
         self._number += 1
-        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}")
+        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
 
     def stop(self) -> None:
         """Stop Spark."""
@@ -96,11 +96,19 @@ class SparkRounds:
 class RunningRound:
     """A round that Spark works on."""
 
-    def __init__(self, context: SparkContext, work: Work, assignments: Sequence[Assignment], group: str) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        work: Work,
+        assignments: Sequence[Assignment],
+        group: str,
+        slots: Callable[[], int],
+    ) -> None:
         self._context = context
         self._work = work
         self._assignments = assignments
         self._group = group
+        self._slots = slots
         self._receipts: list[Receipt] = []
         self._failure: Exception | None = None
         self._short_since: float | None = None
@@ -129,12 +137,13 @@ class RunningRound:
     @property
     def starved(self) -> bool:
         """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
-        stages = list(self._stages())
-        if all(stage.numActiveTasks + stage.numCompletedTasks >= stage.numTasks for stage in stages):
+        waiting = [stage for stage in self._stages() if stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks]
+        if not waiting:
             self._short_since = None
             return False
         self._short_since = self._short_since or time.monotonic()
-        patience = RETRY_SECONDS if any(stage.numFailedTasks for stage in stages) else LAUNCH_SECONDS
+        taken = sum(stage.numActiveTasks for stage in waiting)
+        patience = RETRY_SECONDS if taken >= self._slots() else LAUNCH_SECONDS
         return time.monotonic() - self._short_since > patience
 
     def _stages(self) -> Iterator[SparkStageInfo]:

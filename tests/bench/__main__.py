@@ -38,6 +38,7 @@ def main() -> int:
         source = broker.create_topic("raw", recipe.partitions)
         say(f"loading {recipe.count:,} records")
         load(broker.bootstrap, source, recipe)
+        warm_up(systems[0], broker, source, recipe, Path(folder))
         for number in range(1, options.runs + 1):
             for system in systems:
                 with prepared(f"{system.slug}-{number}", broker, source, recipe.partitions, Path(folder)) as job:
@@ -78,6 +79,13 @@ def usable(system: System, folder: Path) -> bool:
         say(f"skipped: {system.name}: {error}")
         return False
     return True
+
+
+def warm_up(system: System, broker: Broker, source: str, recipe: Recipe, folder: Path) -> None:
+    """Run one system uncounted: the broker's JVM compiles what it does often, and the first would pay for it."""
+    say("warming the broker up")
+    with prepared("warm-up", broker, source, recipe.partitions, folder) as job:
+        run(system, job, broker.pids[0], recipe.count)
 
 
 def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:

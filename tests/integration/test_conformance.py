@@ -18,7 +18,7 @@ from app.demo.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
 from app.kafka.admin import KafkaAdmin
 from app.kafka.clients import PLAIN, KafkaClients, Path, best_path, why_not_bulk
-from app.kafka.consumer import MOST_RECORDS, Reader
+from app.kafka.consumer import Reader
 from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
 from app.model import Guarantee, Partition
 from app.records import Chunk, Headers, Letter, Lines
@@ -246,7 +246,22 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, path: Path
         chunks = chunks_until(consumer, ended)
 
     assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
-    assert consumer.most <= 8 < MOST_RECORDS
+    assert consumer.most <= 8 < consumer.most_records
+
+
+@BOTH_PATHS
+def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, path: Path) -> None:
+    """A chunk with as many records as were asked for is full, one with fewer is not."""
+    stage = make_stage(broker.bootstrap, topics)
+    produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
+
+    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+        consumer.most = 4
+        first = chunks_until(consumer, len)
+        rest = chunks_until(consumer, ended)
+
+    assert [(4, True)] == [(len(chunk), chunk.full) for chunk in first]
+    assert not rest[-1].full
 
 
 @BOTH_PATHS

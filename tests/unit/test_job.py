@@ -14,10 +14,8 @@ from app.spark.job import RunningRound
 class Context:
     """A SparkContext with one job of one stage of three tasks."""
 
-    def __init__(self, active: int, completed: int = 0, failed: int = 0) -> None:
-        self.stage = SimpleNamespace(
-            numTasks=3, numActiveTasks=active, numCompletedTasks=completed, numFailedTasks=failed
-        )
+    def __init__(self, active: int, completed: int = 0) -> None:
+        self.stage = SimpleNamespace(numTasks=3, numActiveTasks=active, numCompletedTasks=completed)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -38,8 +36,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def starved_after(seconds: float, context: Context, clock: SimpleNamespace) -> bool:
-    running = RunningRound(context, list, [], "round")  # type: ignore[arg-type]  # a fake context
+def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNamespace) -> bool:
+    running = RunningRound(context, list, [], "round", lambda: slots)  # type: ignore[arg-type]  # a fake context
     seen = [running.starved]
     clock.seconds += seconds
     seen.append(running.starved)
@@ -48,15 +46,15 @@ def starved_after(seconds: float, context: Context, clock: SimpleNamespace) -> b
 
 def test_a_lost_task_that_finds_no_slot(clock: SimpleNamespace) -> None:
     """Its round is ended soon: the executor is gone, and nobody reads its partitions."""
-    assert starved_after(2.1, Context(active=2, failed=1), clock)
+    assert starved_after(2.1, Context(active=2), 2, clock)
 
 
 def test_tasks_that_are_not_started_yet(clock: SimpleNamespace) -> None:
     """A new executor on a busy machine is waited for: to end the round would only make the machine busier."""
-    assert not starved_after(10, Context(active=2), clock)
-    assert starved_after(16, Context(active=2), clock)
+    assert not starved_after(10, Context(active=2), 3, clock)
+    assert starved_after(16, Context(active=2), 3, clock)
 
 
 def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
-    """Whatever was lost before, a round in which every task has a slot or has ended is not starved."""
-    assert not starved_after(60, Context(active=2, completed=1, failed=4), clock)
+    """A round in which every task has a slot or has ended is not starved."""
+    assert not starved_after(60, Context(active=2, completed=1), 2, clock)

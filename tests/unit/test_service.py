@@ -33,8 +33,11 @@ class Kafka:
         self.fenced: list[list[Partition]] = []
         self.troubles: list[Exception] = []
         self.topic_id = "id-1"
+        self.topic_gone = False
 
-    def topics(self, names: Collection[str], pattern: str | None) -> dict[str, Topic]:
+    def topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
+        if self.topic_gone and "raw" in known:
+            return {}
         return {"raw": Topic("raw", self.topic_id, len(self.watermark))}
 
     def destination(self, name: str) -> Destination:
@@ -255,6 +258,34 @@ class TestRounds:
             assert 1 == service(kafka, Rounds(forgetful)).run(until_end=True)
 
         assert any("vanished" in entry.get("error", "") for entry in logs)
+
+    def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
+        """The service goes on: there may be other topics, and this one may come back."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+        act = works(kafka)
+
+        def deleting(assignments: Sequence[Assignment]) -> Result:
+            receipts = act(assignments)
+            kafka.topic_gone = True
+            return receipts
+
+        with capture_logs() as logs:
+            assert 1 == service(kafka, Rounds(deleting)).run(until_end=True)
+
+        assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
+
+    def test_rounds_that_we_end_are_no_failures(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However often a task finds no slot: an executor that is away is waited for."""
+        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+        kafka = Kafka(p0=(0, 10))
+        act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
+        rounds = Rounds(lambda assignments: starving.pop() if starving else act(assignments), unending=True)
+        monkeypatch.setattr("app.driver.service.LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(Round, "starved", property(lambda self: bool(starving)))
+        monkeypatch.setattr(Round, "wait", lambda self, seconds: not starving)
+
+        assert 0 == service(kafka, rounds).run(until_end=True)
+        assert 10 == kafka.offsets[A].offset
 
 
 class TestStop:

@@ -15,3 +15,12 @@ def test_a_commit_that_was_sent_again_takes_long_enough_to_be_suspect() -> None:
     told = settings.transactional_producer(job, Partition("raw", 0))
 
     assert 0.8 * int(told["retry.backoff.ms"]) / 1000 >= SENT_AGAIN_SECONDS
+
+
+def test_what_a_user_sets_stands() -> None:
+    """Defaults are fit for throughput; a user's own setting is taken as it is."""
+    fast, patient = make_job(kafka={"bootstrap.servers": "nowhere:9092"}), {"bootstrap.servers": "x", "linger.ms": "7"}
+
+    assert settings.transactional_producer(fast, Partition("raw", 0))["linger.ms"] == 100
+    assert settings.producer(fast)["linger.ms"] == 20
+    assert settings.transactional_producer(make_job(kafka=patient), Partition("raw", 0))["linger.ms"] == "7"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise, product
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import Committed, Destination, Guarantee, Outcome, Partition, Receipt, Share
-from app.records import Lines
+from app.records import Chunk, Lines
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
@@ -340,8 +341,9 @@ class TestOutcomes:
             assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
             assert 1 == len(kafka.dead[partition])
 
-    def test_commits_leave_time_for_records(self) -> None:
-        """Where a commit takes longer than its interval, the next waits until records had twice that time."""
+    @pytest.mark.parametrize(("full", "pause"), [(False, 2.0), (True, 10.0)], ids=["up to date", "behind"])
+    def test_commits_leave_time_for_records(self, full: bool, pause: float) -> None:
+        """Where a commit takes longer than its interval, the next waits: a little, and longer while records wait."""
         kafka = FakeKafka({A: [], B: source(2_000)})
         job, clock = make_job(), FakeClock()
         clients = FakeClients(kafka, job, clock)
@@ -361,13 +363,22 @@ class TestOutcomes:
             return writer
 
         clients.writer = slow  # type: ignore[method-assign]
+        consumer = clients.consumer()
+        poll = consumer.poll
+
+        def told(seconds: float) -> Chunk | None:
+            chunk = poll(seconds)
+            return replace(chunk, full=full) if chunk else None
+
+        consumer.poll = told  # type: ignore[method-assign]
+        clients.consumer = lambda: consumer  # type: ignore[method-assign]
 
         shares = Share(A, None, 0), Share(B, None, 0)
-        task.run(make_assignment(job, *shares), clients, make_parser(job), seconds=30, clock=clock)
+        task.run(make_assignment(job, *shares), clients, make_parser(job), seconds=60, clock=clock)
 
         passes = began[1:-1]  # the first stores where to start, the last belongs to the end
         assert len(passes) > 2
-        assert all(later - one >= 3.0 for one, later in pairwise(passes))
+        assert all(later - one >= pause for one, later in pairwise(passes))
 
 
 class TestStrangeParsers:
