@@ -18,6 +18,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
             ├── OutOfRange           records were deleted before they were read
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
+            ├── TopicGone            the topic was there at the start, and is deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
 """
 

@@ -367,7 +367,7 @@ def stalls(history: History, least: float = 1.0) -> list[Stall]:
     for (role, partition), marks in history.marks.items():
         for began, ended in _standing(marks):
             if ended - began >= least:
-                repaired = max((f.until for f in history.faults if f.at <= ended and f.until <= ended), default=began)
+                repaired = max((min(f.until, ended) for f in history.faults if f.at <= ended), default=began)
                 after = ended - max(began, repaired)
                 found.append(Stall(f"{role}-{partition}", began, ended, after))
     return sorted(found, key=lambda stall: -stall.seconds)

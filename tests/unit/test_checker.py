@@ -182,6 +182,19 @@ def test_a_stalled_reader() -> None:
     assert 9 == stall.seconds
 
 
+def test_a_stall_that_ends_before_the_repair() -> None:
+    """What the others put right while a broker is still away did not wait for its repair."""
+    told = marks((0, 5, 6), (8, 7, 7))
+    told += [
+        {"at": 0.5, "kind": "fault", "name": "broker killed", "target": "1", "state": {}},
+        {"at": 20.0, "kind": "healed", "name": "broker killed", "target": "1"},
+    ]
+
+    (stall,) = stalls(History.of(told))
+
+    assert (8, 0) == (stall.seconds, stall.after_repair)
+
+
 def test_a_stall_that_never_ends() -> None:
     """What is still held back at the end counts up to there."""
     assert [30] == [stall.seconds for stall in stalls(History.of(marks((0, 5, 6), (30, 5, 6))))]
