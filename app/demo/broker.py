@@ -199,6 +199,9 @@ class Broker(Cluster):
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.hours": "-1",
+            # The kernel reads ahead in each index, which is mapped whole: with the default of 10 MB it wrote more zeros
+            # than a small partition has records.
+            "log.index.size.max.bytes": str(1 << 20),
             # How long a killed server stays registered, and so the least time that its restart takes.
             "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "1000",
