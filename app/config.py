@@ -160,7 +160,10 @@ class Config(Section):
         default=30.0, ge=1, le=3600, description="how long tasks own their partitions before the next plan"
     )
     commit_interval: Seconds = Field(
-        default=0.5, ge=0.01, le=60, description="how often each partition commits output and offset together"
+        default=0.5,
+        ge=0.01,
+        le=60,
+        description="how often each partition commits output and offset together; more rarely where hundreds catch up",
     )
     transaction_timeout: Seconds = Field(
         default=60.0, ge=10, le=900, description="when the broker aborts a transaction whose owner went silent"
