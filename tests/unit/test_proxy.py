@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -46,7 +47,8 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream:
+        # A proxy that ends resets what it has not read.
+        with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
             while size := stream.read(4):
                 self.frames.put(stream.read(int.from_bytes(size)))
                 connection.sendall(b"!")
