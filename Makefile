@@ -36,7 +36,7 @@ proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 ki
 controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
 	$(BIN)/python -m tests.chaos controls
 
-bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 30 minutes)
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 15 minutes)
 	$(BIN)/python -m tests.bench
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
