@@ -194,7 +194,8 @@ def latencies(broker: Broker, folder: Path, interval: float, rates: Mapping[floa
 
 
 def gap(broker: Broker, folder: Path, interval: float, seconds: float) -> list[str]:
-    """Measure how long a reader waits where a round ends and the next begins: short rounds, a light load."""
+    """Measure how long a reader waits where a round ends and the next begins: short rounds, a light load, a few rounds."""
+    seconds = max(seconds, 6 * SHORT_ROUND_SECONDS)
     settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{SHORT_ROUND_SECONDS}s"}
     with running(f"gap-{interval}", broker, folder, settings) as (job, reader):
         before = rounds(log(job))
