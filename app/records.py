@@ -18,6 +18,15 @@ Headers = Sequence[tuple[str, bytes | None]]
 NO_TIMESTAMP = -1
 
 
+def offsets_of(values: pa.BinaryArray) -> NDArray[np.int32]:
+    """Read where each value begins, and where the last one ends, off the array's own buffer; nothing is copied."""
+    buffer = values.buffers()[1]
+    if buffer is None:  # an empty array may have no offsets
+        return np.zeros(1, np.int32)
+    offsets: NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
+    return offsets[values.offset : values.offset + len(values) + 1]
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """
@@ -118,12 +127,7 @@ class Letters(Sequence[Letter]):
 
     def sizes(self) -> NDArray[np.int32]:
         """Give the bytes of each letter's parts."""
-        buffer = self.parts.buffers()[1]
-        if buffer is None:  # an empty array may have no offsets
-            return np.zeros(0, np.int32)
-        ends: NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
-        sizes: NDArray[np.int32] = np.diff(ends[self.parts.offset + self.begins])
-        return sizes
+        return np.diff(offsets_of(self.parts)[self.begins])
 
     def __len__(self) -> int:
         return len(self.timestamps)

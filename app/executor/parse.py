@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.model import Job
+from app.records import offsets_of
 from parsers import envelope, registry
 from parsers.contract import Parsed, Parser, Reject
 
@@ -63,7 +64,7 @@ def _check(parsed: Parsed, records: int) -> None:
 
 
 def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, most_bytes: int) -> Parsed:
-    sizes = _sizes(parsed.values) + _sizes(keys)[parsed.rows]
+    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(keys))[parsed.rows]
     if not len(sizes) or sizes.max() <= most_bytes:
         return parsed
     large, fits = np.flatnonzero(sizes > most_bytes), np.flatnonzero(sizes <= most_bytes)
@@ -72,17 +73,6 @@ def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, most_bytes: int) ->
         for i in large
     )
     return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *told]))
-
-
-def _sizes(values: pa.BinaryArray) -> NDArray[np.int32]:
-    """Read the byte lengths off the array's own offsets; a null has none."""
-    if not len(values):
-        return np.zeros(0, np.int32)
-    buffer = values.buffers()[1]
-    assert buffer is not None  # an array that is not empty has offsets
-    offsets: NDArray[np.int32] = np.frombuffer(memoryview(buffer), np.int32)
-    begin, end = values.offset, values.offset + len(values)
-    return offsets[begin + 1 : end + 1] - offsets[begin:end]
 
 
 def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:

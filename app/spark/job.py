@@ -20,8 +20,8 @@ Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
 # How long a task may wait before its round is ended: where no slot is free, because an executor was lost; and beside a
 # free one, because a new executor is counted before it takes tasks, on a busy machine long before.
-LAUNCH_SECONDS = 15.0
 RETRY_SECONDS = 2.0
+LAUNCH_SECONDS = 15.0
 ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
 
 
