@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.demo.lines import PRODUCER, Line, Recipe
 from tests.bench.job import Job
+from tests.bench.report import say
 
 TICK_SECONDS = 0.005
 LOOK_SECONDS = 0.2
@@ -44,8 +45,9 @@ def feed(job: Job, pace: Pace, seconds: float) -> None:
     lines = _lines(job.partitions)
     producer = Producer({**PRODUCER, "bootstrap.servers": job.bootstrap, "linger.ms": 5})
     backlog = _Backlog(job)
-    sent, began = 0, time.time()
+    sent, began, latest, fullest = 0, time.time(), 0.0, 0
     while (now := time.time()) < began + seconds:
+        latest, fullest = max(latest, now - began - sent / pace.per_second), max(fullest, len(producer))
         if pace.ahead and backlog.of(sent) > pace.ahead:
             time.sleep(TICK_SECONDS)
             continue
@@ -56,6 +58,8 @@ def feed(job: Job, pace: Pace, seconds: float) -> None:
         producer.poll(0)
         time.sleep(TICK_SECONDS)
     producer.flush(30)
+    if not pace.ahead:
+        say(f"the feed sent {sent:,} records, up to {latest:.2f} s late; up to {fullest:,} waited for the broker")
 
 
 def _lines(partitions: int) -> Iterator[tuple[int, Line]]:

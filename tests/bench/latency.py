@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.demo.broker import Broker
 from app.demo.leash import Leash
@@ -46,7 +48,9 @@ QUIET_SECONDS = 3.0
 PROBE_PER_SECOND = 5_000.0
 UNBOUNDED_PER_SECOND = 1_000_000.0
 AHEAD = 300_000
-SHORT_ROUND_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+GROWTHS = 6
+GROW_SECONDS = 5.0
 
 
 class Never(Exception):
@@ -94,13 +98,13 @@ class Reader:
 
     def read_during(self, feed: BaseProcess) -> Seen:
         """
-        Read until the feed has ended and nothing more comes.
+        Read until the feed has ended and nothing more comes; at first the service may still have to start.
 
         Raises:
             Never: nothing came for too long.
         """
         seen, last = Seen(), time.time()
-        while feed.is_alive() or time.time() - last < QUIET_SECONDS:
+        while feed.is_alive() or not seen.arrivals or time.time() - last < QUIET_SECONDS:
             if batch := self._consumer.consume(10_000, GRAIN_SECONDS):
                 last = time.time()
                 seen.arrivals.append(last)
@@ -131,10 +135,10 @@ def main() -> int:
         rates = {load: load / 100 * throughput for load in options.loads}
         for interval in options.intervals:
             rows += latencies(broker, Path(folder), interval, rates, options.seconds)
-            gaps.append(gap(broker, Path(folder), interval, options.seconds))
+            gaps.append(gap(broker, Path(folder), interval))
     print(f"Throughput beside producer and reader: {throughput:,.0f} records/s\n")
     print(latency_table(rows), "\n")
-    print(markdown(["commit interval", "rounds", "usual silence", "silence between rounds", "longest"], gaps))
+    print(markdown(["commit interval", "planned anew", "usual silence", "silence when planned anew", "longest"], gaps))
     return 0
 
 
@@ -193,17 +197,16 @@ def latencies(broker: Broker, folder: Path, interval: float, rates: Mapping[floa
     return rows
 
 
-def gap(broker: Broker, folder: Path, interval: float, seconds: float) -> list[str]:
-    """Measure how long a reader waits where a round ends and the next begins: short rounds, a light load, a few rounds."""
-    seconds = max(seconds, 6 * SHORT_ROUND_SECONDS)
-    settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{SHORT_ROUND_SECONDS}s"}
+def gap(broker: Broker, folder: Path, interval: float) -> list[str]:
+    """Measure how long a reader waits where a round is planned anew, because partitions are added: a light load."""
+    settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{LOOK_SECONDS}s"}
     with running(f"gap-{interval}", broker, folder, settings) as (job, reader):
         before = rounds(log(job))
-        process = feed.start(job, feed.Pace(PROBE_PER_SECOND), seconds)
+        process = feed.start(job, feed.Pace(PROBE_PER_SECOND), (GROWTHS + 1) * GROW_SECONDS)
+        threading.Thread(target=grow, args=(job,), daemon=True).start()
         silences = reader.read_during(process).silences()
-        # one may end before the feed's first record, and one behind its last
-        count = rounds(log(job)) - before - 2
-    usual = silences[count : count + max(1, round(seconds / interval) - count)]
+        count = rounds(log(job)) - before
+    usual = silences[count : count + max(1, round(GROWTHS * GROW_SECONDS / interval) - count)]
     between = silences[:count]
     return [
         f"{interval:g} s",
@@ -212,6 +215,14 @@ def gap(broker: Broker, folder: Path, interval: float, seconds: float) -> list[s
         f"{percentile(between, 50):.2f} s",
         f"{between[0]:.2f} s",
     ]
+
+
+def grow(job: Job) -> None:
+    """Add partitions, now and then one; nothing is written to them."""
+    admin = AdminClient({"bootstrap.servers": job.bootstrap, "log_level": 0})
+    for partitions in range(PARTITIONS + 1, PARTITIONS + 1 + GROWTHS):
+        time.sleep(GROW_SECONDS)
+        admin.create_partitions([NewPartitions(job.source, partitions)])[job.source].result(30)
 
 
 def rounds(log: Path) -> int:
