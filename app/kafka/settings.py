@@ -17,8 +17,9 @@ SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
-# The default of 10 s is how long a client may overlook that a broker is back.
-PROMPT: Settings = {"reconnect.backoff.max.ms": 1000}
+# Half of the first is waited for between two attempts to connect anywhere (rd_kafka_connect_any): to open a producer
+# takes two, and there may be a thousand. The default of the other, 10 s, is how long a broker's return may be missed.
+PROMPT: Settings = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 1000}
 
 CONSUMER_DEFAULTS: Settings = {
     # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
@@ -95,7 +96,7 @@ def producer(job: Job, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
 
 def transactional_producer(job: Job, partition: Partition) -> Settings:
     """Settings of the one producer that may write for a source partition."""
-    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS, "reconnect.backoff.ms": RETRY_BACKOFF_MS}
+    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS}
     return producer(job, TRANSACTIONAL_DEFAULTS) | patience | fencing(job.group, job.transaction_seconds, partition)
 
 
