@@ -36,7 +36,6 @@ OWNED_KAFKA_KEYS: Mapping[str, str] = {
     "group.protocol": "Winnow assigns partitions itself and never joins its group",
     "group.instance.id": "Winnow assigns partitions itself and never joins its group",
     "retry.backoff.ms": "by it Winnow knows that a commit was sent only once",
-    "reconnect.backoff.ms": "by it Winnow knows that a commit was sent only once",
     "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
 }
 OWNED_SPARK_KEYS: Mapping[str, str] = {
@@ -87,7 +86,7 @@ class Source(Section):
         default=(), description="the source topics, by name"
     )
     topics_pattern: str | None = Field(
-        default=None, description="a regular expression that whole topic names match; new topics join in the next round"
+        default=None, description="a regular expression that whole topic names match; new ones join in `round.interval`"
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",
@@ -157,7 +156,10 @@ class Config(Section):
     )
     parser: ParserChoice = Field(default=ParserChoice(), description="the parser and its options")
     round_interval: Seconds = Field(
-        default=30.0, ge=1, le=3600, description="how long tasks own their partitions before the next plan"
+        default=10.0,
+        ge=1,
+        le=3600,
+        description="how often to look whether partitions must be shared out anew; if not, tasks go on without a pause",
     )
     commit_interval: Seconds = Field(
         default=0.5,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.model import Partition, Share
 
@@ -23,15 +23,20 @@ def plan(shares: Iterable[Share], loads: Mapping[Partition, int], slots: int) ->
         loads: records that each is expected to bring: its lag and what arrives in a round.
         slots: how many tasks can run at once.
     """
-
-    def load(share: Share) -> int:
-        return loads.get(share.partition, 0) + IDLE_LOAD
-
-    heaviest_first = sorted(shares, key=lambda share: (-load(share), share.partition))
+    heaviest_first = sorted(shares, key=lambda share: (-_load(share, loads), share.partition))
     tasks: list[list[Share]] = [[] for _ in range(min(slots, len(heaviest_first)))]
     idlest = [(0, number) for number in range(len(tasks))]
     for share in heaviest_first:
         total, number = idlest[0]
         tasks[number].append(share)
-        heapq.heapreplace(idlest, (total + load(share), number))
+        heapq.heapreplace(idlest, (total + _load(share, loads), number))
     return [tuple(task) for task in tasks]
+
+
+def heaviest(tasks: Iterable[Sequence[Share]], loads: Mapping[Partition, int]) -> int:
+    """Tell how much the busiest task has to do."""
+    return max(sum(_load(share, loads) for share in task) for task in tasks)
+
+
+def _load(share: Share, loads: Mapping[Partition, int]) -> int:
+    return loads.get(share.partition, 0) + IDLE_LOAD

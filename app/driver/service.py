@@ -1,10 +1,16 @@
-"""The service: survey, plan, run a round, observe; until told to stop, or until the end that was seen at the start."""
+"""
+The service: survey, plan, run a round, observe; until told to stop, or until the end that was seen at the start.
+
+A round goes on while its plan is good: readers of the sink notice only the end of one.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -13,9 +19,10 @@ from app.config import Config
 from app.driver.observe import Observer
 from app.driver.patience import Stopped, patiently
 from app.driver.plan import plan
+from app.driver.review import Review
 from app.driver.stop import Stop
 from app.driver.survey import Survey, Surveyor
-from app.errors import SparkFailed
+from app.errors import NotUsable, SparkFailed, Unreachable
 from app.kafka.admin import KafkaAdmin
 from app.model import Assignment, Guarantee, Job, Outcome, Partition, Receipt, Share
 
@@ -26,10 +33,15 @@ LOOK_SECONDS = 1.0
 LEADERS_SECONDS = 2.5
 EVERYBODY_SECONDS = 2.0
 KILL_SECONDS = 4.0
-# A task may take so long beyond its deadline for its last commits, and so much more for each partition. Later it
-# is stuck, or its machine is, and the partitions of all others wait for the next round.
+# For how many looks at its plan a round may go on. Idle partitions renew their offset with each. Without transactions
+# there is no way to end a round early without doing work twice, so it is a short one.
+LOOKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
+# Spark gives up a round in which one task is lost eight times.
+MOST_LOST_TASKS = 4
+# A task may take so long beyond its deadline to open and for its last commits, and so much more for each partition.
+# Later it is stuck, or its machine is, and the partitions of all others wait for the next round.
 OVERRUN_SECONDS = 4.0
-OVERRUN_SECONDS_EACH = 0.05
+OVERRUN_SECONDS_EACH = 0.1
 FAILED_ROUNDS_IN_A_ROW = 5
 
 log = structlog.get_logger()
@@ -41,6 +53,11 @@ class RunningRound(Protocol):
     @property
     def lost_tasks(self) -> int:
         """How many attempts have failed."""
+        ...
+
+    @property
+    def done_tasks(self) -> int:
+        """How many tasks have reported."""
         ...
 
     @property
@@ -90,6 +107,7 @@ class Service:
         self._surveyor = Surveyor(config, kafka, self.observer)
         self._arrived: dict[Partition, int] = {}
         self._failed_rounds = 0
+        self._looks = ThreadPoolExecutor(1, "winnow-look")
 
     def run(self, *, until_end: bool) -> int:
         """
@@ -152,11 +170,12 @@ class Service:
 
     def _round(self, rounds: Rounds, job: Job, survey: Survey, shares: Sequence[Share]) -> None:
         loads = {share.partition: survey.lag(share) + self._arrived.get(share.partition, 0) for share in shares}
-        seconds, began = self._config.round_interval, time.monotonic()
+        seconds, began = self._round_seconds, time.monotonic()
         deadline = time.time() + seconds
         assignments = [Assignment(job, task, seconds, deadline) for task in plan(shares, loads, rounds.slots)]
         running = rounds.submit(assignments)
-        killed = self._watch(running, assignments)
+        review = Review([assignment.shares for assignment in assignments], survey, began)
+        killed = self._watch(running, assignments, partial(self._why_plan_anew, rounds, running, review))
         try:
             receipts = running.receipts()
         except SparkFailed as error:
@@ -165,10 +184,34 @@ class Service:
             return
         self._failed_rounds = 0
         took = time.monotonic() - began
-        self._arrived = {receipt.partition: int(receipt.records * seconds / max(took, 1)) for receipt in receipts}
+        share = self._config.round_interval / max(took, 1)
+        self._arrived = {receipt.partition: int(receipt.records * share) for receipt in receipts}
         self.observer.round_ended(receipts, took, survey.total_lag)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)
+
+    @property
+    def _round_seconds(self) -> float:
+        """How long a round may go on."""
+        return LOOKS[self._config.delivery_guarantee] * self._config.round_interval
+
+    def _why_plan_anew(self, rounds: Rounds, running: RunningRound, review: Review) -> str:
+        """Look at a round that goes on; say why it is to end, or nothing."""
+        if running.lost_tasks >= MOST_LOST_TASKS:
+            return "tasks were lost"
+        if running.done_tasks:
+            return "a task has nothing left to do"
+        try:
+            positions = self._surveyor.glance()
+        except Unreachable as error:
+            review.pause(time.monotonic())
+            log.warning("Kafka does not answer the driver; the tasks go on", reason=str(error))
+            return ""
+        except NotUsable as error:  # the next survey raises it, when the tasks have come to a clean end
+            return str(error)
+        why = review.look(positions, rounds.slots, time.monotonic())
+        self.observer.round_goes_on(review.advanced, review.lag, review.seconds)
+        return why
 
     def _round_failed(self, error: SparkFailed) -> None:
         self._failed_rounds += 1
@@ -177,9 +220,12 @@ class Service:
             raise error
         self._stop.wait(min(2.0**self._failed_rounds, 30))
 
-    def _watch(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
-        """Wait for a round's end, and end it where it must not wait; tell whether its tasks had to be killed."""
-        lost, overdue = 0, time.monotonic() + self._config.round_interval + _overrun(assignments)
+    def _watch(self, running: RunningRound, assignments: Sequence[Assignment], look: Callable[[], str]) -> bool:
+        """Wait for a round's end, and end it where it must not go on; tell whether its tasks had to be killed."""
+        lost, began = 0, time.monotonic()
+        looking: Future[str] | None = None
+        overdue = began + self._round_seconds + _overrun(assignments)
+        next_look = began + self._config.round_interval
         while not self._ended_or_stopped(running, LOOK_SECONDS):
             if running.lost_tasks > lost:
                 lost = running.lost_tasks
@@ -190,10 +236,26 @@ class Service:
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
                 return self._shut_out(running, (_everybody(assignments), EVERYBODY_SECONDS))
+            if self._may_end_early and time.monotonic() > next_look:
+                # beside us: where Kafka does not answer this takes longer than a stop may wait
+                looking = looking or self._looks.submit(look)
+            if looking and looking.done():
+                next_look = time.monotonic() + self._config.round_interval
+                why, looking = looking.result(), None
+                if why:
+                    log.info("the round ends and is planned anew", reason=why)
+                    return self._end(running, assignments, _overrun(assignments))
         if self._stop.requested and not running.wait(0):
             log.info("stopping", cause=self._stop.cause)
             return self._end(running, assignments)
+        if looking:
+            looking.exception()  # the round has ended: whatever it was, the next survey sees it
         return False
+
+    @property
+    def _may_end_early(self) -> bool:
+        """Whether a round can be ended without doing work twice."""
+        return self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
     def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
         """Wait so long at most for the round's end or a request to stop; tell whether one of them came."""
@@ -204,7 +266,7 @@ class Service:
                 return False
         return True
 
-    def _end(self, running: RunningRound, assignments: Sequence[Assignment]) -> bool:
+    def _end(self, running: RunningRound, assignments: Sequence[Assignment], seconds: float = LEADERS_SECONDS) -> bool:
         """
         End a round before its deadline; tell whether its tasks had to be killed.
 
@@ -212,7 +274,7 @@ class Service:
         opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
         """
         leaders = [assignment.leader for assignment in assignments]
-        return self._shut_out(running, (leaders, LEADERS_SECONDS), (_everybody(assignments), EVERYBODY_SECONDS))
+        return self._shut_out(running, (leaders, seconds), (_everybody(assignments), EVERYBODY_SECONDS))
 
     def _shut_out(self, running: RunningRound, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions, step by step, each with its time to end the round; tell whether it had to be killed."""
@@ -230,8 +292,7 @@ class Service:
 
     def _fence(self, partitions: Collection[Partition]) -> bool:
         """Shut out the owners of partitions; tell whether that could work at all."""
-        transactional = self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
-        return transactional and self._kafka.fence(partitions, self._config.transaction_timeout)
+        return self._may_end_early and self._kafka.fence(partitions, self._config.transaction_timeout)
 
 
 def _everybody(assignments: Iterable[Assignment]) -> list[Partition]:

@@ -52,8 +52,7 @@ class Surveyor:
             Unreachable: Kafka does not answer now.
             TopicMissing, ForeignMember, NotAllowed: a person must act.
         """
-        self._kafka.refuse_foreign_members()
-        positions = self._positions()
+        positions = self._positions(settled=True)
         starts = self._starts_by_time(positions)
         shares: dict[Partition, Share] = {}
         blocked: dict[Partition, Blocked] = {
@@ -69,11 +68,16 @@ class Surveyor:
         self._known = (self._known or set()) | positions.keys()
         return Survey(shares, positions, blocked)
 
-    def _positions(self) -> dict[Partition, Position]:
+    def glance(self) -> dict[Partition, Position]:
+        """Look at where everything stands while tasks commit, and decide nothing; raises what `survey` does."""
+        return self._positions(settled=False)
+
+    def _positions(self, *, settled: bool) -> dict[Partition, Position]:
+        self._kafka.refuse_foreign_members()
         known = {partition.topic for partition in self._known or ()}
         topics = self._kafka.topics(self._source.topics, self._source.topics_pattern, known)
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
-        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed(partitions)
+        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed(partitions, settled=settled)
         return {
             partition: Position(partition, topics[partition.topic].id, *watermarks[partition], committed.get(partition))
             for partition in partitions

@@ -54,8 +54,8 @@ def run(
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
     with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, clock, watchdog) as task:
-        deadline = clock() + seconds
         task.open()
+        deadline = clock() + seconds  # to open hundreds of partitions takes long, and would leave no time for records
         while task.working and clock() < deadline:
             watchdog.feed()
             chunk = task.consumer.poll(POLL_SECONDS)

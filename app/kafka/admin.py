@@ -61,7 +61,12 @@ class KafkaAdmin:
         self._client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
         # An admin client's list_consumer_group_offsets crashes the process (librdkafka 2.16, rd_kafka_cgrp_op with no
         # group) when a restarted coordinator answers that it is still loading. A consumer has a group, and is safe.
-        self._reader = Consumer(settings.common(self._kafka) | {"group.id": self._group}, logger=settings.SILENT)
+        self._reader = self._make_reader("read_committed")
+        self._glancer = self._make_reader("read_uncommitted")
+
+    def _make_reader(self, isolation: str) -> Consumer:
+        own = {"group.id": self._group, "isolation.level": isolation}
+        return Consumer(settings.common(self._kafka) | own, logger=settings.SILENT)
 
     def _note_trouble(self, error: KafkaError) -> None:
         # "All brokers are down" follows the error that says why.
@@ -169,11 +174,18 @@ class KafkaAdmin:
             for at, future in asked.items()
         }
 
-    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
-        """Read the group's offsets. A transaction may be about to move one: tasks read theirs again, fenced."""
+    def committed(self, partitions: Iterable[Partition], *, settled: bool = True) -> dict[Partition, Committed]:
+        """
+        Read the group's offsets.
+
+        Args:
+            partitions: whose.
+            settled: wait for transactions that are about to move one (KIP-447). While hundreds of partitions commit
+                there is always one.
+        """
         wanted = [TopicPartition(*partition) for partition in partitions]
         try:
-            found = self._reader.committed(wanted, ANSWER_SECONDS)
+            found = (self._reader if settled else self._glancer).committed(wanted, ANSWER_SECONDS)
         except KafkaException as error:
             raise self._failed(error, f"reading the offsets of group {self._group!r}") from error
         for at in found:

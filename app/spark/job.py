@@ -135,6 +135,11 @@ class RunningRound:
         return sum(stage.numFailedTasks for stage in self._stages())
 
     @property
+    def done_tasks(self) -> int:
+        """How many tasks have reported."""
+        return sum(stage.numCompletedTasks for stage in self._stages())
+
+    @property
     def starved(self) -> bool:
         """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
         waiting = [stage for stage in self._stages() if stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks]

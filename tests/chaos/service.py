@@ -75,6 +75,10 @@ class CommittedRound:
         return self._running.lost_tasks
 
     @property
+    def done_tasks(self) -> int:
+        return self._running.done_tasks
+
+    @property
     def starved(self) -> bool:
         return self._running.starved
 

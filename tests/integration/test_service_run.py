@@ -128,7 +128,7 @@ def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> Non
     config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead, round_interval="5s")
     write(broker, old, 0, 5)
     with Winnow(config, tmp_path) as service:
-        service.wait_for("round")
+        service.wait_for("progress")
         admin = independent.client(broker.bootstrap)
         admin.delete_topics([old])[old].result(30)
         until(lambda: old not in admin.list_topics(timeout=5).topics)
@@ -155,7 +155,7 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
     config |= {"source": {"topics.pattern": f"{prefix}\\..*"}, "starting.offsets": "latest"}
 
     with Winnow(config, tmp_path) as service:
-        service.wait_for("round")
+        service.wait_for("progress")
         write(broker, f"{prefix}.a", 0, 5)
         broker.create_topic(f"{prefix}.b")
         write(broker, f"{prefix}.b", 100, 105)
@@ -194,7 +194,7 @@ def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
     with Winnow(config, tmp_path) as joined_later:
-        joined_later.wait_for("round")
+        joined_later.wait_for("progress")
         with foreigner(broker, sink, source):
             codes = [joined_later.code()]
             with Winnow(config, tmp_path) as there_before:

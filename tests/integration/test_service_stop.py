@@ -1,4 +1,4 @@
-"""How `winnow run` stops, at the default round of 30 s: at once, with 0, and leaving nothing behind or undone."""
+"""How `winnow run` stops, in the middle of a round: at once, with 0, and leaving nothing behind or undone."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class TestSources:
         assert ("earliest", "error") == (config.starting_offsets, config.out_of_range)
         assert ("idc-access-log", {}) == (config.parser.name, config.parser.options)
         assert {"spark.master": "local[*]"} == config.spark
-        assert (30.0, 0.5) == (config.round_interval, config.commit_interval)
+        assert (10.0, 0.5) == (config.round_interval, config.commit_interval)
 
     def test_a_flag_wins_over_the_environment_and_that_over_the_file(self, file: Path) -> None:
         """Precedence: --set, then WINNOW_..., then the file."""

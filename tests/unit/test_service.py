@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,7 +51,7 @@ class Kafka:
         ends = {partition: self.watermark[partition] for partition in partitions}
         return {partition: (low, high, high) for partition, (low, high) in ends.items()}
 
-    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
+    def committed(self, partitions: Iterable[Partition], *, settled: bool) -> dict[Partition, Committed]:
         return dict(self.offsets)
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
@@ -85,7 +87,7 @@ class Rounds:
 
 
 class Round:
-    lost_tasks = 0
+    lost_tasks = done_tasks = 0
     starved = False
 
     def __init__(self, rounds: Rounds, result: Result) -> None:
@@ -177,7 +179,7 @@ class TestRounds:
 
         (assignments,) = rounds.rounds
         assert {A, B} == {assignment.leader for assignment in assignments}
-        assert {7.0} == {assignment.seconds for assignment in assignments}
+        assert {60 * 7.0} == {assignment.seconds for assignment in assignments}
         assert {"winnow topic=id-1"} == {assignment.shares[0].note for assignment in assignments}
 
     def test_leftovers_of_a_crash_are_cleared_before_spark_starts(self) -> None:
@@ -358,7 +360,7 @@ def test_a_round_is_given_time_for_its_last_commits() -> None:
     )
 
     assert 4 < _overrun([few]) < 5
-    assert 50 < _overrun([few, many]) < 60
+    assert 100 < _overrun([few, many]) < 110
 
 
 class TestKafkaTrouble:
@@ -396,3 +398,128 @@ class TestKafkaTrouble:
 
         with pytest.raises(type(error)):
             service(kafka, Rounds(works(kafka))).run(until_end=False)
+
+
+class AtOnce(Executor):
+    """Runs what others run beside."""
+
+    def __init__(self, *_: object) -> None:
+        """Need no threads."""
+
+    def submit(self, call: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        future.set_result(call(*args, **named))
+        return future
+
+
+class TestLooks:
+    """A round that goes on, on a clock that moves by itself: every question for the time takes a tenth of a second."""
+
+    @pytest.fixture(autouse=True)
+    def _clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ticks = count()
+        clock = SimpleNamespace(monotonic=lambda: next(ticks) / 10, time=lambda: 0.0)
+        monkeypatch.setattr("app.driver.service.time", clock)
+        monkeypatch.setattr("app.driver.service.ThreadPoolExecutor", AtOnce)
+
+    def run(
+        self, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, *settings: str, seconds: float = 200, **round_: object
+    ) -> tuple[Rounds, list[Any]]:
+        """Run a service whose tasks go on until the leaders are fenced, for so long; return its rounds and its log."""
+        stop, waits, at_start = Stop(), count(), 1
+        rounds = Rounds(works(kafka), slots=2)
+
+        def wait(running: Round, at_most: float) -> bool:
+            if next(waits) > 10 * seconds:
+                stop.request("SIGTERM")
+            return len(kafka.fenced) - at_start >= len(rounds.rounds)
+
+        monkeypatch.setattr(Round, "wait", wait)
+        for name, value in round_.items():
+            monkeypatch.setattr(Round, name, value)
+        with capture_logs() as logs:
+            assert 0 == service(kafka, rounds, config("round.interval=5s", *settings), stop).run(until_end=False)
+        return rounds, logs
+
+    def test_a_round_goes_on_while_its_plan_is_good(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One round, many looks, and only the stop fences: readers of the sink notice nothing."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+        assert 5 < sum(entry["event"] == "progress" for entry in logs)
+        assert 20 == next(entry["offsets"] for entry in logs if entry["event"] == "progress")
+
+    def test_a_new_partition_ends_the_round_by_its_leaders(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The tasks commit, report and are planned anew, with the partition."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+        glances = count()
+
+        def grow(partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int, int]]:
+            if next(glances) == 3:
+                kafka.watermark[Partition("raw", 2)] = (0, 5)
+            ends = {partition: kafka.watermark[partition][1] for partition in partitions}
+            return {partition: (0, end, end) for partition, end in ends.items()}
+
+        kafka.watermarks = grow  # type: ignore[method-assign]
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert [2, 3] == [sum(len(task.shares) for task in round_) for round_ in rounds.rounds]
+        assert [A, B] == sorted(kafka.fenced[1])
+        assert any("partitions came or went" in entry.get("reason", "") for entry in logs)
+
+    def test_a_task_that_has_reported_ends_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its slot would stay empty."""
+        rounds, logs = self.run(Kafka(p0=(0, 10)), monkeypatch, seconds=20, done_tasks=1)
+
+        assert 1 < len(rounds.rounds)
+        assert any("a task has nothing left to do" == entry.get("reason") for entry in logs)
+
+    def test_lost_tasks_end_the_round_before_spark_gives_it_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A few are borne; Spark counts them by round, and fails a round with too many."""
+        few, _ = self.run(Kafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=3)
+        many, _ = self.run(Kafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=4)
+
+        assert 1 == len(few.rounds)
+        assert 1 < len(many.rounds)
+
+    def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It may answer them; and it is no reason to end anything."""
+        kafka = Kafka(p0=(0, 10))
+        kafka.refuse_foreign_members = _raising_after_the_first(Unreachable("no answer"))  # type: ignore[method-assign]
+
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+        assert any("the tasks go on" in entry["event"] for entry in logs)
+
+    def test_what_needs_a_person_is_raised_when_the_tasks_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A foreign member that joins while a round goes on ends the service, but not before its tasks have committed."""
+        kafka = Kafka(p0=(0, 10))
+        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+
+        with pytest.raises(ForeignMember, match="somebody"):
+            self.run(kafka, monkeypatch)
+
+        assert [[A], [A]] == kafka.fenced
+
+    def test_at_least_once_is_not_ended_early(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There is no fence, so a round is short instead, and looked at when it is over."""
+        kafka = Kafka(p0=(0, 10))
+        kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
+
+        rounds, _ = self.run(kafka, monkeypatch, "delivery.guarantee=at-least-once", seconds=10)
+
+        ((assignment,),) = rounds.rounds
+        assert 15.0 == assignment.seconds
+
+
+def _raising_after_the_first(error: Exception) -> Callable[[], None]:
+    calls = count()
+
+    def refuse() -> None:
+        if next(calls):
+            raise error
+
+    return refuse

@@ -242,6 +242,23 @@ class TestOutcomes:
         assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
         assert clock.now - began < 3
 
+    def test_the_time_to_open_does_not_count(self) -> None:
+        """Hundreds of partitions may take longer to open than a round is short; there is time for records all the same."""
+        kafka = FakeKafka({A: source()})
+        job, clock = make_job(), FakeClock()
+        clients = FakeClients(kafka, job, clock)
+        real = clients.writer
+
+        def slowly(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            clock.now += 100
+            return real(partition, consumer)
+
+        clients.writer = slowly  # type: ignore[method-assign]
+
+        task.run(make_assignment(job, Share(A, None, 0)), clients, make_parser(job), seconds=8, clock=clock)
+
+        assert expected() == kafka.sink[A]
+
     def test_an_offset_that_went_back_is_not_run_over(self) -> None:
         """If somebody reset the group between planning and opening, the task leaves the partition to the next plan."""
         kafka = FakeKafka({A: source()})

@@ -1,0 +1,112 @@
+"""Reviews a round that goes on: is its plan still good? Asks nobody, and remembers only the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.driver.plan import heaviest, plan
+from app.driver.positions import Position
+from app.driver.survey import Survey
+from app.model import Partition, Share
+
+# How long records of a partition may wait before something is wrong with it or its task, and how much longer for each
+# partition of the task: to open hundreds takes long, and while they catch up it is seldom the turn of each.
+STILL_SECONDS = 15.0
+STILL_SECONDS_EACH = 0.25
+# To plan anew costs readers a pause. It is worth that where the busiest task has so much more to do than it need have.
+UNEVEN = 1.5
+
+
+class Review:
+    """
+    What is known of a round that goes on.
+
+    Args:
+        tasks: which shares each task has.
+        survey: what the plan was made from.
+        now: when the tasks began, in seconds.
+    """
+
+    def __init__(self, tasks: Sequence[Sequence[Share]], survey: Survey, now: float) -> None:
+        self._tasks = tasks
+        self._positions = survey.positions
+        self._blocked = survey.blocked.keys()
+        self._looked = now
+        self._still_since = {share.partition: now for task in tasks for share in task}
+        self.advanced = 0
+        """How many offsets were committed between the last two looks."""
+        self.seconds = 0.0
+        """How long that was."""
+        self.lag = survey.total_lag
+        """How many are still to be read, as of the last look."""
+
+    def pause(self, now: float) -> None:
+        """Leave out a time in which nothing could be seen: nobody is blamed for it."""
+        self._still_since = dict.fromkeys(self._still_since, now)
+
+    def look(self, positions: Mapping[Partition, Position], slots: int, now: float) -> str:
+        """Say why to plan anew; empty if the plan is still good."""
+        before, self._positions = self._positions, positions
+        self.seconds, self._looked = now - self._looked, now
+        if before.keys() != positions.keys():
+            return "partitions came or went"
+        for partition in self._blocked & positions.keys():
+            if before[partition].committed != positions[partition].committed:
+                return f"{partition}: it was blocked, and the group's offset was set"
+        for partition in self._still_since:
+            if why := _trouble(before[partition], positions[partition]):
+                return f"{partition}: {why}"
+        loads: dict[Partition, int] = {}
+        self.advanced = self.lag = 0
+        for share in (share for task in self._tasks for share in task):
+            was, now_at = before[share.partition], positions[share.partition]
+            advanced, lag = _done(share, now_at) - _done(share, was), _end(share, now_at) - _done(share, now_at)
+            if advanced or _end(share, was) == _done(share, was):
+                self._still_since[share.partition] = now
+            self.advanced += advanced
+            self.lag += lag
+            loads[share.partition] = lag + _end(share, now_at) - _end(share, was)
+        return self._still(now) or self._uneven(loads, slots)
+
+    def _still(self, now: float) -> str:
+        for task in self._tasks:
+            patience = STILL_SECONDS + STILL_SECONDS_EACH * len(task)
+            for share in task:
+                still = now - self._still_since[share.partition]
+                if still > patience:
+                    return f"{share.partition}: nothing was committed for {still:.0f} s"
+        return ""
+
+    def _uneven(self, loads: Mapping[Partition, int], slots: int) -> str:
+        shares = [share for task in self._tasks for share in task]
+        best = plan(shares, loads, slots)
+        if len(best) != len(self._tasks):
+            return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
+        if heaviest(self._tasks, loads) > UNEVEN * heaviest(best, loads):
+            return "the work has become uneven"
+        return ""
+
+
+def _trouble(before: Position, at: Position) -> str:
+    """Say what a task may not notice, or cannot mend."""
+    if before.topic_id != at.topic_id:
+        return "its topic was deleted and created again"
+    if before.committed is None:
+        return ""
+    if at.committed is None:
+        return "the group's offset vanished"
+    if at.committed.offset < before.committed.offset:
+        return "the group's offset was set back"
+    if at.committed == before.committed and not at.low <= at.committed.offset <= at.high:
+        return "its next record was deleted"
+    return ""
+
+
+def _done(share: Share, at: Position) -> int:
+    """Return up to where a share is done."""
+    return share.start if at.committed is None else max(share.start, at.committed.offset)
+
+
+def _end(share: Share, at: Position) -> int:
+    """Return up to where it can be done now; never before where it is done."""
+    return max(_done(share, at), at.stable if share.end is None else min(at.stable, share.end))
