@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+NOTE = "winnow"
+"""How a note of ours begins."""
+
 
 class Guarantee(StrEnum):
     """What readers of the sink are promised."""
@@ -25,9 +28,37 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
+class Note(NamedTuple):
+    """
+    What a task leaves beside each offset that it commits, in the same transaction.
+
+    Args:
+        topic_id: tells a topic from one of the same name that was created later; empty where the broker gives none.
+        since: the offset from which the task counts.
+        records: how many records there were up to the committed offset.
+        dead: how many of them went to the dead letters.
+    """
+
+    topic_id: str = ""
+    since: int = 0
+    records: int = 0
+    dead: int = 0
+
+    def __str__(self) -> str:
+        return f"{NOTE} topic={self.topic_id} since={self.since} in={self.records} dead={self.dead}"
+
+    @classmethod
+    def read(cls, text: str) -> Note:
+        """Read a note; one that somebody else has left says nothing."""
+        first, *words = text.split() or [""]
+        told = dict(word.partition("=")[::2] for word in words) if first == NOTE else {}
+        counts = (told.get(name, "") for name in ("since", "in", "dead"))
+        return cls(told.get("topic", ""), *(int(count) if count.isdecimal() else 0 for count in counts))
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the group remembers of a partition: the next offset to read, and the note we left beside it."""
+    """What the group remembers of a partition: the next offset to read, and the note that lies beside it."""
 
     offset: int
     note: str = ""
@@ -43,14 +74,14 @@ class Share:
         committed: the group's offset that the driver planned with; None where the group had none.
         start: where to begin if the group's offset still is `committed`.
         end: stop before this offset; None means: go on until the deadline.
-        note: what to store beside each committed offset (tells a recreated topic from the one we read).
+        topic_id: of its topic, to be noted beside each committed offset.
     """
 
     partition: Partition
     committed: int | None
     start: int
     end: int | None = None
-    note: str = ""
+    topic_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,16 @@ class Observer:
             per_second=round(this.records / seconds) if seconds else 0,
         )
 
-    def round_goes_on(self, offsets: int, lag: int, seconds: float) -> None:
-        """Report progress inside a round, by the group's offsets; what became of the records is told at its end."""
-        log.info("progress", offsets=offsets, lag=lag, per_second=round(offsets / seconds))
+    def round_goes_on(self, records: int, dead: int, lag: int, seconds: float) -> None:
+        """Report progress inside a round, as its tasks have noted it beside the group's offsets."""
+        log.info(
+            "progress",
+            records=records,
+            dead=dead,
+            lag=lag,
+            seconds=round(seconds, 1),
+            per_second=round(records / seconds),
+        )
 
     def _tell(self, receipt: Receipt) -> None:
         where = {"topic": receipt.partition.topic, "partition": receipt.partition.number, "offset": receipt.end}

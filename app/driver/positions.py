@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.errors import NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
-from app.model import Committed, Partition, Share
-
-NOTE_PREFIX = "winnow topic="
+from app.model import Committed, Note, Partition, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +28,6 @@ class Position:
     stable: int
     high: int
     committed: Committed | None
-
-    @property
-    def note(self) -> str:
-        """What to store beside a committed offset, to know the topic again."""
-        return f"{NOTE_PREFIX}{self.topic_id}" if self.topic_id else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,8 @@ def decide(at: Position, policy: Policy, *, first_seen: int | None, had_offset: 
             what = "the group's offset vanished (expired or deleted): set it with kafka-consumer-groups --reset-offsets"
             raise OffsetVanished(at.partition, what)
         return _share(at, at.low if joined_later else _starting(at, policy, first_seen))
-    if at.committed.note.startswith(NOTE_PREFIX) and at.note and at.committed.note != at.note:
+    noted = Note.read(at.committed.note).topic_id
+    if noted and at.topic_id and noted != at.topic_id:
         what = (
             "the topic was deleted and created again since this offset was committed: reset the group's offset to go on"
         )
@@ -103,7 +97,7 @@ def _out_of_range(at: Position, offset: int, policy: Policy) -> int:
 
 
 def _share(at: Position, start: int) -> Share:
-    return Share(at.partition, at.committed.offset if at.committed else None, start, note=at.note)
+    return Share(at.partition, at.committed.offset if at.committed else None, start, topic_id=at.topic_id)
 
 
 def lost_range(at: Position, share: Share) -> tuple[int, int] | None:

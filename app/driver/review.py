@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from app.driver.plan import heaviest, plan
 from app.driver.positions import Position
 from app.driver.survey import Survey
-from app.model import Partition, Share
+from app.model import Note, Partition, Share
 
 # How long records of a partition may wait before something is wrong with it or its task, and how much longer for each
 # partition of the task: to open hundreds takes long, and while they catch up it is seldom the turn of each.
@@ -33,8 +33,8 @@ class Review:
         self._blocked = survey.blocked.keys()
         self._looked = now
         self._still_since = {share.partition: now for task in tasks for share in task}
-        self.advanced = 0
-        """How many offsets were committed between the last two looks."""
+        self.records = self.dead = 0
+        """How many records were done between the last two looks, and how many of them went to the dead letters."""
         self.seconds = 0.0
         """How long that was."""
         self.lag = survey.total_lag
@@ -57,13 +57,15 @@ class Review:
             if why := _trouble(before[partition], positions[partition]):
                 return f"{partition}: {why}"
         loads: dict[Partition, int] = {}
-        self.advanced = self.lag = 0
+        self.records = self.dead = self.lag = 0
         for share in (share for task in self._tasks for share in task):
             was, now_at = before[share.partition], positions[share.partition]
             advanced, lag = _done(share, now_at) - _done(share, was), _end(share, now_at) - _done(share, now_at)
             if advanced or _end(share, was) == _done(share, was):
                 self._still_since[share.partition] = now
-            self.advanced += advanced
+            records, dead = _counted(was, now_at)
+            self.records += records
+            self.dead += dead
             self.lag += lag
             loads[share.partition] = lag + _end(share, now_at) - _end(share, was)
         return self._still(now) or self._uneven(loads, slots)
@@ -100,6 +102,14 @@ def _trouble(before: Position, at: Position) -> str:
     if at.committed == before.committed and not at.low <= at.committed.offset <= at.high:
         return "its next record was deleted"
     return ""
+
+
+def _counted(before: Position, at: Position) -> tuple[int, int]:
+    """Tell how many records were done between two looks, and how many of them are dead letters, as tasks noted it."""
+    was, note = (Note.read(each.committed.note if each.committed else "") for each in (before, at))
+    if note.since != was.since:  # another task: it counts from its own beginning
+        was = Note()
+    return max(0, note.records - was.records), max(0, note.dead - was.dead)
 
 
 def _done(share: Share, at: Position) -> int:

@@ -210,7 +210,7 @@ class Service:
         except NotUsable as error:  # the next survey raises it, when the tasks have come to a clean end
             return str(error)
         why = review.look(positions, rounds.slots, time.monotonic())
-        self.observer.round_goes_on(review.advanced, review.lag, review.seconds)
+        self.observer.round_goes_on(review.records, review.dead, review.lag, review.seconds)
         return why
 
     def _round_failed(self, error: SparkFailed) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from app.errors import Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
-from app.model import Committed, Outcome, Partition, Receipt, Share
+from app.model import Committed, Note, Outcome, Partition, Receipt, Share
 from app.records import Letter, Lines
 
 FIRST_BACKOFF = 0.25
@@ -98,7 +98,8 @@ class Lane:
             if self._committed is not None:
                 raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
             self.position = self.share.start
-            self._writer.commit(self.position, self.share.note)  # so that `latest` means the same after a crash
+            # now, so that `latest` means the same after a crash
+            self._writer.commit(self.position, str(Note(self.share.topic_id, self.position)))
         elif self._committed is not None and committed.offset < self._committed:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)
@@ -156,7 +157,7 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        self._writer.commit(self.position, self.share.note)
+        self._writer.commit(self.position, self._note())
         self._uncertain = None
         self._tally.add(self._open)
         self._open = Tally()
@@ -167,6 +168,11 @@ class Lane:
             self._drop_writer()
             self._reopened += 1
             self.retry_at = now
+
+    def _note(self) -> str:
+        since = self.position if self._start is None else self._start
+        dead = self._tally.dead.total() + self._open.dead.total()
+        return str(Note(self.share.topic_id, since, self._tally.records + self._open.records, dead))
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""

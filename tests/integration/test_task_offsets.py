@@ -268,12 +268,12 @@ def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) ->
     """A task that finds nothing to do commits where it stands, so that the broker never expires the offset."""
     stage = make_stage(broker.bootstrap, topics)
     before = ends(broker.bootstrap, "__consumer_offsets")
-    share = Share(Partition(stage.source, 0), None, 0, note="told")
+    share = Share(Partition(stage.source, 0), None, 0, topic_id="told")
 
     stage.run(share, seconds=1)
     renewed = ends(broker.bootstrap, "__consumer_offsets")
-    stage.run(Share(share.partition, 0, 0, note="told"), seconds=1)
+    stage.run(Share(share.partition, 0, 0, topic_id="told"), seconds=1)
 
     known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed([share.partition])
-    assert {share.partition: Committed(0, "told")} == known
+    assert {share.partition: Committed(0, "winnow topic=told since=0 in=0 dead=0")} == known
     assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.driver.positions import Policy, Position, decide, lost_range
 from app.errors import Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
-from app.model import Committed, Partition, Share
+from app.model import Committed, Note, Partition, Share
 
 P = Partition("raw", 3)
 
@@ -99,7 +99,22 @@ def test_a_recreated_topic_is_a_named_error() -> None:
         start(position(150, note="winnow topic=another"))
 
 
-@pytest.mark.parametrize("note", ["", "kafka-consumer-groups", "winnow topic=id-1"])
+@given(st.builds(Note, st.from_regex(r"[\w-]{0,22}", fullmatch=True), *[st.integers(0, 2**63)] * 3))
+def test_a_note_is_read_as_it_was_written(note: Note) -> None:
+    """What a task leaves beside an offset, the driver understands."""
+    assert note == Note.read(str(note))
+
+
+@given(st.text())
+def test_any_text_can_be_a_note(text: str) -> None:
+    """Whatever lies beside an offset, reading it is no error; only what begins with our name counts."""
+    assert Note() == Note.read(f"x{text}")
+    Note.read(f"winnow {text}")
+
+
+@pytest.mark.parametrize(
+    "note", ["", "kafka-consumer-groups", "topic=another", "winnow topic=id-1", str(Note("id-1", 3, 2, 1))]
+)
 def test_an_offset_that_an_operator_set_is_believed(note: str) -> None:
     """Ordinary tools write no note of ours: their resets stand."""
     assert 150 == start(position(150, note=note)).start

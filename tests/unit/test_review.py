@@ -13,7 +13,7 @@ from app.driver.positions import Position
 from app.driver.review import STILL_SECONDS, Review
 from app.driver.survey import Survey
 from app.errors import NoStartingOffset
-from app.model import Committed, Partition, Share
+from app.model import Committed, Note, Partition, Share
 
 PARTITIONS = [Partition("raw", number) for number in range(4)]
 A, B, *_ = PARTITIONS
@@ -48,7 +48,21 @@ def test_a_good_plan_is_left_alone() -> None:
     round_ = review(BEFORE)
 
     assert not round_.look(LATER, 2, 10)
-    assert (4 * 400, 4 * 1_000, 10) == (round_.advanced, round_.lag, round_.seconds)
+    assert (4 * 1_000, 10) == (round_.lag, round_.seconds)
+
+
+def test_records_and_dead_letters_are_counted_by_what_tasks_note() -> None:
+    """Offsets would count control records too; and a task that is tried again counts from its own beginning."""
+    round_ = review(BEFORE)
+
+    def told(a: Note, b: Note) -> tuple[int, int]:
+        noted = {p: replace(LATER[p], committed=Committed(500, str(note))) for p, note in ((A, a), (B, b))}
+        round_.look(LATER | noted, 2, 10)
+        return round_.records, round_.dead
+
+    assert (110, 3) == told(Note("id", 100, 100, 2), Note("id", 100, 10, 1))
+    assert (50, 1) == told(Note("id", 100, 140, 3), Note("id", 100, 20, 1))
+    assert (7, 2) == told(Note("id", 400, 7, 2), Note("id", 100, 20, 1))
 
 
 @pytest.mark.parametrize(

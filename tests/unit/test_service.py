@@ -16,7 +16,7 @@ from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service, _overrun
 from app.driver.stop import Stop
 from app.errors import AccountingError, ForeignMember, SparkFailed, TopicMissing, Unreachable
 from app.kafka.admin import Topic
-from app.model import Assignment, Committed, Destination, Outcome, Partition, Receipt, Share
+from app.model import Assignment, Committed, Destination, Note, Outcome, Partition, Receipt, Share
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -113,7 +113,8 @@ def works(kafka: Kafka) -> Callable[[Sequence[Assignment]], Result]:
         receipts = []
         for share in (share for assignment in assignments for share in assignment.shares):
             end = share.end if share.end is not None else kafka.watermark[share.partition][1]
-            kafka.offsets[share.partition] = Committed(end, share.note)
+            note = Note(share.topic_id, share.start, end - share.start, 0)
+            kafka.offsets[share.partition] = Committed(end, str(note))
             receipts.append(Receipt(share.partition, share.start, end, end - share.start, end - share.start))
         return receipts
 
@@ -180,7 +181,7 @@ class TestRounds:
         (assignments,) = rounds.rounds
         assert {A, B} == {assignment.leader for assignment in assignments}
         assert {60 * 7.0} == {assignment.seconds for assignment in assignments}
-        assert {"winnow topic=id-1"} == {assignment.shares[0].note for assignment in assignments}
+        assert {"id-1"} == {assignment.shares[0].topic_id for assignment in assignments}
 
     def test_leftovers_of_a_crash_are_cleared_before_spark_starts(self) -> None:
         """Open transactions hold back readers: they are ended first, all of them."""
@@ -449,7 +450,7 @@ class TestLooks:
 
         assert 1 == len(rounds.rounds)
         assert 5 < sum(entry["event"] == "progress" for entry in logs)
-        assert 20 == next(entry["offsets"] for entry in logs if entry["event"] == "progress")
+        assert 20 == next(entry["records"] for entry in logs if entry["event"] == "progress")
 
     def test_a_new_partition_ends_the_round_by_its_leaders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The tasks commit, report and are planned anew, with the partition."""
