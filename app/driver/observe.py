@@ -48,6 +48,7 @@ class Observer:
     def __init__(self) -> None:
         self.totals = Totals()
         self._blocked: dict[Partition, str] = {}
+        self._blind = False
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float, lag: int) -> None:
         """Report a round."""
@@ -69,6 +70,9 @@ class Observer:
 
     def round_goes_on(self, records: int, dead: int, lag: int, seconds: float) -> None:
         """Report progress inside a round, as its tasks have noted it beside the group's offsets."""
+        if self._blind:
+            log.info("Kafka answers the driver again")
+            self._blind = False
         log.info(
             "progress",
             records=records,
@@ -77,6 +81,12 @@ class Observer:
             seconds=round(seconds, 1),
             per_second=round(records / seconds),
         )
+
+    def cannot_look(self, reason: str) -> None:
+        """Say that progress cannot be told now."""
+        if not self._blind:
+            log.warning("Kafka does not answer the driver; the tasks go on", reason=reason)
+            self._blind = True
 
     def _tell(self, receipt: Receipt) -> None:
         where = {"topic": receipt.partition.topic, "partition": receipt.partition.number, "offset": receipt.end}

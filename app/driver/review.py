@@ -29,10 +29,11 @@ class Review:
 
     def __init__(self, tasks: Sequence[Sequence[Share]], survey: Survey, now: float) -> None:
         self._tasks = tasks
+        self._shares = [share for task in tasks for share in task]
         self._positions = survey.positions
         self._blocked = survey.blocked.keys()
         self._looked = now
-        self._still_since = {share.partition: now for task in tasks for share in task}
+        self._still_since = {share.partition: now for share in self._shares}
         self.records = self.dead = 0
         """How many records were done between the last two looks, and how many of them went to the dead letters."""
         self.seconds = 0.0
@@ -48,6 +49,7 @@ class Review:
         """Say why to plan anew; empty if the plan is still good."""
         before, self._positions = self._positions, positions
         self.seconds, self._looked = now - self._looked, now
+        self._count(before, positions)
         if before.keys() != positions.keys():
             return "partitions came or went"
         for partition in self._blocked & positions.keys():
@@ -57,18 +59,18 @@ class Review:
             if why := _trouble(before[partition], positions[partition]):
                 return f"{partition}: {why}"
         loads: dict[Partition, int] = {}
-        self.records = self.dead = self.lag = 0
-        for share in (share for task in self._tasks for share in task):
+        for share in self._shares:
             was, now_at = before[share.partition], positions[share.partition]
-            advanced, lag = _done(share, now_at) - _done(share, was), _end(share, now_at) - _done(share, now_at)
-            if advanced or _end(share, was) == _done(share, was):
+            if _done(share, now_at) > _done(share, was) or not _lag(share, was):
                 self._still_since[share.partition] = now
-            records, dead = _counted(was, now_at)
-            self.records += records
-            self.dead += dead
-            self.lag += lag
-            loads[share.partition] = lag + _end(share, now_at) - _end(share, was)
+            loads[share.partition] = _lag(share, now_at) + _end(share, now_at) - _end(share, was)
         return self._still(now) or self._uneven(loads, slots)
+
+    def _count(self, before: Mapping[Partition, Position], positions: Mapping[Partition, Position]) -> None:
+        there = [share for share in self._shares if share.partition in positions]
+        counted = [_counted(before[share.partition], positions[share.partition]) for share in there]
+        self.records, self.dead = (sum(counts) for counts in zip(*counted, strict=True)) if counted else (0, 0)
+        self.lag = sum(_lag(share, positions[share.partition]) for share in there)
 
     def _still(self, now: float) -> str:
         for task in self._tasks:
@@ -80,8 +82,7 @@ class Review:
         return ""
 
     def _uneven(self, loads: Mapping[Partition, int], slots: int) -> str:
-        shares = [share for task in self._tasks for share in task]
-        best = plan(shares, loads, slots)
+        best = plan(self._shares, loads, slots)
         if len(best) != len(self._tasks):
             return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
         if heaviest(self._tasks, loads) > UNEVEN * heaviest(best, loads):
@@ -120,3 +121,8 @@ def _done(share: Share, at: Position) -> int:
 def _end(share: Share, at: Position) -> int:
     """Return up to where it can be done now; never before where it is done."""
     return max(_done(share, at), at.stable if share.end is None else min(at.stable, share.end))
+
+
+def _lag(share: Share, at: Position) -> int:
+    """Count what waits now."""
+    return _end(share, at) - _done(share, at)

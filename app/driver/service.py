@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -205,7 +205,7 @@ class Service:
             positions = self._surveyor.glance()
         except Unreachable as error:
             review.pause(time.monotonic())
-            log.warning("Kafka does not answer the driver; the tasks go on", reason=str(error))
+            self.observer.cannot_look(str(error))
             return ""
         except NotUsable as error:  # the next survey raises it, when the tasks have come to a clean end
             return str(error)
@@ -223,7 +223,6 @@ class Service:
     def _watch(self, running: RunningRound, assignments: Sequence[Assignment], look: Callable[[], str]) -> bool:
         """Wait for a round's end, and end it where it must not go on; tell whether its tasks had to be killed."""
         lost, began = 0, time.monotonic()
-        looking: Future[str] | None = None
         overdue = began + self._round_seconds + _overrun(assignments)
         next_look = began + self._config.round_interval
         while not self._ended_or_stopped(running, LOOK_SECONDS):
@@ -232,25 +231,27 @@ class Service:
                 log.warning("a task was lost; Spark tries it again", lost=lost)
             if running.starved:
                 log.warning("a task finds no slot; the round ends early and is planned anew")
-                return self._end(running, assignments)
+                return self._end(running, assignments, LEADERS_SECONDS)
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
                 return self._shut_out(running, (_everybody(assignments), EVERYBODY_SECONDS))
             if self._may_end_early and time.monotonic() > next_look:
-                # beside us: where Kafka does not answer this takes longer than a stop may wait
-                looking = looking or self._looks.submit(look)
-            if looking and looking.done():
-                next_look = time.monotonic() + self._config.round_interval
-                why, looking = looking.result(), None
-                if why:
+                if why := self._unless_stopped(look):
                     log.info("the round ends and is planned anew", reason=why)
                     return self._end(running, assignments, _overrun(assignments))
+                next_look = time.monotonic() + self._config.round_interval
         if self._stop.requested and not running.wait(0):
             log.info("stopping", cause=self._stop.cause)
-            return self._end(running, assignments)
-        if looking:
-            looking.exception()  # the round has ended: whatever it was, the next survey sees it
+            return self._end(running, assignments, LEADERS_SECONDS)
         return False
+
+    def _unless_stopped(self, look: Callable[[], str]) -> str:
+        """Look, but do not keep a stop waiting: where Kafka does not answer, a look takes long."""
+        looking = self._looks.submit(look)
+        while not self._stop.requested:
+            if wait([looking], STOP_SECONDS).done:
+                return looking.result()
+        return ""
 
     @property
     def _may_end_early(self) -> bool:
@@ -266,9 +267,14 @@ class Service:
                 return False
         return True
 
-    def _end(self, running: RunningRound, assignments: Sequence[Assignment], seconds: float = LEADERS_SECONDS) -> bool:
+    def _ends_within(self, running: RunningRound, seconds: float) -> bool:
+        """Tell whether a round ends so soon; a stop waits for LEADERS_SECONDS at most."""
+        self._ended_or_stopped(running, seconds)
+        return running.wait(min(seconds, LEADERS_SECONDS) if self._stop.requested else 0)
+
+    def _end(self, running: RunningRound, assignments: Sequence[Assignment], seconds: float) -> bool:
         """
-        End a round before its deadline; tell whether its tasks had to be killed.
+        End a round before its deadline, in so many seconds; tell whether its tasks had to be killed.
 
         One fence per task is enough for a task that runs: it commits its other partitions and reports. A task that
         opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
@@ -281,7 +287,7 @@ class Service:
         for partitions, seconds in steps:
             if not self._fence(partitions):
                 break
-            if running.wait(seconds):
+            if self._ends_within(running, seconds):
                 return False
         log.info("tasks are killed; what they have not committed will be done again")
         running.cancel()

@@ -130,6 +130,12 @@ def _no_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stop, "on_signals", lambda self: None)
 
 
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LEADERS_SECONDS", "EVERYBODY_SECONDS"):
+        monkeypatch.setattr(f"app.driver.service.{name}", 0.01)
+
+
 class TestUntilEnd:
     def test_ends_when_the_ends_seen_at_the_start_are_reached(self) -> None:
         """A backfill ends with 0, its offsets stand at the ends, and the totals are told."""
@@ -418,9 +424,13 @@ class TestLooks:
 
     @pytest.fixture(autouse=True)
     def _clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ticks = count()
-        clock = SimpleNamespace(monotonic=lambda: next(ticks) / 10, time=lambda: 0.0)
-        monkeypatch.setattr("app.driver.service.time", clock)
+        self.now = 0.0
+
+        def monotonic() -> float:
+            self.now += 0.1
+            return self.now
+
+        monkeypatch.setattr("app.driver.service.time", SimpleNamespace(monotonic=monotonic, time=lambda: 0.0))
         monkeypatch.setattr("app.driver.service.ThreadPoolExecutor", AtOnce)
 
     def run(
@@ -493,7 +503,7 @@ class TestLooks:
         rounds, logs = self.run(kafka, monkeypatch)
 
         assert 1 == len(rounds.rounds)
-        assert any("the tasks go on" in entry["event"] for entry in logs)
+        assert 1 == sum("the tasks go on" in entry["event"] for entry in logs)
 
     def test_what_needs_a_person_is_raised_when_the_tasks_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A foreign member that joins while a round goes on ends the service, but not before its tasks have committed."""
@@ -504,6 +514,26 @@ class TestLooks:
             self.run(kafka, monkeypatch)
 
         assert [[A], [A]] == kafka.fenced
+
+    def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Hundreds of partitions may take a minute for their last commits; a stop has seconds, and fences all."""
+        kafka = Kafka(**{f"p{number}": (0, 10) for number in range(500)})
+        stop, stopped = Stop(), list[float]()
+        rounds = Rounds(works(kafka), slots=2)
+
+        def wait_(running: Round, at_most: float) -> bool:
+            if len(kafka.fenced) > 1 and not stop.requested:
+                stop.request("SIGTERM")
+                stopped.append(self.now)
+            self.now += at_most
+            return rounds.cancelled
+
+        monkeypatch.setattr(Round, "wait", wait_)
+        monkeypatch.setattr(Round, "done_tasks", 1)
+
+        assert 0 == service(kafka, rounds, config("round.interval=5s"), stop).run(until_end=False)
+        assert [2, 500] == [len(fenced) for fenced in kafka.fenced[1:3]]
+        assert self.now - stopped[0] < 10
 
     def test_at_least_once_is_not_ended_early(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """There is no fence, so a round is short instead, and looked at when it is over."""
