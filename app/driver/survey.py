@@ -55,8 +55,10 @@ class Surveyor:
         positions = self._positions(settled=True)
         starts = self._starts_by_time(positions)
         shares: dict[Partition, Share] = {}
+        topics = {partition.topic for partition in positions}
         blocked: dict[Partition, Blocked] = {
-            partition: _gone(partition) for partition in sorted(self._missing(positions))
+            partition: _gone(partition, topic_is_there=partition.topic in topics)
+            for partition in sorted(self._missing(positions))
         }
         for partition, at in positions.items():
             try:
@@ -107,5 +109,9 @@ class Surveyor:
         return share
 
 
-def _gone(partition: Partition) -> TopicGone:
+def _gone(partition: Partition, *, topic_is_there: bool) -> TopicGone:
+    if topic_is_there:
+        return TopicGone(
+            partition, "its topic was created again with fewer partitions: restart Winnow to forget it"
+        )
     return TopicGone(partition, "its topic does not exist any more: create it again, or take it out of source.topics")

@@ -283,6 +283,21 @@ class TestRounds:
 
         assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
 
+    def test_a_topic_that_is_created_again_with_fewer_partitions(self) -> None:
+        """The partition that is missing is told by what has happened, and what to do."""
+        kafka = Kafka(p0=(0, 10), p1=(0, 10))
+        act = works(kafka)
+
+        def shrinking(assignments: Sequence[Assignment]) -> Result:
+            receipts = act(assignments)
+            del kafka.watermark[B]
+            return receipts
+
+        with capture_logs() as logs:
+            assert 1 == service(kafka, Rounds(shrinking)).run(until_end=True)
+
+        assert [1] == [entry["partition"] for entry in logs if "fewer partitions" in entry.get("error", "")]
+
     def test_rounds_that_we_end_are_no_failures(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However often a task finds no slot: an executor that is away is waited for."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
