@@ -111,7 +111,5 @@ class Surveyor:
 
 def _gone(partition: Partition, *, topic_is_there: bool) -> TopicGone:
     if topic_is_there:
-        return TopicGone(
-            partition, "its topic was created again with fewer partitions: restart Winnow to forget it"
-        )
+        return TopicGone(partition, "its topic was created again with fewer partitions: restart Winnow to forget it")
     return TopicGone(partition, "its topic does not exist any more: create it again, or take it out of source.topics")
