@@ -13,7 +13,8 @@ from app.model import Note, Partition, Share
 # partition of the task: to open hundreds takes long, and while they catch up it is seldom the turn of each.
 STILL_SECONDS = 15.0
 STILL_SECONDS_EACH = 0.25
-# To plan anew costs readers a pause. It is worth that where the busiest task has so much more to do than it need have.
+# To plan anew costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
+# and cannot keep up: more waits for it than has arrived since the last look.
 UNEVEN = 1.5
 
 
@@ -58,13 +59,15 @@ class Review:
         for partition in self._still_since:
             if why := _trouble(before[partition], positions[partition]):
                 return f"{partition}: {why}"
-        loads: dict[Partition, int] = {}
+        lags: dict[Partition, int] = {}
+        arrived: dict[Partition, int] = {}
         for share in self._shares:
             was, now_at = before[share.partition], positions[share.partition]
             if _done(share, now_at) > _done(share, was) or not _lag(share, was):
                 self._still_since[share.partition] = now
-            loads[share.partition] = _lag(share, now_at) + _end(share, now_at) - _end(share, was)
-        return self._still(now) or self._uneven(loads, slots)
+            lags[share.partition] = _lag(share, now_at)
+            arrived[share.partition] = _end(share, now_at) - _end(share, was)
+        return self._still(now) or self._uneven(lags, arrived, slots)
 
     def _count(self, before: Mapping[Partition, Position], positions: Mapping[Partition, Position]) -> None:
         there = [share for share in self._shares if share.partition in positions]
@@ -81,11 +84,14 @@ class Review:
                     return f"{share.partition}: nothing was committed for {still:.0f} s"
         return ""
 
-    def _uneven(self, loads: Mapping[Partition, int], slots: int) -> str:
+    def _uneven(self, lags: Mapping[Partition, int], arrived: Mapping[Partition, int], slots: int) -> str:
+        loads = {partition: lag + arrived[partition] for partition, lag in lags.items()}
         best = plan(self._shares, loads, slots)
         if len(best) != len(self._tasks):
             return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
-        if heaviest(self._tasks, loads) > UNEVEN * heaviest(best, loads):
+        busiest = max(self._tasks, key=lambda task: heaviest([task], loads))
+        keeps_up = heaviest([busiest], lags) <= heaviest([busiest], arrived)
+        if not keeps_up and heaviest([busiest], loads) > UNEVEN * heaviest(best, loads):
             return "the work has become uneven"
         return ""
 

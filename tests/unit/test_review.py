@@ -148,6 +148,14 @@ def test_work_that_has_become_uneven() -> None:
     assert "the work has become uneven" == round_.look(LATER | backlog, 2, 10)
 
 
+def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
+    """Where traffic has moved to partitions of one task, and it keeps up, nobody gains by another plan."""
+    round_ = review(BEFORE)
+    busy = {partition: at(900_000, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
+
+    assert not round_.look(LATER | busy, 2, 10)
+
+
 @given(st.lists(st.integers(0, 10_000_000), min_size=4, max_size=4), st.integers(1, 5))
 def test_a_plan_that_was_just_made_is_never_thrown_away(backlog: list[int], slots: int) -> None:
     """Whatever the loads: otherwise rounds would end at each look for ever."""
