@@ -14,7 +14,7 @@ from app.model import Note, Partition, Share
 STILL_SECONDS = 15.0
 STILL_SECONDS_EACH = 0.25
 # To plan anew costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
-# and cannot keep up: more waits for it than has arrived since the last look.
+# and cannot keep up: more waits for it than it has done since the last look.
 UNEVEN = 1.5
 
 
@@ -59,15 +59,17 @@ class Review:
         for partition in self._still_since:
             if why := _trouble(before[partition], positions[partition]):
                 return f"{partition}: {why}"
+        loads: dict[Partition, int] = {}
         lags: dict[Partition, int] = {}
-        arrived: dict[Partition, int] = {}
+        moved: dict[Partition, int] = {}
         for share in self._shares:
-            was, now_at = before[share.partition], positions[share.partition]
-            if _done(share, now_at) > _done(share, was) or not _lag(share, was):
-                self._still_since[share.partition] = now
-            lags[share.partition] = _lag(share, now_at)
-            arrived[share.partition] = _end(share, now_at) - _end(share, was)
-        return self._still(now) or self._uneven(lags, arrived, slots)
+            partition, was, now_at = share.partition, before[share.partition], positions[share.partition]
+            moved[partition] = _done(share, now_at) - _done(share, was)
+            if moved[partition] or not _lag(share, was):
+                self._still_since[partition] = now
+            lags[partition] = _lag(share, now_at)
+            loads[partition] = lags[partition] + _end(share, now_at) - _end(share, was)
+        return self._still(now) or self._other_slots(loads, slots) or self._uneven(loads, lags, moved)
 
     def _count(self, before: Mapping[Partition, Position], positions: Mapping[Partition, Position]) -> None:
         there = [share for share in self._shares if share.partition in positions]
@@ -84,16 +86,18 @@ class Review:
                     return f"{share.partition}: nothing was committed for {still:.0f} s"
         return ""
 
-    def _uneven(self, lags: Mapping[Partition, int], arrived: Mapping[Partition, int], slots: int) -> str:
-        loads = {partition: lag + arrived[partition] for partition, lag in lags.items()}
-        best = plan(self._shares, loads, slots)
-        if len(best) != len(self._tasks):
-            return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
+    def _other_slots(self, loads: Mapping[Partition, int], slots: int) -> str:
+        tasks = len(plan(self._shares, loads, slots))
+        return "" if tasks == len(self._tasks) else f"there are slots for {tasks} tasks, not {len(self._tasks)}"
+
+    def _uneven(
+        self, loads: Mapping[Partition, int], lags: Mapping[Partition, int], moved: Mapping[Partition, int]
+    ) -> str:
         busiest = max(self._tasks, key=lambda task: heaviest([task], loads))
-        keeps_up = heaviest([busiest], lags) <= heaviest([busiest], arrived)
-        if not keeps_up and heaviest([busiest], loads) > UNEVEN * heaviest(best, loads):
-            return "the work has become uneven"
-        return ""
+        best = plan(self._shares, loads, len(self._tasks))
+        keeps_up = heaviest([busiest], lags) <= heaviest([busiest], moved)
+        uneven = heaviest([busiest], loads) > UNEVEN * heaviest(best, loads)
+        return "the work has become uneven" if uneven and not keeps_up else ""
 
 
 def _trouble(before: Position, at: Position) -> str:

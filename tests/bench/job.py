@@ -32,6 +32,7 @@ class Job:
 @contextmanager
 def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: Path) -> Iterator[Job]:
     """Create fresh output topics and a folder for one run, and drop its output behind it."""
+    os.sync()  # what the run before has written must not be written to disk at this one's cost
     sink = broker.create_topic(f"{name}.clean", partitions)
     dead_letters = broker.create_topic(f"{name}.dlq")
     (folder / name).mkdir()
