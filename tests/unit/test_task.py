@@ -12,7 +12,7 @@ import pytest
 
 from app.executor import task
 from app.executor.parse import make_parser
-from app.model import Committed, Destination, Guarantee, Outcome, Partition, Receipt, Share
+from app.model import Committed, Destination, Guarantee, Note, Outcome, Partition, Receipt, Share
 from app.records import Chunk, Lines
 from parsers.contract import Parsed
 from tests.fakes import (
@@ -96,7 +96,7 @@ class TestFlow:
 
         (receipt,) = run(kafka, guarantee)
 
-        assert 12 == kafka.committed[A].offset
+        assert Committed(12, str(Note(since=0, records=11, dead=1))) == kafka.committed[A]
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
@@ -136,7 +136,7 @@ class TestFlow:
 
         run(kafka, guarantee)
 
-        assert 12 == kafka.committed[A].offset
+        assert Committed(12, str(Note(since=12))) == kafka.committed[A]
 
 
 TABLE = [
@@ -298,7 +298,7 @@ class TestOutcomes:
         with pytest.raises(Killed):
             run(kafka, EXACTLY, Script([Mishap(Point.BEFORE_SEND, Trouble.KILLED)]))
 
-        assert 0 == kafka.committed[A].offset
+        assert Committed(0, str(Note())) == kafka.committed[A]
 
     def test_a_suspicious_producer_is_replaced(self) -> None:
         """A commit that was slow succeeds, but its producer is not used for another transaction."""
