@@ -35,12 +35,10 @@ class Review:
         self._blocked = survey.blocked.keys()
         self._looked = now
         self._still_since = {share.partition: now for share in self._shares}
-        self.records = self.dead = 0
-        """How many records were done between the last two looks, and how many of them went to the dead letters."""
+        self.records = self.dead = self.lag = 0
+        """Records done between the last two looks, dead letters among them, and offsets that are still to be read."""
         self.seconds = 0.0
-        """How long that was."""
-        self.lag = survey.total_lag
-        """How many are still to be read, as of the last look."""
+        """How long it was between them."""
 
     def pause(self, now: float) -> None:
         """Leave out a time in which nothing could be seen: nobody is blamed for it."""
@@ -69,7 +67,7 @@ class Review:
                 self._still_since[partition] = now
             lags[partition] = _lag(share, now_at)
             loads[partition] = lags[partition] + _end(share, now_at) - _end(share, was)
-        return self._still(now) or self._other_slots(loads, slots) or self._uneven(loads, lags, moved)
+        return self._still(now) or self._worse_than(plan(self._shares, loads, slots), loads, lags, moved)
 
     def _count(self, before: Mapping[Partition, Position], positions: Mapping[Partition, Position]) -> None:
         there = [share for share in self._shares if share.partition in positions]
@@ -86,15 +84,16 @@ class Review:
                     return f"{share.partition}: nothing was committed for {still:.0f} s"
         return ""
 
-    def _other_slots(self, loads: Mapping[Partition, int], slots: int) -> str:
-        tasks = len(plan(self._shares, loads, slots))
-        return "" if tasks == len(self._tasks) else f"there are slots for {tasks} tasks, not {len(self._tasks)}"
-
-    def _uneven(
-        self, loads: Mapping[Partition, int], lags: Mapping[Partition, int], moved: Mapping[Partition, int]
+    def _worse_than(
+        self,
+        best: Sequence[Sequence[Share]],
+        loads: Mapping[Partition, int],
+        lags: Mapping[Partition, int],
+        moved: Mapping[Partition, int],
     ) -> str:
+        if len(best) != len(self._tasks):
+            return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
         busiest = max(self._tasks, key=lambda task: heaviest([task], loads))
-        best = plan(self._shares, loads, len(self._tasks))
         keeps_up = heaviest([busiest], lags) <= heaviest([busiest], moved)
         uneven = heaviest([busiest], loads) > UNEVEN * heaviest(best, loads)
         return "the work has become uneven" if uneven and not keeps_up else ""

@@ -184,8 +184,8 @@ class Service:
             return
         self._failed_rounds = 0
         took = time.monotonic() - began
-        share = self._config.round_interval / max(took, 1)
-        self._arrived = {receipt.partition: int(receipt.records * share) for receipt in receipts}
+        looks = max(took, 1) / self._config.round_interval
+        self._arrived = {receipt.partition: int(receipt.records / looks) for receipt in receipts}
         self.observer.round_ended(receipts, took, survey.total_lag)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)
@@ -235,7 +235,7 @@ class Service:
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
                 return self._shut_out(running, (_everybody(assignments), EVERYBODY_SECONDS))
-            if self._may_end_early and time.monotonic() > next_look:
+            if self._can_fence and time.monotonic() > next_look:
                 if why := self._unless_stopped(look):
                     log.info("the round ends and is planned anew", reason=why)
                     return self._end(running, assignments, _overrun(assignments))
@@ -254,8 +254,8 @@ class Service:
         return ""
 
     @property
-    def _may_end_early(self) -> bool:
-        """Whether a round can be ended without doing work twice."""
+    def _can_fence(self) -> bool:
+        """Whether there are transactions, and so a way to end a round early without doing work twice."""
         return self._config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
     def _ended_or_stopped(self, running: RunningRound, seconds: float) -> bool:
@@ -298,7 +298,7 @@ class Service:
 
     def _fence(self, partitions: Collection[Partition]) -> bool:
         """Shut out the owners of partitions; tell whether that could work at all."""
-        return self._may_end_early and self._kafka.fence(partitions, self._config.transaction_timeout)
+        return self._can_fence and self._kafka.fence(partitions, self._config.transaction_timeout)
 
 
 def _everybody(assignments: Iterable[Assignment]) -> list[Partition]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
 from app.demo.broker import Broker
 from app.demo.leash import Leash
@@ -203,7 +203,7 @@ def gap(broker: Broker, folder: Path, interval: float) -> list[str]:
     with running(f"gap-{interval}", broker, folder, settings) as (job, reader):
         before = rounds(log(job))
         process = feed.start(job, feed.Pace(PROBE_PER_SECOND), (GROWTHS + 1) * GROW_SECONDS)
-        threading.Thread(target=grow, args=(job,), daemon=True).start()
+        threading.Thread(target=grow, args=(broker, job.source), daemon=True).start()
         silences = reader.read_during(process).silences()
         count = rounds(log(job)) - before
     usual = silences[count : count + max(1, round(GROWTHS * GROW_SECONDS / interval) - count)]
@@ -217,12 +217,12 @@ def gap(broker: Broker, folder: Path, interval: float) -> list[str]:
     ]
 
 
-def grow(job: Job) -> None:
+def grow(broker: Broker, topic: str) -> None:
     """Add partitions, now and then one; nothing is written to them."""
-    admin = AdminClient({"bootstrap.servers": job.bootstrap, "log_level": 0})
+    admin = broker.admin()
     for partitions in range(PARTITIONS + 1, PARTITIONS + 1 + GROWTHS):
         time.sleep(GROW_SECONDS)
-        admin.create_partitions([NewPartitions(job.source, partitions)])[job.source].result(30)
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
 
 def rounds(log: Path) -> int:

@@ -106,8 +106,8 @@ class Round:
         return self._result
 
 
-def works(kafka: Kafka) -> Callable[[Sequence[Assignment]], Result]:
-    """Do all the work of a round at once, and commit it."""
+def works(kafka: Kafka, then: Callable[[], object] = lambda: None) -> Callable[[Sequence[Assignment]], Result]:
+    """Do all the work of a round at once, commit it, and do something else behind it."""
 
     def act(assignments: Sequence[Assignment]) -> Result:
         receipts = []
@@ -116,6 +116,7 @@ def works(kafka: Kafka) -> Callable[[Sequence[Assignment]], Result]:
             note = Note(share.topic_id, share.start, end - share.start, 0)
             kafka.offsets[share.partition] = Committed(end, str(note))
             receipts.append(Receipt(share.partition, share.start, end, end - share.start, end - share.start))
+        then()
         return receipts
 
     return act
@@ -256,45 +257,30 @@ class TestRounds:
         """The group's offset was there and is gone: no policy is applied silently."""
         kafka = Kafka(p0=(0, 10), p1=(0, 10))
         kafka.offsets[A] = Committed(5)
-        act = works(kafka)
-
-        def forgetful(assignments: Sequence[Assignment]) -> Result:
-            receipts = act(assignments)
-            del kafka.offsets[A]
-            return receipts
+        rounds = Rounds(works(kafka, lambda: kafka.offsets.pop(A)))
 
         with capture_logs() as logs:
-            assert 1 == service(kafka, Rounds(forgetful)).run(until_end=True)
+            assert 1 == service(kafka, rounds).run(until_end=True)
 
         assert any("vanished" in entry.get("error", "") for entry in logs)
 
     def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
         """The service goes on: there may be other topics, and this one may come back."""
         kafka = Kafka(p0=(0, 10), p1=(0, 10))
-        act = works(kafka)
-
-        def deleting(assignments: Sequence[Assignment]) -> Result:
-            receipts = act(assignments)
-            kafka.topic_gone = True
-            return receipts
+        rounds = Rounds(works(kafka, lambda: setattr(kafka, "topic_gone", True)))
 
         with capture_logs() as logs:
-            assert 1 == service(kafka, Rounds(deleting)).run(until_end=True)
+            assert 1 == service(kafka, rounds).run(until_end=True)
 
         assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
 
     def test_a_topic_that_is_created_again_with_fewer_partitions(self) -> None:
         """The partition that is missing is told by what has happened, and what to do."""
         kafka = Kafka(p0=(0, 10), p1=(0, 10))
-        act = works(kafka)
-
-        def shrinking(assignments: Sequence[Assignment]) -> Result:
-            receipts = act(assignments)
-            del kafka.watermark[B]
-            return receipts
+        rounds = Rounds(works(kafka, lambda: kafka.watermark.pop(B)))
 
         with capture_logs() as logs:
-            assert 1 == service(kafka, Rounds(shrinking)).run(until_end=True)
+            assert 1 == service(kafka, rounds).run(until_end=True)
 
         assert [1] == [entry["partition"] for entry in logs if "fewer partitions" in entry.get("error", "")]
 
