@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-NOTE = "winnow"
-"""How a note of ours begins."""
+METADATA_MARK = "winnow"
+"""How a metadata of ours begins."""
 
 
 class Guarantee(StrEnum):
@@ -28,7 +28,7 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-class Note(NamedTuple):
+class OffsetMetadata(NamedTuple):
     """
     What a task leaves beside each offset that it commits, in the same transaction.
 
@@ -45,27 +45,27 @@ class Note(NamedTuple):
     dead: int = 0
 
     def __str__(self) -> str:
-        return f"{NOTE} topic={self.topic_id} since={self.since} in={self.records} dead={self.dead}"
+        return f"{METADATA_MARK} topic={self.topic_id} since={self.since} in={self.records} dead={self.dead}"
 
     @classmethod
-    def read(cls, text: str) -> Note:
-        """Read a note; one that somebody else has left says nothing."""
+    def read(cls, text: str) -> OffsetMetadata:
+        """Read a metadata; one that somebody else has left says nothing."""
         first, *words = text.split() or [""]
-        told = dict(word.partition("=")[::2] for word in words) if first == NOTE else {}
+        told = dict(word.partition("=")[::2] for word in words) if first == METADATA_MARK else {}
         counts = (told.get(name, "") for name in ("since", "in", "dead"))
         return cls(told.get("topic", ""), *(int(count) if count.isdecimal() else 0 for count in counts))
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What the group remembers of a partition: the next offset to read, and the note that lies beside it."""
+class CommittedOffset:
+    """What the group remembers of a partition: the next offset to read, and the metadata that lies beside it."""
 
     offset: int
-    note: str = ""
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OffsetRange:
     """
     One source partition as a task receives it.
 
@@ -94,7 +94,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TaskConfig:
     """What every task of a run has in common."""
 
     group: str
@@ -115,21 +115,21 @@ class Assignment:
     What one task does in one round.
 
     Args:
-        job: what all tasks have in common.
-        shares: the partitions it owns. The first is its *leader*: the driver ends the task by fencing it.
+        config: what all tasks have in common.
+        ranges: the partitions it owns. The first is its *control_partition*: the driver ends the task by fencing it.
         seconds: how long the task works.
         deadline: when the round ends by the driver's clock (seconds since the epoch); only a retried task looks at it.
     """
 
-    job: Job
-    shares: tuple[Share, ...]
+    config: TaskConfig
+    ranges: tuple[OffsetRange, ...]
     seconds: float
     deadline: float
 
     @property
-    def leader(self) -> Partition:
+    def control_partition(self) -> Partition:
         """The partition whose loss ends the task."""
-        return self.shares[0].partition
+        return self.ranges[0].partition
 
 
 class Outcome(StrEnum):

@@ -88,7 +88,7 @@ class Lines:
         return len(self.rows)
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """One rejected record, as it goes to the dead-letter topic."""
 
     key: bytes | None
@@ -97,13 +97,13 @@ class Letter(NamedTuple):
     timestamp: int
 
 
-class Letters(Sequence[Letter]):
+class DeadLetters(Sequence[DeadLetter]):
     """
     Rejected records of one source partition as one Arrow array; looked at one by one, they are made on the way.
 
     Args:
-        parts: for each letter its value, its key, and of each header the name, with a zero behind it, and the value.
-        begins: for each letter, its first part; and, at the end, how many there are.
+        parts: for each dead letter its value, its key, and of each header the name, followed by a zero, and the value.
+        begins: for each dead letter, its first part; and, at the end, how many there are.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
     """
 
@@ -111,37 +111,37 @@ class Letters(Sequence[Letter]):
         self.parts, self.begins, self.timestamps = parts, begins, timestamps
 
     @classmethod
-    def of(cls, letters: Sequence[Letter]) -> Self:
-        """Give letters this form, unless they have it."""
-        if isinstance(letters, cls):
-            return letters
+    def of(cls, dead_letters: Sequence[DeadLetter]) -> Self:
+        """Give dead_letters this form, unless they have it."""
+        if isinstance(dead_letters, cls):
+            return dead_letters
         parts: list[bytes | None] = []
         begins = [0]
-        for letter in letters:
-            parts += letter.value, letter.key
-            for name, value in letter.headers:
+        for dead_letter in dead_letters:
+            parts += dead_letter.value, dead_letter.key
+            for name, value in dead_letter.headers:
                 parts += name.encode() + b"\0", value
             begins.append(len(parts))
-        stamps = np.array([letter.timestamp for letter in letters], np.int64)
+        stamps = np.array([dead_letter.timestamp for dead_letter in dead_letters], np.int64)
         return cls(pa.array(parts, pa.binary()), np.array(begins, np.int32), stamps)
 
     def sizes(self) -> NDArray[np.int32]:
-        """Give the bytes of each letter's parts."""
+        """Give the bytes of each dead_letter's parts."""
         return np.diff(offsets_of(self.parts)[self.begins])
 
     def __len__(self) -> int:
         return len(self.timestamps)
 
     @overload
-    def __getitem__(self, at: int) -> Letter: ...
+    def __getitem__(self, at: int) -> DeadLetter: ...
     @overload
-    def __getitem__(self, at: slice) -> Letters: ...
-    def __getitem__(self, at: int | slice) -> Letter | Letters:
+    def __getitem__(self, at: slice) -> DeadLetters: ...
+    def __getitem__(self, at: int | slice) -> DeadLetter | DeadLetters:
         if isinstance(at, slice):
             begin, end, _ = at.indices(len(self))
-            return Letters(self.parts, self.begins[begin : max(begin, end) + 1], self.timestamps[begin:end])
+            return DeadLetters(self.parts, self.begins[begin : max(begin, end) + 1], self.timestamps[begin:end])
         row = range(len(self))[at]
         begin, end = self.begins[row : row + 2].tolist()
         value, key, *headers = self.parts.slice(begin, end - begin).to_pylist()
         named = [(name[:-1].decode(), text) for name, text in zip(headers[::2], headers[1::2], strict=True)]
-        return Letter(key, value, named, int(self.timestamps[row]))
+        return DeadLetter(key, value, named, int(self.timestamps[row]))

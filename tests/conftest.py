@@ -1,4 +1,4 @@
-"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
+"""What all tests offset_range: one real Kafka for the whole session, started by the first test that asks for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 import hypothesis
 import pytest
 
-from app.demo.broker import Broker, Cluster
+from app.embedded.broker import Broker, Cluster
 
 # How long an example takes is for the benchmarks: on a busy machine it says nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)

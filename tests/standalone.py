@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on loopback, from the same wheel as the product: a master and its workers, each on a leash."""
+"""A real Spark standalone cluster on loopback, from the same wheel as the product: a master and its workers, each on a process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Self
 import psutil
 import pyspark
 
-from app.demo.broker import free_ports
-from app.demo.jars import find_java
-from app.demo.leash import Leash
+from app.embedded.broker import free_ports
+from app.embedded.jars import find_java
+from app.embedded.process import ManagedProcess
 
 JARS = Path(pyspark.__file__).with_name("jars")
 START_SECONDS = 60
@@ -39,7 +39,7 @@ class StandaloneSpark:
         self._folder = folder
         self._port, self._ui, *_ = ports = list(free_ports(2 + 2 * workers))
         self._worker_ports = list(zip(ports[2::2], ports[3::2], strict=True))
-        self._leashes: dict[str, Leash] = {}
+        self._processes: dict[str, ManagedProcess] = {}
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -86,11 +86,13 @@ class StandaloneSpark:
             *arguments,
         ]
         environment = {"SPARK_HOME": str(JARS.parent), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-        self._leashes[name] = Leash(server, self._folder / f"{name}.log", environment={**os.environ, **environment})
+        self._processes[name] = ManagedProcess(
+            server, self._folder / f"{name}.log", environment={**os.environ, **environment}
+        )
 
     def process(self, name: str) -> psutil.Process:
         """Return the JVM of `master` or `worker-N`."""
-        (server,) = psutil.Process(self._leashes[name].pid).children()
+        (server,) = psutil.Process(self._processes[name].pid).children()
         return server
 
     def executors(self) -> list[psutil.Process]:
@@ -113,9 +115,11 @@ class StandaloneSpark:
 
     def close(self) -> None:
         """End all of it; executors end with their workers."""
-        executors = [each for name in self._leashes for each in psutil.Process(self._leashes[name].pid).children(True)]
-        for leash in self._leashes.values():
-            leash.end(at_once=True)
+        executors = [
+            each for name in self._processes for each in psutil.Process(self._processes[name].pid).children(True)
+        ]
+        for process in self._processes.values():
+            process.end(at_once=True)
         for executor in executors:
             if executor.is_running():
                 executor.kill()

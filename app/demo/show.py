@@ -19,10 +19,10 @@ from rich.progress import Progress
 from rich.table import Table
 
 from app.demo import lines
-from app.demo.audit import CONSUMER, Audit, Verdict
-from app.demo.broker import Broker, BrokerFailed
-from app.demo.jars import FetchFailed, JavaMissing
 from app.demo.lines import Recipe
+from app.demo.verify import CONSUMER, Audit, Verdict
+from app.embedded.broker import Broker, BrokerFailed
+from app.embedded.jars import FetchFailed, JavaMissing
 from app.errors import NotUsable
 from app.kafka.admin import KafkaAdmin
 from app.model import Partition

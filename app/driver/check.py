@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.config import Config
+from app.driver.discover import Surveyor
 from app.driver.observe import Observer
-from app.driver.survey import Surveyor
 from app.kafka.admin import KafkaAdmin
 
 
@@ -22,8 +22,8 @@ def connected(config: Config, say: Callable[[str], object]) -> int:
         destination = kafka.destination(topic)
         say(f"ok       {topic}: {destination.partitions} partitions, records up to {destination.max_bytes} bytes")
     survey = Surveyor(config, kafka, Observer()).survey()
-    for partition, share in sorted(survey.shares.items()):
-        say(f"ok       {partition}: starts at {share.start}, {survey.lag(share)} offsets behind")
+    for partition, offset_range in sorted(survey.ranges.items()):
+        say(f"ok       {partition}: starts at {offset_range.start}, {survey.lag(offset_range)} offsets behind")
     for error in survey.blocked.values():
         say(f"blocked  {error}")
     return 1 if survey.blocked else 0

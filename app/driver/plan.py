@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.model import Partition, Share
+from app.model import OffsetRange, Partition
 
 # What an idle partition weighs: its lane, producer and commits are not free.
 IDLE_LOAD = 1_000
 
 
-def plan(shares: Iterable[Share], loads: Mapping[Partition, int], slots: int) -> list[tuple[Share, ...]]:
+def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: int) -> list[tuple[OffsetRange, ...]]:
     """
     Spread partitions over at most `slots` tasks, every partition exactly once, balanced by load.
 
@@ -19,24 +19,24 @@ def plan(shares: Iterable[Share], loads: Mapping[Partition, int], slots: int) ->
     above the best possible (Graham 1969). The order is fixed, so that the same input gives the same plan.
 
     Args:
-        shares: the partitions to work on.
+        ranges: the partitions to work on.
         loads: records that each is expected to bring: its lag and what arrives in a round.
         slots: how many tasks can run at once.
     """
-    heaviest_first = sorted(shares, key=lambda share: (-_load(share, loads), share.partition))
-    tasks: list[list[Share]] = [[] for _ in range(min(slots, len(heaviest_first)))]
+    heaviest_first = sorted(ranges, key=lambda offset_range: (-_load(offset_range, loads), offset_range.partition))
+    tasks: list[list[OffsetRange]] = [[] for _ in range(min(slots, len(heaviest_first)))]
     idlest = [(0, number) for number in range(len(tasks))]
-    for share in heaviest_first:
+    for offset_range in heaviest_first:
         total, number = idlest[0]
-        tasks[number].append(share)
-        heapq.heapreplace(idlest, (total + _load(share, loads), number))
+        tasks[number].append(offset_range)
+        heapq.heapreplace(idlest, (total + _load(offset_range, loads), number))
     return [tuple(task) for task in tasks]
 
 
-def heaviest(tasks: Iterable[Sequence[Share]], loads: Mapping[Partition, int]) -> int:
+def heaviest(tasks: Iterable[Sequence[OffsetRange]], loads: Mapping[Partition, int]) -> int:
     """Tell how much the busiest task has to do."""
-    return max(sum(_load(share, loads) for share in task) for task in tasks)
+    return max(sum(_load(offset_range, loads) for offset_range in task) for task in tasks)
 
 
-def _load(share: Share, loads: Mapping[Partition, int]) -> int:
-    return loads.get(share.partition, 0) + IDLE_LOAD
+def _load(offset_range: OffsetRange, loads: Mapping[Partition, int]) -> int:
+    return loads.get(offset_range.partition, 0) + IDLE_LOAD

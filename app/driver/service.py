@@ -16,28 +16,28 @@ from typing import Protocol
 import structlog
 
 from app.config import Config
+from app.driver.discover import Survey, Surveyor
 from app.driver.observe import Observer
-from app.driver.patience import Stopped, patiently
 from app.driver.plan import plan
-from app.driver.review import Review
+from app.driver.rebalance import Review
+from app.driver.retry import Stopped, retry_until_available
 from app.driver.stop import Stop
-from app.driver.survey import Survey, Surveyor
 from app.errors import NotUsable, SparkFailed, Unreachable
 from app.kafka.admin import KafkaAdmin
-from app.model import Assignment, Guarantee, Job, Outcome, Partition, Receipt, Share
+from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, Receipt, TaskConfig
 
 STOP_SECONDS = 0.1
 # Asking Spark how its tasks do costs it and us some milliseconds.
 LOOK_SECONDS = 1.0
-# After the leaders are fenced, tasks commit and report; then all partitions are fenced; then the job is killed.
-LEADERS_SECONDS = 2.5
-EVERYBODY_SECONDS = 2.0
+# After the control partitions are fenced, tasks commit and report. Then all are fenced, then the job is killed.
+CONTROL_FENCE_SECONDS = 2.5
+FENCE_ALL_SECONDS = 2.0
 KILL_SECONDS = 4.0
 # For how many looks at its plan a round may go on. Idle partitions renew their offset with each. Without transactions
 # there is no way to end a round early without doing work twice, so it is a short one.
 LOOKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 # Spark gives up a round in which one task is lost eight times.
-MOST_LOST_TASKS = 4
+MAX_LOST_TASKS = 4
 # A task may take so long beyond its deadline to open and for its last commits, and so much more for each partition.
 # Later it is stuck, or its machine is, and the partitions of all others wait for the next round.
 OVERRUN_SECONDS = 4.0
@@ -119,11 +119,13 @@ class Service:
         """
         rounds: Rounds | None = None
         try:
-            job, survey = patiently(lambda: (self._job(), self._surveyor.survey()), self._stop)
+            task_config, survey = retry_until_available(
+                lambda: (self._task_config(), self._surveyor.survey()), self._stop
+            )
             self._clear_leftovers(survey)
             rounds = self._start_rounds()
             self._stop.on_signals()
-            return self._rounds(rounds, job, survey, until_end=until_end)
+            return self._rounds(rounds, task_config, survey, until_end=until_end)
         except Stopped:
             return 0
         finally:
@@ -135,9 +137,9 @@ class Service:
         totals = self.observer.totals
         return {"records": totals.records, "out": totals.out, "dead": totals.dead.total()}
 
-    def _job(self) -> Job:
+    def _task_config(self) -> TaskConfig:
         config = self._config
-        return Job(
+        return TaskConfig(
             group=config.group_id,
             guarantee=config.delivery_guarantee,
             sink=self._kafka.destination(config.sink.topic),
@@ -154,27 +156,32 @@ class Service:
         """End what a crashed run left open, before Spark starts: it holds back every read_committed reader."""
         self._fence(survey.positions)
 
-    def _rounds(self, rounds: Rounds, job: Job, survey: Survey, *, until_end: bool) -> int:
+    def _rounds(self, rounds: Rounds, task_config: TaskConfig, survey: Survey, *, until_end: bool) -> int:
         ends = {partition: at.stable for partition, at in survey.positions.items()} if until_end else None
         while not self._stop.requested:
-            shares = _within(survey, ends)
-            if ends is not None and not shares:
+            ranges = _within(survey, ends)
+            if ends is not None and not ranges:
                 return 1 if survey.blocked else 0
-            if shares:
-                self._round(rounds, job, survey, shares)
+            if ranges:
+                self._round(rounds, task_config, survey, ranges)
             else:
                 self._stop.wait(self._config.round_interval)
             if not self._stop.requested:
-                job, survey = patiently(lambda: (self._job(), self._surveyor.survey()), self._stop)
+                task_config, survey = retry_until_available(
+                    lambda: (self._task_config(), self._surveyor.survey()), self._stop
+                )
         return 0
 
-    def _round(self, rounds: Rounds, job: Job, survey: Survey, shares: Sequence[Share]) -> None:
-        loads = {share.partition: survey.lag(share) + self._arrived.get(share.partition, 0) for share in shares}
+    def _round(self, rounds: Rounds, task_config: TaskConfig, survey: Survey, ranges: Sequence[OffsetRange]) -> None:
+        loads = {
+            offset_range.partition: survey.lag(offset_range) + self._arrived.get(offset_range.partition, 0)
+            for offset_range in ranges
+        }
         seconds, began = self._round_seconds, time.monotonic()
         deadline = time.time() + seconds
-        assignments = [Assignment(job, task, seconds, deadline) for task in plan(shares, loads, rounds.slots)]
+        assignments = [Assignment(task_config, task, seconds, deadline) for task in plan(ranges, loads, rounds.slots)]
         running = rounds.submit(assignments)
-        review = Review([assignment.shares for assignment in assignments], survey, began)
+        review = Review([assignment.ranges for assignment in assignments], survey, began)
         killed = self._watch(running, assignments, partial(self._why_plan_anew, rounds, running, review))
         try:
             receipts = running.receipts()
@@ -197,7 +204,7 @@ class Service:
 
     def _why_plan_anew(self, rounds: Rounds, running: RunningRound, review: Review) -> str:
         """Look at a round that goes on; say why it is to end, or nothing."""
-        if running.lost_tasks >= MOST_LOST_TASKS:
+        if running.lost_tasks >= MAX_LOST_TASKS:
             return "tasks were lost"
         if running.done_tasks:
             return "a task has nothing left to do"
@@ -231,10 +238,10 @@ class Service:
                 log.warning("a task was lost; Spark tries it again", lost=lost)
             if running.starved:
                 log.warning("a task finds no slot; the round ends early and is planned anew")
-                return self._end(running, assignments, LEADERS_SECONDS)
+                return self._end(running, assignments, CONTROL_FENCE_SECONDS)
             if time.monotonic() > overdue:
                 log.warning("a task does not end; its round is ended and planned anew")
-                return self._shut_out(running, (_everybody(assignments), EVERYBODY_SECONDS))
+                return self._shut_out(running, (_everybody(assignments), FENCE_ALL_SECONDS))
             if self._can_fence and time.monotonic() > next_look:
                 if why := self._unless_stopped(look):
                     log.info("the round ends and is planned anew", reason=why)
@@ -242,7 +249,7 @@ class Service:
                 next_look = time.monotonic() + self._config.round_interval
         if self._stop.requested and not running.wait(0):
             log.info("stopping", cause=self._stop.cause)
-            return self._end(running, assignments, LEADERS_SECONDS)
+            return self._end(running, assignments, CONTROL_FENCE_SECONDS)
         return False
 
     def _unless_stopped(self, look: Callable[[], str]) -> str:
@@ -268,9 +275,9 @@ class Service:
         return True
 
     def _ends_within(self, running: RunningRound, seconds: float) -> bool:
-        """Tell whether a round ends so soon; a stop waits for LEADERS_SECONDS at most."""
+        """Tell whether a round ends so soon; a stop waits for CONTROL_FENCE_SECONDS at most."""
         self._ended_or_stopped(running, seconds)
-        return running.wait(min(seconds, LEADERS_SECONDS) if self._stop.requested else 0)
+        return running.wait(min(seconds, CONTROL_FENCE_SECONDS) if self._stop.requested else 0)
 
     def _end(self, running: RunningRound, assignments: Sequence[Assignment], seconds: float) -> bool:
         """
@@ -279,8 +286,8 @@ class Service:
         One fence per task is enough for a task that runs: it commits its other partitions and reports. A task that
         opened after the fence has fenced us back, so all partitions follow; what still runs then is killed.
         """
-        leaders = [assignment.leader for assignment in assignments]
-        return self._shut_out(running, (leaders, seconds), (_everybody(assignments), EVERYBODY_SECONDS))
+        control_partitions = [assignment.control_partition for assignment in assignments]
+        return self._shut_out(running, (control_partitions, seconds), (_everybody(assignments), FENCE_ALL_SECONDS))
 
     def _shut_out(self, running: RunningRound, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions, step by step, each with its time to end the round; tell whether it had to be killed."""
@@ -302,16 +309,16 @@ class Service:
 
 
 def _everybody(assignments: Iterable[Assignment]) -> list[Partition]:
-    return [share.partition for assignment in assignments for share in assignment.shares]
+    return [offset_range.partition for assignment in assignments for offset_range in assignment.ranges]
 
 
 def _overrun(assignments: Iterable[Assignment]) -> float:
     """Tell how long beyond its deadline a round may take: what its largest task needs for its last commits."""
-    most = max((len(assignment.shares) for assignment in assignments), default=0)
+    most = max((len(assignment.ranges) for assignment in assignments), default=0)
     return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * most
 
 
-def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:
+def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[OffsetRange]:
     """
     Choose what to work on: everything, or what lies before the ends seen at the start.
 
@@ -319,9 +326,10 @@ def _within(survey: Survey, ends: dict[Partition, int] | None) -> list[Share]:
     with every run.
     """
     if ends is None:
-        return list(survey.shares.values())
+        return list(survey.ranges.values())
     return [
-        replace(share, end=max(share.start, ends[share.partition]))
-        for share in survey.shares.values()
-        if share.partition in ends and (share.start < ends[share.partition] or share.start != share.committed)
+        replace(offset_range, end=max(offset_range.start, ends[offset_range.partition]))
+        for offset_range in survey.ranges.values()
+        if offset_range.partition in ends
+        and (offset_range.start < ends[offset_range.partition] or offset_range.start != offset_range.committed)
     ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from app.model import Committed, Partition
-from app.records import Chunk, Letter, Lines
+from app.model import CommittedOffset, Partition
+from app.records import Chunk, DeadLetter, Lines
 
 
 class SourceConsumer(Protocol):
-    """Reads the partitions of one task, committed records only; see `app.kafka.consumer` for the errors."""
+    """Reads the partitions of one task, committed records only; see `app.kafka.plain.consumer` for the errors."""
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
         """Read the group's offsets, after all finished transactions."""
         ...
 
@@ -34,7 +34,7 @@ class SourceConsumer(Protocol):
 
 
 class LaneWriter(Protocol):
-    """Writes for one source partition; see `app.kafka.producer` for the errors."""
+    """Writes for one source partition; see `app.kafka.writers` for the errors."""
 
     suspect: bool
 
@@ -46,7 +46,7 @@ class LaneWriter(Protocol):
         """Queue lines for the sink."""
         ...
 
-    def bury(self, letters: Sequence[Letter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Queue rejects for the dead letters."""
         ...
 
@@ -54,7 +54,7 @@ class LaneWriter(Protocol):
         """Let go of what was delivered."""
         ...
 
-    def commit(self, offset: int, note: str) -> None:
+    def commit(self, offset: int, metadata: str) -> None:
         """Make everything sent since the last commit, and the offset, count."""
         ...
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.model import Partition
-from app.records import Chunk, Headers, Letter, Letters
+from app.records import Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed, Reject
 
 STAGE = b"VALUE_CONVERTER"
@@ -22,22 +22,22 @@ _NAMES = tuple(
 _HEADER_FRAMING = 8
 
 
-def letters(chunk: Chunk, parsed: Parsed, most_bytes: int) -> Sequence[Letter]:
-    """Make a dead letter of each rejected row, in order; see `letter`. Headers are read now, which a poll ends."""
+def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[DeadLetter]:
+    """Make a dead letter of each rejected row, in order; see `dead_letter`. Headers are read now, which a poll ends."""
     if not len(parsed.reject_rows):
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
         alike = _all_at_once(chunk, parsed)
-        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= most_bytes).all():
+        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= max_bytes).all():
             return alike
     sources = chunk.sources[parsed.reject_rows].tolist()
     return [
-        letter(chunk, chunk.partitions[source], reject, most_bytes)
+        make_dead_letter(chunk, chunk.partitions[source], reject, max_bytes)
         for source, reject in zip(sources, parsed.rejects(), strict=True)
     ]
 
 
-def _all_at_once(chunk: Chunk, parsed: Parsed) -> Letters:
+def _all_at_once(chunk: Chunk, parsed: Parsed) -> DeadLetters:
     """Make them without a Python object for any: records that have no headers, with none of them cut."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
@@ -59,10 +59,10 @@ def _all_at_once(chunk: Chunk, parsed: Parsed) -> Letters:
     for place, header in enumerate((stage, *told, offset + each, reason + each, detail + each)):
         order += name + place + all_the_same, header
     parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1).ravel()))
-    return Letters(parts, np.arange(total + 1, dtype=np.int32) * len(order), chunk.timestamps[rows])
+    return DeadLetters(parts, np.arange(total + 1, dtype=np.int32) * len(order), chunk.timestamps[rows])
 
 
-def letter(chunk: Chunk, partition: Partition, reject: Reject, most_bytes: int) -> Letter:
+def make_dead_letter(chunk: Chunk, partition: Partition, reject: Reject, max_bytes: int) -> DeadLetter:
     """
     Turn a rejected record into a dead letter, with key, value, headers and timestamp unchanged.
 
@@ -72,15 +72,15 @@ def letter(chunk: Chunk, partition: Partition, reject: Reject, most_bytes: int) 
     key, value = chunk.keys[reject.row].as_py(), chunk.values[reject.row].as_py()
     where, original = int(chunk.offsets[reject.row]), chunk.headers(reject.row)
     stamp = int(chunk.timestamps[reject.row])
-    whole = Letter(key, value, [*original, *_context(partition, where, reject)], stamp)
-    if _fits(whole, most_bytes):
+    whole = DeadLetter(key, value, [*original, *_context(partition, where, reject)], stamp)
+    if _fits(whole, max_bytes):
         return whole
     cut = f"{reject.detail}; cut from {len(value or b'')} bytes, SHA-256 {hashlib.sha256(value or b'').hexdigest()}"
     context = _context(partition, where, reject._replace(detail=cut))
-    bare = Letter(key, b"", [*original, *context], stamp)
-    if _size(bare) > most_bytes:
-        bare = Letter(None, b"", context, stamp)
-    return bare._replace(value=(value or b"")[: max(0, most_bytes - _size(bare))])
+    bare = DeadLetter(key, b"", [*original, *context], stamp)
+    if _size(bare) > max_bytes:
+        bare = DeadLetter(None, b"", context, stamp)
+    return bare._replace(value=(value or b"")[: max(0, max_bytes - _size(bare))])
 
 
 def _context(partition: Partition, offset: int, reject: Reject) -> Headers:
@@ -101,15 +101,15 @@ def _origin(partition: Partition) -> Headers:
     ]
 
 
-def _fits(one: Letter, most_bytes: int) -> bool:
+def _fits(one: DeadLetter, max_bytes: int) -> bool:
     """Tell whether the topic takes it; large ones are tried compressed, as the broker measures them."""
     size = _size(one)
-    if size <= most_bytes or not one.value:
-        return size <= most_bytes
+    if size <= max_bytes or not one.value:
+        return size <= max_bytes
     saved = len(one.value) - len(pa.compress(one.value, codec="lz4"))
-    return size - saved * 9 // 10 <= most_bytes
+    return size - saved * 9 // 10 <= max_bytes
 
 
-def _size(one: Letter) -> int:
+def _size(one: DeadLetter) -> int:
     headers = sum(len(name) + len(value or b"") + _HEADER_FRAMING for name, value in one.headers)
     return len(one.key or b"") + len(one.value or b"") + headers

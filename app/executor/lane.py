@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from app.errors import Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
-from app.model import Committed, Note, Outcome, Partition, Receipt, Share
-from app.records import Letter, Lines
+from app.model import CommittedOffset, OffsetMetadata, OffsetRange, Outcome, Partition, Receipt
+from app.records import DeadLetter, Lines
 
 FIRST_BACKOFF = 0.25
 # Short: after an outage readers wait for this, too.
@@ -42,8 +42,8 @@ class Tally:
 class Lane:
     """Owns the writer of one source partition, and the only decision about its next offset."""
 
-    def __init__(self, share: Share, clients: Clients[C], consumer: C) -> None:
-        self.share = share
+    def __init__(self, offset_range: OffsetRange, clients: Clients[C], consumer: C) -> None:
+        self.offset_range = offset_range
         self.outcome: Outcome | None = None
         self.retry_at: float | None = None
         self.committed_at = 0.0
@@ -52,11 +52,11 @@ class Lane:
         self._writer: LaneWriter | None = None
         self._tally = Tally()
         self._open = Tally()
-        self._committed = share.committed
+        self._committed = offset_range.committed
         self._uncertain: int | None = None
         self._start: int | None = None
         self._reading = False
-        self.position = share.start
+        self.position = offset_range.start
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
         self._error = ""
@@ -64,7 +64,7 @@ class Lane:
     @property
     def partition(self) -> Partition:
         """Which source partition this is."""
-        return self.share.partition
+        return self.offset_range.partition
 
     @property
     def running(self) -> bool:
@@ -79,14 +79,14 @@ class Lane:
     @property
     def at_end(self) -> bool:
         """Whether the agreed end is reached."""
-        return self.share.end is not None and self.position >= self.share.end
+        return self.offset_range.end is not None and self.position >= self.offset_range.end
 
     def open(self) -> None:
         """Fence every earlier owner. Must come before the committed offset is read: see `begin`."""
         self._writer = self._clients.writer(self.partition, self._consumer)
         self._writer.open()
 
-    def begin(self, committed: Committed | None, now: float) -> None:
+    def begin(self, committed: CommittedOffset | None, now: float) -> None:
         """
         Decide where to start, from the offset that was read after fencing.
 
@@ -97,15 +97,15 @@ class Lane:
         if committed is None:
             if self._committed is not None:
                 raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
-            self.position = self.share.start
+            self.position = self.offset_range.start
             # now, so that `latest` means the same after a crash
-            self._writer.commit(self.position, str(Note(self.share.topic_id, self.position)))
+            self._writer.commit(self.position, str(OffsetMetadata(self.offset_range.topic_id, self.position)))
         elif self._committed is not None and committed.offset < self._committed:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)
         else:
-            planned = committed.offset == self.share.committed
-            self.position = self.share.start if planned else committed.offset
+            planned = committed.offset == self.offset_range.committed
+            self.position = self.offset_range.start if planned else committed.offset
         self._settle()
         self._committed = committed.offset if committed else self.position
         self._start = self.position if self._start is None else self._start
@@ -123,7 +123,7 @@ class Lane:
         self._open, self._uncertain = Tally(), None
 
     def take(
-        self, records: int, lines: Lines, letters: Sequence[Letter], reasons: Sequence[str], position: int
+        self, records: int, lines: Lines, dead_letters: Sequence[DeadLetter], reasons: Sequence[str], position: int
     ) -> None:
         """
         Send what became of some records; `position` is the offset behind the last of them.
@@ -134,8 +134,8 @@ class Lane:
         assert self._writer is not None  # only running lanes take
         if len(lines):
             self._writer.send(lines)
-        if letters:
-            self._writer.bury(letters)
+        if dead_letters:
+            self._writer.send_dead_letters(dead_letters)
         self._open.add(Tally(records, len(lines), Counter(reasons)))
         self.position = position
 
@@ -146,7 +146,9 @@ class Lane:
 
     def pass_over(self, position: int) -> None:
         """Move beyond offsets that hold no record for us: control records, aborted and compacted ones."""
-        self.position = max(self.position, position if self.share.end is None else min(position, self.share.end))
+        self.position = max(
+            self.position, position if self.offset_range.end is None else min(position, self.offset_range.end)
+        )
 
     def commit(self, now: float) -> None:
         """
@@ -157,7 +159,7 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        self._writer.commit(self.position, self._note())
+        self._writer.commit(self.position, self._metadata())
         self._uncertain = None
         self._tally.add(self._open)
         self._open = Tally()
@@ -169,10 +171,10 @@ class Lane:
             self._reopened += 1
             self.retry_at = now
 
-    def _note(self) -> str:
+    def _metadata(self) -> str:
         since = self.position if self._start is None else self._start
         dead = self._tally.dead.total() + self._open.dead.total()
-        return str(Note(self.share.topic_id, since, self._tally.records + self._open.records, dead))
+        return str(OffsetMetadata(self.offset_range.topic_id, since, self._tally.records + self._open.records, dead))
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
@@ -209,7 +211,7 @@ class Lane:
 
     def receipt(self) -> Receipt:
         """Say what is committed, and how it ended."""
-        start = self.share.start if self._start is None else self._start
+        start = self.offset_range.start if self._start is None else self._start
         return Receipt(
             partition=self.partition,
             start=start,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from app.model import Job
+from app.model import TaskConfig
 from app.records import offsets_of
 from parsers import envelope, registry
 from parsers.contract import Parsed, Parser, Reject
@@ -17,17 +17,17 @@ PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 
 
-def make_parser(job: Job) -> Parser:
+def make_parser(task_config: TaskConfig) -> Parser:
     """Build the parser of a run, with its envelope."""
-    return envelope.wrap(registry.load(job.parser, job.parser_options), job.format)
+    return envelope.wrap(registry.load(task_config.parser, task_config.parser_options), task_config.format)
 
 
-def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, most_bytes: int) -> Parsed:
+def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
     """
     Parse raw values. A line that the sink's topic would not take with its key is a reject, and so is a raw value
     for which the parser raises.
     """
-    return _without_oversized(_guarded(parser, values), keys, most_bytes)
+    return _without_oversized(_guarded(parser, values), keys, max_bytes)
 
 
 def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
@@ -63,13 +63,13 @@ def _check(parsed: Parsed, records: int) -> None:
         raise ValueError(msg)
 
 
-def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, most_bytes: int) -> Parsed:
+def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
     sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(keys))[parsed.rows]
-    if not len(sizes) or sizes.max() <= most_bytes:
+    if not len(sizes) or sizes.max() <= max_bytes:
         return parsed
-    large, fits = np.flatnonzero(sizes > most_bytes), np.flatnonzero(sizes <= most_bytes)
+    large, fits = np.flatnonzero(sizes > max_bytes), np.flatnonzero(sizes <= max_bytes)
     told = (
-        Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {most_bytes}")
+        Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {max_bytes}")
         for i in large
     )
     return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *told]))

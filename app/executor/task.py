@@ -20,17 +20,17 @@ import numpy as np
 
 from app.errors import PartitionError
 from app.executor.clients import C, Clients
-from app.executor.dead_letters import letters
+from app.executor.dead_letters import make_dead_letters
 from app.executor.lane import Lane
 from app.executor.parse import parse
 from app.model import Assignment, Outcome, Receipt
-from app.records import Chunk, Letter, Lines
+from app.records import Chunk, DeadLetter, Lines
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
-# How soon a task without traffic hears that the driver has fenced its leader.
+# How soon a task without traffic hears that the driver has fenced its control_partition.
 HEARTBEAT_SECONDS = 1.0
 # A pass over hundreds of lanes takes seconds and would leave no time for records. Where these come as fast as they can
 # be taken, nobody waits for the last one: commits may take a tenth of the time. Otherwise half of it, to be punctual.
@@ -39,7 +39,7 @@ LONGEST_PAUSE = 10.0
 # Between two commits of a lane much can be delivered; its memory is wanted before.
 FREE_SECONDS = 0.5
 # How many parts of chunks may wait for the commits of their lanes.
-MOST_PARKED = 8
+MAX_PARKED = 8
 # A record's own framing and its batch's header count against a topic's max.message.bytes too.
 FRAMING_BYTES = 512
 SIDE_BY_SIDE = 16
@@ -61,7 +61,7 @@ def run(
             chunk = task.consumer.poll(POLL_SECONDS)
             task.behind = chunk is not None and chunk.full
             if chunk is not None:
-                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.most_sink_bytes))
+                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.max_sink_bytes))
             task.keep_up()
         return task.finish()
 
@@ -87,15 +87,17 @@ class Task:
     def __init__(
         self, assignment: Assignment, clients: Clients[C], clock: Callable[[], float], watchdog: Watchdog
     ) -> None:
-        job = assignment.job
+        task_config = assignment.config
         self.consumer = clients.consumer()
-        self.most_sink_bytes = job.sink.max_bytes - FRAMING_BYTES
-        self._most_dead_bytes = job.dead_letters.max_bytes - FRAMING_BYTES
+        self.max_sink_bytes = task_config.sink.max_bytes - FRAMING_BYTES
+        self._max_dead_letter_bytes = task_config.dead_letters.max_bytes - FRAMING_BYTES
         self._clock = clock
         self._watchdog = watchdog
-        self._commit_seconds = job.commit_seconds
-        self._lanes = {share.partition: Lane(share, clients, self.consumer) for share in assignment.shares}
-        self._leader = self._lanes[assignment.leader]
+        self._commit_seconds = task_config.commit_seconds
+        self._lanes = {
+            offset_range.partition: Lane(offset_range, clients, self.consumer) for offset_range in assignment.ranges
+        }
+        self._control_lane = self._lanes[assignment.control_partition]
         self._threads = ThreadPoolExecutor(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._next_commit = 0.0
         self._pass_began = self._pass_took = self._next_free = 0.0
@@ -128,7 +130,7 @@ class Task:
     def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
         """Hand each lane its part of a parsed chunk, in order."""
         # made now: a chunk's headers can be read until the next poll
-        rejects, reasons = letters(chunk, parsed, self._most_dead_bytes), parsed.reasons.to_pylist()
+        rejects, reasons = make_dead_letters(chunk, parsed, self._max_dead_letter_bytes), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.stretches():
             lane = self._lanes[partition]
             self._step(lane, self._parcel(lane, chunk, parsed, (rejects, reasons), (begin, end)))
@@ -143,15 +145,15 @@ class Task:
         lane: Lane,
         chunk: Chunk,
         parsed: Parsed,
-        rejects: tuple[Sequence[Letter], Sequence[str]],
+        rejects: tuple[Sequence[DeadLetter], Sequence[str]],
         rows: tuple[int, int],
     ) -> Callable[[], None]:
         """Make what gives a lane what became of these rows, from one up to another, or up to its agreed end."""
         begin, end = rows
         position = int(chunk.offsets[end - 1]) + 1
-        if lane.share.end is not None and position > lane.share.end:
-            end = begin + int(np.searchsorted(chunk.offsets[begin:end], lane.share.end))
-            position = lane.share.end
+        if lane.offset_range.end is not None and position > lane.offset_range.end:
+            end = begin + int(np.searchsorted(chunk.offsets[begin:end], lane.offset_range.end))
+            position = lane.offset_range.end
         good, behind_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
         bad, behind_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
         lines = Lines(
@@ -167,7 +169,7 @@ class Task:
     def _step(self, lane: Lane, step: Callable[[], None]) -> None:
         """Take a step of a running lane: now or, while it commits, as soon as it has; the others go on meanwhile."""
         commit = self._commits.get(lane)
-        if commit and not commit.done() and sum(map(len, self._parked.values())) < MOST_PARKED:
+        if commit and not commit.done() and sum(map(len, self._parked.values())) < MAX_PARKED:
             self._parked[lane].append(step)
         elif self._settled(lane).running:
             self._attempt(lane, step)
@@ -192,7 +194,7 @@ class Task:
                 if lane.running and lane not in self._commits:
                     self._attempt(lane, lane.free)
         if self._owes_heartbeat(now):
-            self._commit([self._leader])
+            self._commit([self._control_lane])
         self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
 
     def _is_due(self, now: float) -> bool:
@@ -210,8 +212,12 @@ class Task:
         return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
 
     def _owes_heartbeat(self, now: float) -> bool:
-        leader = self._leader
-        return leader not in self._commits and leader.running and now - leader.committed_at >= HEARTBEAT_SECONDS
+        control_partition = self._control_lane
+        return (
+            control_partition not in self._commits
+            and control_partition.running
+            and now - control_partition.committed_at >= HEARTBEAT_SECONDS
+        )
 
     def finish(self) -> list[Receipt]:
         """Commit what is open, renew the offsets of partitions that were idle, and report."""

@@ -27,8 +27,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from app.errors import ForeignMember, NotUsable, TopicMissing, Unreachable
 from app.kafka import settings
 from app.kafka.failures import error_of, of_cluster
-from app.kafka.producer import connect
-from app.model import Committed, Destination, Partition
+from app.kafka.writers import connect
+from app.model import CommittedOffset, Destination, Partition
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
@@ -174,7 +174,7 @@ class KafkaAdmin:
             for at, future in asked.items()
         }
 
-    def committed(self, partitions: Iterable[Partition], *, settled: bool = True) -> dict[Partition, Committed]:
+    def committed(self, partitions: Iterable[Partition], *, settled: bool = True) -> dict[Partition, CommittedOffset]:
         """
         Read the group's offsets.
 
@@ -192,7 +192,9 @@ class KafkaAdmin:
             if at.error is not None:
                 raise self._failed(at.error, f"reading the group's offset of {at.topic}-{at.partition}")
         return {
-            Partition(at.topic, at.partition): Committed(at.offset, at.metadata or "") for at in found if at.offset >= 0
+            Partition(at.topic, at.partition): CommittedOffset(at.offset, at.metadata or "")
+            for at in found
+            if at.offset >= 0
         }
 
     def refuse_foreign_members(self) -> None:

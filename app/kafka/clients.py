@@ -11,29 +11,29 @@ from importlib import import_module
 from confluent_kafka import Producer, libversion
 
 from app.kafka import settings
-from app.kafka.consumer import PlainConsumer, Reader
-from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
-from app.kafka.sender import MakeProducer, PlainSender, ReportingPlainSender
-from app.model import Guarantee, Job, Partition
+from app.kafka.plain.consumer import PlainConsumer, Reader
+from app.kafka.plain.sender import MakeProducer, PlainSender, ReportingPlainSender
+from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
+from app.model import Guarantee, Partition, TaskConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class Backend:
     """One way for records to go between librdkafka and us."""
 
     name: str
-    consumer: Callable[[Job], Reader]
+    consumer: Callable[[TaskConfig], Reader]
     sender: type[PlainSender]
     reporting_sender: type[PlainSender]
 
 
 log = logging.getLogger("winnow.kafka")
-PLAIN = Path("plain", PlainConsumer, PlainSender, ReportingPlainSender)
+PLAIN = Backend("plain", PlainConsumer, PlainSender, ReportingPlainSender)
 
 
 class KafkaClients:
     """
-    Makes consumer and writers as the job's guarantee asks for them.
+    Makes consumer and writers as the task_config's guarantee asks for them.
 
     Args:
         job: what they are for.
@@ -41,26 +41,30 @@ class KafkaClients:
         producer: what makes librdkafka's producer from its settings.
     """
 
-    def __init__(self, job: Job, path: Path | None = None, producer: MakeProducer = Producer) -> None:
-        self._job = job
-        self._path = path or best_path(job.kafka)
+    def __init__(
+        self, task_config: TaskConfig, backend: Backend | None = None, producer: MakeProducer = Producer
+    ) -> None:
+        self._task_config = task_config
+        self._backend = backend or best_backend(task_config.kafka)
         self._producer = producer
 
     def consumer(self) -> Reader:
         """Make the task's consumer."""
-        return self._path.consumer(self._job)
+        return self._backend.consumer(self._task_config)
 
     def writer(self, partition: Partition, consumer: Reader) -> TransactionalWriter | AcknowledgedWriter:
         """Make the writer of one source partition."""
-        job = self._job
-        if job.guarantee is Guarantee.EXACTLY_ONCE:
-            sender = self._path.sender(job, partition, settings.transactional_producer(job, partition), self._producer)
+        task_config = self._task_config
+        if task_config.guarantee is Guarantee.EXACTLY_ONCE:
+            sender = self._backend.sender(
+                task_config, partition, settings.transactional_producer(task_config, partition), self._producer
+            )
             return TransactionalWriter(partition, sender, consumer.client)
-        sender = self._path.reporting_sender(job, partition, settings.producer(job), self._producer)
+        sender = self._backend.reporting_sender(task_config, partition, settings.producer(task_config), self._producer)
         return AcknowledgedWriter(partition, sender, consumer.client)
 
 
-def best_path(kafka: Mapping[str, str]) -> Path:
+def best_backend(kafka: Mapping[str, str]) -> Backend:
     """Give the fastest way that works in this process with these settings of Kafka; say so if it is not bulk."""
     if why := why_not_bulk(kafka):
         _say_once(why)
@@ -73,17 +77,17 @@ def _say_once(why: str) -> None:
     log.warning("records pass as Python objects here, which costs more CPU: %s", why)
 
 
-def explained(kafka: Mapping[str, str]) -> str:
+def explain_backend(kafka: Mapping[str, str]) -> str:
     """Say in a line which way this machine will use, and why."""
     if why := why_not_bulk(kafka):
         return f"plain, because {why}"
     return f"bulk, because Numba and librdkafka {libversion()[0]} are as they must be"
 
 
-def _bulk() -> Path:
-    from app.kafka.bulk import BulkConsumer, BulkSender, ReportingBulkSender
+def _bulk() -> Backend:
+    from app.kafka.bulk.consumer import BulkConsumer, BulkSender, ReportingBulkSender
 
-    return Path("bulk", BulkConsumer, BulkSender, ReportingBulkSender)
+    return Backend("bulk", BulkConsumer, BulkSender, ReportingBulkSender)
 
 
 def why_not_bulk(kafka: Mapping[str, str]) -> str:
@@ -96,8 +100,8 @@ def why_not_bulk(kafka: Mapping[str, str]) -> str:
 @cache
 def _problem() -> str:
     try:
-        import_module("app.kafka.bulk")
-        native = import_module("app.kafka.native")
+        import_module("app.kafka.bulk.consumer")
+        native = import_module("app.kafka.bulk.native")
     except (ImportError, OSError, AttributeError) as error:  # no Numba; a broken LLVM; a librdkafka that lacks a call
         return str(error)
     return str(native.problem())

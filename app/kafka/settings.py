@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.config import is_secret_file
 from app.errors import NotUsable
-from app.model import Job, Partition, transactional_id
+from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
 
@@ -40,7 +40,7 @@ PRODUCER_DEFAULTS: Settings = {
 # the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
 LARGEST_BATCH = 1_000_000
-# How long a producer waits before it sends a request again: see `app.kafka.producer.SENT_AGAIN_SECONDS`.
+# How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
 RETRY_BACKOFF_MS = 500
 
 
@@ -65,13 +65,13 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
         raise NotUsable(msg) from None
 
 
-def consumer(job: Job) -> Settings:
+def consumer(task_config: TaskConfig) -> Settings:
     """Settings of a task's consumer: reads committed records only and never moves an offset by itself."""
     return (
         CONSUMER_DEFAULTS
-        | common(job.kafka)
+        | common(task_config.kafka)
         | {
-            "group.id": job.group,
+            "group.id": task_config.group,
             "group.protocol": "classic",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -82,22 +82,26 @@ def consumer(job: Job) -> Settings:
     )
 
 
-def producer(job: Job, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
+def producer(task_config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
     """Settings of an idempotent producer whose batches both destinations take."""
-    smallest, largest = sorted((job.sink.max_bytes, job.dead_letters.max_bytes))
+    smallest, largest = sorted((task_config.sink.max_bytes, task_config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": min(LARGEST_BATCH, smallest),
         # The broker measures a batch compressed, librdkafka a record before that.
         "message.max.bytes": max(4 * largest, LARGEST_BATCH),
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
-    return defaults | sizes | common(job.kafka) | {"enable.idempotence": True}
+    return defaults | sizes | common(task_config.kafka) | {"enable.idempotence": True}
 
 
-def transactional_producer(job: Job, partition: Partition) -> Settings:
+def transactional_producer(task_config: TaskConfig, partition: Partition) -> Settings:
     """Settings of the one producer that may write for a source partition."""
     patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS}
-    return producer(job, TRANSACTIONAL_DEFAULTS) | patience | fencing(job.group, job.transaction_seconds, partition)
+    return (
+        producer(task_config, TRANSACTIONAL_DEFAULTS)
+        | patience
+        | fencing(task_config.group, task_config.transaction_seconds, partition)
+    )
 
 
 def fencing(group: str, transaction_seconds: float, partition: Partition) -> Settings:

@@ -28,7 +28,7 @@ ENDED = "Spark has ended under us (its log tells why): start Winnow again; it go
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
-        clients, parser = KafkaClients(assignment.job), make_parser(assignment.job)
+        clients, parser = KafkaClients(assignment.config), make_parser(assignment.config)
         yield from task.run(assignment, clients, parser, seconds_left(assignment))
 
 
@@ -52,7 +52,7 @@ def warm_up() -> None:
 
         parsers.idc_access_log.IdcAccessLog()
     with contextlib.suppress(Exception):  # where it cannot be loaded, tasks take the plain way and say why
-        import app.kafka.bulk  # noqa: F401
+        import app.kafka.bulk.consumer  # noqa: F401
 
 
 class SparkRounds:
@@ -116,7 +116,7 @@ class RunningRound:
         self._thread.start()
 
     def _run(self) -> None:
-        partitions = sum(len(assignment.shares) for assignment in self._assignments)
+        partitions = sum(len(assignment.ranges) for assignment in self._assignments)
         self._context.setJobGroup(self._group, f"Winnow: {partitions} partitions", interruptOnCancel=True)
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))

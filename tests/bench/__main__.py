@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.demo.audit import Audit
-from app.demo.broker import Broker
 from app.demo.lines import Recipe, load
+from app.demo.verify import Audit
+from app.embedded.broker import Broker
 from app.errors import NotUsable
 from tests.bench.job import Job, keep_to, prepared
 from tests.bench.measure import Result, RunVoid, medians, run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from app.demo.jars import cache_folder
+from app.embedded.jars import cache_folder
 from app.errors import NotUsable
 
 SOURCE = Path(__file__).with_name("split.c")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.demo.jars import Bundle, cache_folder, fetch_jars
+from app.embedded.jars import Bundle, cache_folder, fetch_jars
 
 LOCK = Path(__file__).with_name("requirements-spark-connector.lock")
 CONNECTOR = Bundle(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.demo.jars import OLDEST_JAVA, Bundle, JavaMissing, cache_folder, fetch_jars, find_java
+from app.embedded.jars import OLDEST_JAVA, Bundle, JavaMissing, cache_folder, fetch_jars, find_java
 from app.errors import NotUsable
 
 SOURCES = Path(__file__).with_name("java")

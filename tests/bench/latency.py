@@ -3,7 +3,7 @@ Measures the time from a producer to a read_committed reader of the sink, at par
 
 Usage: python -m tests.bench.latency [--intervals S,S,...] [--loads PERCENT,...] [--seconds N] [--throughput N] [--cores N]
 
-Producer, broker, Winnow and reader share the cores; the throughput is what Winnow keeps up with under these conditions.
+Producer, broker, Winnow and reader offset_range the cores; the throughput is what Winnow keeps up with under these conditions.
 The reader follows one of eight partitions, so that its own work does not count; its clock has a grain of 10 ms.
 """
 
@@ -25,8 +25,8 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.broker import Broker
-from app.demo.leash import Leash
+from app.embedded.broker import Broker
+from app.embedded.process import ManagedProcess
 from tests.bench import feed
 from tests.bench.job import Job, drop, keep_to, prepared
 from tests.bench.report import markdown, percentile, say
@@ -163,13 +163,13 @@ def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]
     """Run Winnow on fresh topics until it has delivered first records, and stop it in the end."""
     source = broker.create_topic(f"{name}.raw", PARTITIONS)
     with prepared(name, broker, source, PARTITIONS, folder) as job:
-        leash = Leash(service(job, settings), log(job), cwd=job.folder)
+        process = ManagedProcess(service(job, settings), log(job), cwd=job.folder)
         try:
             reader = Reader(job)
             reader.read_during(feed.start(job, feed.Pace(PROBE_PER_SECOND), SETTLING_SECONDS))
             yield job, reader
         finally:
-            leash.end()
+            process.end()
     drop(broker, [source])
 
 

@@ -13,8 +13,8 @@ import psutil
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.audit import BATCH, CONSUMER
-from app.demo.leash import Leash
+from app.demo.verify import BATCH, CONSUMER
+from app.embedded.process import ManagedProcess
 from tests.bench.job import Job
 from tests.bench.systems import System
 
@@ -55,13 +55,13 @@ def medians(results: Sequence[Result]) -> Result:
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
     """Run a job to its end while watching it; a run that does not account for every record is void."""
     log = job.folder / "log"
-    leash = Leash(system.command(job), log, cwd=job.folder)
-    watch = _Watch(job, leash.pid, broker_pid)
+    process = ManagedProcess(system.command(job), log, cwd=job.folder)
+    watch = _Watch(job, process.pid, broker_pid)
     try:
-        watch.until_end_of(leash)
+        watch.until_end_of(process)
     finally:
-        leash.end()
-    if code := leash.poll():
+        process.end()
+    if code := process.poll():
         message = f"{system.name} ended with exit code {code}:\n{_tail(log)}"
         raise RunVoid(message)
     written = count(job)
@@ -91,12 +91,12 @@ def _at(samples: list[Sample], offsets: float) -> Sample:
     if after == 0:
         return samples[0]
     one, other = samples[after - 1], samples[after]
-    share = (offsets - one.offsets) / (other.offsets - one.offsets)
+    offset_range = (offsets - one.offsets) / (other.offsets - one.offsets)
     return Sample(
-        one.time + share * (other.time - one.time),
+        one.time + offset_range * (other.time - one.time),
         round(offsets),
-        one.job_cpu + share * (other.job_cpu - one.job_cpu),
-        one.broker_cpu + share * (other.broker_cpu - one.broker_cpu),
+        one.job_cpu + offset_range * (other.job_cpu - one.job_cpu),
+        one.broker_cpu + offset_range * (other.broker_cpu - one.broker_cpu),
     )
 
 
@@ -111,13 +111,13 @@ class _Watch:
         self.worker_mib = 0.0
         self.worker_threads = 0
 
-    def until_end_of(self, leash: Leash) -> None:
+    def until_end_of(self, process: ManagedProcess) -> None:
         """Sample until the process ends."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < deadline:
             self._look()
             try:
-                leash.wait(EVERY_SECONDS)
+                process.wait(EVERY_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
             self._look()

@@ -12,7 +12,7 @@ import pyarrow as pa
 from app.executor import task
 from app.kafka.admin import KafkaAdmin
 from app.kafka.clients import KafkaClients
-from app.model import Assignment, Guarantee, Job, Partition, Share
+from app.model import Assignment, Guarantee, OffsetRange, Partition, TaskConfig
 from parsers.contract import Parsed
 
 PROCESSES = 2
@@ -31,7 +31,7 @@ class Passthrough:
 
 def work(assignment: Assignment) -> int:
     """Run one task; return how many records it took."""
-    receipts = task.run(assignment, KafkaClients(assignment.job), Passthrough(), LONGEST_SECONDS)
+    receipts = task.run(assignment, KafkaClients(assignment.config), Passthrough(), LONGEST_SECONDS)
     return sum(receipt.records for receipt in receipts)
 
 
@@ -40,7 +40,7 @@ def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) 
     kafka = KafkaAdmin({"bootstrap.servers": bootstrap}, group)
     partitions = [Partition(source, n) for n in range(kafka.topics([source], None)[source].partitions)]
     ends = {partition: stable for partition, (_, stable, _) in kafka.watermarks(partitions).items()}
-    job = Job(
+    task_config = TaskConfig(
         group=group,
         guarantee=Guarantee.EXACTLY_ONCE,
         sink=kafka.destination(sink),
@@ -50,8 +50,8 @@ def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) 
         parser_options={},
         kafka={"bootstrap.servers": bootstrap},
     )
-    shares = [Share(partition, None, 0, end) for partition, end in ends.items()]
-    assignments = [Assignment(job, tuple(shares[n::PROCESSES]), LONGEST_SECONDS, 0.0) for n in range(PROCESSES)]
+    ranges = [OffsetRange(partition, None, 0, end) for partition, end in ends.items()]
+    assignments = [Assignment(task_config, tuple(ranges[n::PROCESSES]), LONGEST_SECONDS, 0.0) for n in range(PROCESSES)]
     with get_context("spawn").Pool(PROCESSES) as processes:
         print("passed", sum(processes.map(work, assignments)))
 

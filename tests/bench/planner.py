@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from app.driver.plan import plan
-from app.model import Partition, Share
+from app.model import OffsetRange, Partition
 from tests.bench.report import markdown
 
 
@@ -64,11 +64,11 @@ LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed
 
 def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
     """Plan a round."""
-    shares = [Share(partition, 0, 0) for partition in loads]
+    ranges = [OffsetRange(partition, 0, 0) for partition in loads]
     began = time.perf_counter()
-    tasks = plan(shares, loads, slots)
+    tasks = plan(ranges, loads, slots)
     seconds = time.perf_counter() - began
-    return Planned(seconds, excess([[loads[share.partition] for share in task] for task in tasks]))
+    return Planned(seconds, excess([[loads[offset_range.partition] for offset_range in task] for task in tasks]))
 
 
 def excess(tasks: Sequence[Sequence[int]]) -> float:

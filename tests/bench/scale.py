@@ -11,8 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from app.demo.broker import Broker
 from app.demo.lines import Recipe, load
+from app.embedded.broker import Broker
 from tests.bench import timed
 from tests.bench.job import Job, drop, keep_to, prepared
 from tests.bench.measure import Result, RunVoid, run

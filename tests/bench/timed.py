@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyspark import daemon
 
 from app.kafka.clients import KafkaClients
-from app.model import Job, Partition
+from app.model import Partition, TaskConfig
 from app.records import Chunk
 from app.spark import job
 
@@ -43,7 +43,7 @@ def read(folder: Path) -> Times:
 class TimedClients:
     """The clients of a task, as the service makes them, each behind a stopwatch."""
 
-    def __init__(self, of: Job) -> None:
+    def __init__(self, of: TaskConfig) -> None:
         self._began = time.monotonic()
         self._clients = KafkaClients(of)
         self._notes: list[str] = []
@@ -58,12 +58,12 @@ class TimedClients:
 
 
 class _TimedConsumer:
-    """A consumer that notes when it is polled first, and writes all notes of its task when it is closed."""
+    """A consumer that metadata when it is polled first, and writes all metadata of its task when it is closed."""
 
-    def __init__(self, timed: Any, began: float, notes: list[str]) -> None:
+    def __init__(self, timed: Any, began: float, metadata: list[str]) -> None:
         self.timed = timed
         self._began: float | None = began
-        self._notes = notes
+        self._notes = metadata
 
     def poll(self, seconds: float) -> Chunk | None:
         if self._began is not None:
@@ -75,22 +75,22 @@ class _TimedConsumer:
     def close(self) -> None:
         self.timed.close()
         with Path(os.environ[FOLDER], f"times-{os.getpid()}").open("a") as file:
-            file.writelines(f"{note}\n" for note in self._notes)
+            file.writelines(f"{metadata}\n" for metadata in self._notes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.timed, name)
 
 
 class _TimedWriter:
-    """A writer that notes how long each commit took."""
+    """A writer that metadata how long each commit took."""
 
-    def __init__(self, timed: Any, notes: list[str]) -> None:
+    def __init__(self, timed: Any, metadata: list[str]) -> None:
         self._timed = timed
-        self._notes = notes
+        self._notes = metadata
 
-    def commit(self, offset: int, note: str) -> None:
+    def commit(self, offset: int, metadata: str) -> None:
         began = time.monotonic()
-        self._timed.commit(offset, note)
+        self._timed.commit(offset, metadata)
         self._notes.append(f"commit {time.monotonic() - began}")
 
     def __getattr__(self, name: str) -> Any:

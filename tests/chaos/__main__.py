@@ -18,10 +18,10 @@ from tests.chaos.cluster import SMALL, Size
 from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.epochs import EPOCHS
 from tests.chaos.epochs import run as run_epochs
+from tests.chaos.false_fences import run as run_false_fences
 from tests.chaos.hang import rows as hanging_rows
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
-from tests.chaos.peace import run as run_tasks_in_peace
 from tests.chaos.picture import draw
 from tests.chaos.report import report
 from tests.chaos.run import BRIEF, USUAL, Plan
@@ -108,9 +108,9 @@ def zombies(*, times: int, seed: int, arm: str, folder: Path | None) -> None:
 @main.command()
 @click.option("--tasks", default=10_000, show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where history and picture go.")
-def peace(*, tasks: int, folder: Path | None) -> None:
+def false_fences(*, tasks: int, folder: Path | None) -> None:
     """Run short tasks to which nothing happens: none may be fenced. Without Spark."""
-    path, ended = run_tasks_in_peace(tasks, folder or Path(tempfile.mkdtemp(prefix="winnow-peace-")))
+    path, ended = run_false_fences(tasks, folder or Path(tempfile.mkdtemp(prefix="winnow-peace-")))
     anomalies = _judge(path)
     console.print(f"{ended.total():,} tasks: " + ", ".join(f"{count:,} {how}" for how, count in ended.items()))
     sys.exit(anomalies or set(ended) != {Outcome.DONE.value})

@@ -16,11 +16,11 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from app.demo.broker import Broker
+from app.embedded.broker import Broker
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import KafkaAdmin
-from app.model import Assignment, Guarantee, Job, Partition, Receipt, Share
+from app.model import Assignment, Guarantee, OffsetRange, Partition, Receipt, TaskConfig
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.history import Recorder
 from tests.chaos.load import Batch, bad_line, fresh_name, key
@@ -81,7 +81,9 @@ class Stage:
         kafka = {"bootstrap.servers": broker.bootstrap}
         admin = KafkaAdmin(kafka, self.name)
         sink, dead = (admin.destination(topic) for topic in self.roles.values())
-        self.job = Job(self.name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka, 0.1)
+        self.task_config = TaskConfig(
+            self.name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka, 0.1
+        )
         self._producer = Producer(kafka | {"linger.ms": "1", "log_level": "0"})
 
     def write(self, partition: int, count: int) -> int:
@@ -97,16 +99,18 @@ class Stage:
         self.written[partition] += count
         return self.written[partition]
 
-    def share(self, partition: int, start: int, end: int) -> Share:
+    def offset_range(self, partition: int, start: int, end: int) -> OffsetRange:
         """Plan what a driver would plan."""
-        return Share(Partition(self.source, partition), start or None, start, end)
+        return OffsetRange(Partition(self.source, partition), start or None, start, end)
 
 
-def run_task(job: Job, share: Share, points: Path, owner: str = "", arm: str = HONEST) -> Receipt:
+def run_task(
+    task_config: TaskConfig, offset_range: OffsetRange, points: Path, owner: str = "", arm: str = HONEST
+) -> Receipt:
     """Do one task up to its agreed end; its transactions carry its owner's name."""
-    assignment = Assignment(job, (share,), TASK_SECONDS, deadline=0)
-    clients = CONTROLS[arm](job, Failpoints(points), owner)
-    (receipt,) = task.run(assignment, clients, make_parser(job), TASK_SECONDS)
+    assignment = Assignment(task_config, (offset_range,), TASK_SECONDS, deadline=0)
+    clients = CONTROLS[arm](task_config, Failpoints(points), owner)
+    (receipt,) = task.run(assignment, clients, make_parser(task_config), TASK_SECONDS)
     return receipt
 
 

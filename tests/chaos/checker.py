@@ -8,7 +8,7 @@ Judges a history by Jepsen's names. Pure: events in, findings out; the same hist
     phantom           a line came out that nobody wrote
     misplaced         a good line among the dead letters, a bad one in the sink, or a line with another content
     torn transaction  some records of a transaction of the service can be read, others not
-    zombie record     a stopped worker's record came out behind one of its heir's
+    zombie record     a stopped worker's record came out behind one of its successor's
     offset moved back the group's offset of a partition became smaller
     offset read twice a reader was given an offset again, or a smaller one
     open transaction  the service has stopped, and something it left holds back readers
@@ -82,7 +82,7 @@ class History:
     marks: dict[tuple[str, int], list[Mark]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     faults: list[Fault] = field(default_factory=list)
-    heirs: dict[str, str] = field(default_factory=dict)
+    successors: dict[str, str] = field(default_factory=dict)
     """Who took a stopped worker's partition over; both by what the names of their transactions begin with."""
     final: list[tuple[str, int, int, int]] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
@@ -163,7 +163,7 @@ NOTES: Mapping[str, Callable[[History, Event], None]] = {
         Fault(event["name"], event["target"], event["at"], event["at"])
     ),
     "healed": _note_healed,
-    "taken over": lambda history, event: history.heirs.update({event["zombie"]: event["heir"]}),
+    "taken over": lambda history, event: history.successors.update({event["zombie"]: event["successor"]}),
     "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),
 }
 
@@ -278,7 +278,7 @@ def zombie(history: History) -> Finding:
 
 
 def _zombie(history: History) -> Iterator[tuple[int, str]]:
-    zombies = {heir: zombie for zombie, heir in history.heirs.items()}
+    zombies = {successor: zombie for zombie, successor in history.successors.items()}
     for (reader, role), runs in history.reads.items():
         stopped: set[str] = set()
         for run in runs:

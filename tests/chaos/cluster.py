@@ -21,7 +21,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.broker import Broker, Cluster, free_ports
+from app.embedded.broker import Broker, Cluster, free_ports
 from app.model import Partition, transactional_id
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
@@ -33,7 +33,7 @@ from tests.standalone import StandaloneSpark
 ROOT = Path(__file__).parents[2]
 TRANSACTION_SECONDS = 12
 COORDINATORS = 5
-"""Partitions of each of Kafka's internal topics; `app.demo.broker` sets them."""
+"""Partitions of each of Kafka's internal topics; `app.embedded.broker` sets them."""
 
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
 """Java that is killed again and again is not worth compiling well: that took most of the processors."""
@@ -82,11 +82,11 @@ class ProxiedBroker(Broker):
     @property
     def running(self) -> list[int]:
         """The nodes that run."""
-        return sorted(node for node, leash in self._leashes.items() if leash.poll() is None)
+        return sorted(node for node, process in self._processes.items() if process.poll() is None)
 
     def process(self, node: int) -> psutil.Process:
         """Return a node's JVM."""
-        (server,) = psutil.Process(self._leashes[node].pid).children()
+        (server,) = psutil.Process(self._processes[node].pid).children()
         return server
 
     @property

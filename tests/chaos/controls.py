@@ -25,8 +25,8 @@ class Control:
 CONTROL_PLANS: Mapping[str, Control] = {
     control.arm: control
     for control in (
-        Control("random-ids", "duplicated", ("twin", "twin", "twin")),
-        Control("offset-first", "duplicated", ("twin", "twin", "twin")),
+        Control("random-ids", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
+        Control("offset-first", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
         Control("letters-outside", "torn transaction", ("killed before-commit",)),
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),

@@ -15,9 +15,9 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import Producer
 
-from app.demo.broker import Broker
+from app.embedded.broker import Broker
 from app.kafka import settings
-from app.kafka.producer import connect
+from app.kafka.writers import connect
 from app.model import Partition, transactional_id
 from tests.independent import read
 

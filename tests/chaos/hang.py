@@ -22,7 +22,7 @@ from app.errors import PartitionError
 from app.executor.clients import LaneWriter
 from app.kafka.admin import KafkaAdmin
 from app.kafka.clients import KafkaClients
-from app.model import Guarantee, Job, Partition, transactional_id
+from app.model import Guarantee, Partition, TaskConfig, transactional_id
 from app.records import Lines
 from app.watchdog import Watchdog
 from tests.chaos.alone import FORKS, Worker
@@ -102,9 +102,9 @@ def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: C
     kafka = {"bootstrap.servers": bootstrap}
     admin = KafkaAdmin(kafka, GROUP)
     sink, dead = admin.destination(SINK), admin.destination(DEAD)
-    job = Job(GROUP, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
+    task_config = TaskConfig(GROUP, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
     made: list[TimedProducer] = []
-    clients = KafkaClients(job, producer=partial(TimedProducer, made))
+    clients = KafkaClients(task_config, producer=partial(TimedProducer, made))
     consumer = clients.consumer()
     writers = [clients.writer(partition, consumer) for partition in partitions]
     for writer in writers:

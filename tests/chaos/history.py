@@ -11,7 +11,7 @@ A history is a gzipped file of JSON lines. Each line is an event: `at` (seconds 
     committed  offsets: source partition -> offset of the group
     fault      name, target, state; for a while, until
     healed     name, target
-    taken over zombie, heir: whose transactions begin with `zombie` was stopped, and who works in its place
+    taken over zombie, successor: whose transactions begin with `zombie` was stopped, and who works in its place
     said       event and fields: what the service logged, from `warning` up
     finished   marks as above, when the service had stopped
 

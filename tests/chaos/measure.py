@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from app.demo.broker import Broker
+from app.embedded.broker import Broker
 from app.executor.task import SIDE_BY_SIDE
 from app.kafka.clients import KafkaClients
-from app.model import Destination, Guarantee, Job, Partition
+from app.model import Destination, Guarantee, Partition, TaskConfig
 from app.records import Lines
 from tests.independent import cleansed
 
@@ -43,8 +43,8 @@ def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float],
         broker.create_topic(f"{name}.{role}", producers)
     sink, dead = Destination(f"{name}.clean", producers, 1_048_588), Destination(f"{name}.dead", producers, 1_048_588)
     kafka = {"bootstrap.servers": broker.bootstrap}
-    job = Job(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
-    clients = KafkaClients(job)
+    task_config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
+    clients = KafkaClients(task_config)
     consumer = clients.consumer()
     partitions = [Partition(f"{name}.raw", number) for number in range(producers)]
     writers = [clients.writer(partition, consumer) for partition in partitions]

@@ -145,10 +145,10 @@ def second_driver(system: System, load: Load, dice: random.Random) -> Iterator[s
 
 
 @contextmanager
-def twin(system: System, load: Load, dice: random.Random) -> Iterator[str]:
+def duplicate_attempt(system: System, load: Load, dice: random.Random) -> Iterator[str]:
     """Run a task twice, as speculation would: a second one works on some of the partitions for a few seconds."""
     partitions = dice.sample(range(system.size.partitions), 2)
-    command = [sys.executable, "-m", "tests.chaos.twin", system.driver.file, str(dice.uniform(2, 6))]
+    command = [sys.executable, "-m", "tests.chaos.duplicate_attempt", system.driver.file, str(dice.uniform(2, 6))]
     running = subprocess.Popen([*command, *map(str, partitions)], cwd=ROOT)
     yield f"partitions {partitions}"
     running.wait(PATIENCE)
@@ -272,7 +272,7 @@ ANYWHERE: Mapping[str, Harm] = {
     "driver stopped": driver_stopped,
     "driver with other parallelism": driver_with_other_parallelism,
     "second driver": second_driver,
-    "twin": twin,
+    "duplicate attempt": duplicate_attempt,
     "broker killed": _broker_down(_any_node, hard=True),
     "broker shut down": _broker_down(_any_node, hard=False),
     "broker stopped": broker_stopped,

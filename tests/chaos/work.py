@@ -22,11 +22,11 @@ from app.executor.clients import LaneWriter
 from app.executor.parse import make_parser
 from app.kafka import settings
 from app.kafka.clients import KafkaClients
-from app.kafka.consumer import Reader
-from app.kafka.producer import TransactionalWriter
-from app.kafka.sender import PlainSender
-from app.model import Assignment, Committed, Job, Partition, Receipt
-from app.records import Chunk, Letter, Lines
+from app.kafka.plain.consumer import Reader
+from app.kafka.plain.sender import PlainSender
+from app.kafka.writers import TransactionalWriter
+from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfig
+from app.records import Chunk, DeadLetter, Lines
 from app.spark.job import seconds_left
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.readers import COUNT, TRANSACTION
@@ -38,8 +38,8 @@ EARLIER_OWNER_SECONDS = 0.8
 def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
     """Do one task's part of a round, as `app.spark.job.work` does."""
     for assignment in assignments:
-        clients = CONTROLS[arm](assignment.job, Failpoints(points))
-        yield from task.run(assignment, clients, make_parser(assignment.job), seconds_left(assignment))
+        clients = CONTROLS[arm](assignment.config, Failpoints(points))
+        yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
 
 class PointedProducer(Producer):
@@ -72,7 +72,7 @@ class PointedConsumer:
     def client(self) -> Any:
         return self._consumer.client
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
         return self._consumer.committed(partitions)
 
     def start(self, partition: Partition, offset: int) -> None:
@@ -122,18 +122,18 @@ class LabelledWriter:
         with self._points.around("send"):
             self._writer.send(replace(lines, keys=keys))
 
-    def bury(self, letters: Sequence[Letter]) -> None:
-        self._records += len(letters)
-        self._writer.bury([self._labelled(letter) for letter in letters])
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._records += len(dead_letters)
+        self._writer.send_dead_letters([self._labelled(dead_letter) for dead_letter in dead_letters])
 
-    def _labelled(self, letter: Letter, **more: bytes) -> Letter:
-        return letter._replace(headers=[*letter.headers, (TRANSACTION, self._name.encode()), *more.items()])
+    def _labelled(self, dead_letter: DeadLetter, **more: bytes) -> DeadLetter:
+        return dead_letter._replace(headers=[*dead_letter.headers, (TRANSACTION, self._name.encode()), *more.items()])
 
-    def commit(self, offset: int, note: str) -> None:
+    def commit(self, offset: int, metadata: str) -> None:
         if self._records:
-            last = Letter(None, None, (), int(time.time() * 1000))
-            self._writer.bury([self._labelled(last, **{COUNT: b"%d" % self._records})])
-        self._writer.commit(offset, note)
+            last = DeadLetter(None, None, (), int(time.time() * 1000))
+            self._writer.send_dead_letters([self._labelled(last, **{COUNT: b"%d" % self._records})])
+        self._writer.commit(offset, metadata)
         self._name, self._records = self._fresh_name(), 0
 
     def free(self) -> None:
@@ -146,31 +146,31 @@ class LabelledWriter:
 class HonestClients:
     """The product's clients, wrapped but not changed; `owner` is what the names of their transactions begin with."""
 
-    def __init__(self, job: Job, points: Failpoints, owner: str = "") -> None:
-        self._job, self._points, self._owner = job, points, owner
+    def __init__(self, task_config: TaskConfig, points: Failpoints, owner: str = "") -> None:
+        self._task_config, self._points, self._owner = task_config, points, owner
         self._producer = partial(PointedProducer, points)
 
     def consumer(self) -> PointedConsumer:
-        return PointedConsumer(KafkaClients(self._job).consumer(), self._points)
+        return PointedConsumer(KafkaClients(self._task_config).consumer(), self._points)
 
     def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
         return LabelledWriter(self.inner_writer(partition, consumer), self._points, self._owner)
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
         """Make the product's writer; control arms make another one."""
-        return KafkaClients(self._job, producer=self._producer).writer(partition, consumer)
+        return KafkaClients(self._task_config, producer=self._producer).writer(partition, consumer)
 
     def sender(self, partition: Partition) -> PlainSender:
         """Make what a transactional writer sends with."""
-        configured = settings.transactional_producer(self._job, partition)
-        return PlainSender(self._job, partition, configured, self._producer)
+        configured = settings.transactional_producer(self._task_config, partition)
+        return PlainSender(self._task_config, partition, configured, self._producer)
 
 
 class RandomIds(HonestClients):
     """Wrong: every producer has a transactional.id of its own, so nobody is ever fenced."""
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        nobody = replace(self._job, group=f"{self._job.group}-{uuid.uuid4().hex}")
+        nobody = replace(self._task_config, group=f"{self._task_config.group}-{uuid.uuid4().hex}")
         return KafkaClients(nobody, producer=self._producer).writer(partition, consumer)
 
 
@@ -178,7 +178,7 @@ class OffsetFirst(HonestClients):
     """Wrong: the committed offset is read before the earlier owner is fenced."""
 
     def consumer(self) -> PointedConsumer:
-        return HastyConsumer(KafkaClients(self._job).consumer(), self._points)
+        return HastyConsumer(KafkaClients(self._task_config).consumer(), self._points)
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
         consumer.read_ahead(partition)
@@ -191,12 +191,12 @@ class HastyConsumer(PointedConsumer):
 
     def __init__(self, consumer: Reader, points: Failpoints) -> None:
         super().__init__(consumer, points)
-        self._early: dict[Partition, Committed | None] = {}
+        self._early: dict[Partition, CommittedOffset | None] = {}
 
     def read_ahead(self, partition: Partition) -> None:
         self._early.update(super().committed([partition]))
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, Committed | None]:
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
         return {partition: self._early[partition] for partition in partitions}
 
 
@@ -210,7 +210,7 @@ class OffsetsLater(HonestClients):
 class OffsetlessWriter(TransactionalWriter):
     """Commits output and dead letters only."""
 
-    def commit(self, offset: int, note: str) -> None:
+    def commit(self, offset: int, metadata: str) -> None:
         self._begin()
         with self._translated("committing"):
             self._deliver_all()
@@ -222,7 +222,7 @@ class LettersOutside(HonestClients):
     """Wrong: dead letters do not belong to the transaction."""
 
     def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        outside = PlainSender(self._job, partition, settings.producer(self._job))
+        outside = PlainSender(self._task_config, partition, settings.producer(self._task_config))
         return LooseLetters(outside, partition, self.sender(partition), consumer.client)
 
 
@@ -233,8 +233,8 @@ class LooseLetters(TransactionalWriter):
         super().__init__(*args)
         self._outside = outside
 
-    def bury(self, letters: Sequence[Letter]) -> None:
-        self._outside.offer_letters(letters, 0)
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._outside.offer_dead_letters(dead_letters, 0)
         self._outside.deliver_all(5.0)
 
 
@@ -266,6 +266,6 @@ CONTROLS: Mapping[str, type[HonestClients]] = {
     DRIVER_COMMITS: OffsetsLater,
     "random-ids": RandomIds,
     "offset-first": OffsetFirst,
-    "letters-outside": LettersOutside,
+    "dead_letters-outside": LettersOutside,
     "kept-producer": KeptProducer,
 }

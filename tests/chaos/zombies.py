@@ -56,10 +56,10 @@ class Lane:
     def _haunt(self, point: str, name: str) -> None:
         made, points = self._stage, Failpoints(self._armed)
         start = made.written[self.number]
-        share = made.share(self.number, start, made.write(self.number, LINES) + 2 * LINES)
+        offset_range = made.offset_range(self.number, start, made.write(self.number, LINES) + 2 * LINES)
         if "init" in point:
             points.arm(point, signal.SIGSTOP)
-        zombie = Worker(run_task, made.job, share, self._armed, f"{name}.zombie.", self._arm)
+        zombie = Worker(run_task, made.task_config, offset_range, self._armed, f"{name}.zombie.", self._arm)
         if "init" not in point:
             time.sleep(self._dice.uniform(0, LATEST_SECONDS))
             points.arm(point, signal.SIGSTOP)
@@ -68,9 +68,9 @@ class Lane:
         assert pid, f"nobody came to {point}"
         made.write(self.number, LINES)
         began = made.recorder.now
-        Worker(run_task, made.job, share, self._quiet, f"{name}.heir.", self._arm).result()
+        Worker(run_task, made.task_config, offset_range, self._quiet, f"{name}.successor.", self._arm).result()
         made.recorder.record("fault", name=f"zombie {point}", target=name, state={}, began=began)
-        made.recorder.record("taken over", zombie=f"{name}.zombie.", heir=f"{name}.heir.")
+        made.recorder.record("taken over", zombie=f"{name}.zombie.", successor=f"{name}.successor.")
         os.kill(pid, signal.SIGCONT)
         receipt = zombie.result()
         made.recorder.record("healed", name=f"zombie {point}", target=name, ended=told(receipt))

@@ -14,15 +14,15 @@ import pytest
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import PLAIN, KafkaClients, Path, best_path
-from app.model import Assignment, Guarantee, Job, Partition, Receipt, Share
+from app.kafka.clients import PLAIN, Backend, KafkaClients, best_backend
+from app.model import Assignment, Guarantee, OffsetRange, Partition, Receipt, TaskConfig
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Record
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
-BOTH_PATHS = pytest.mark.parametrize("path", [PLAIN, best_path({})], ids=["plain", "bulk"])
+BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
 """For behaviour that must not depend on how records pass between librdkafka and us."""
 LARGE = {"max.message.bytes": str(4 << 20)}
 
@@ -46,7 +46,7 @@ class Stage:
     group: str
     guarantee: Guarantee
     changes: dict[str, object] = field(default_factory=dict)
-    path: Path | None = None
+    backend: Backend | None = None
 
     @property
     def source(self) -> str:
@@ -54,41 +54,41 @@ class Stage:
         return next(iter(self.sources))
 
     @property
-    def job(self) -> Job:
+    def task_config(self) -> TaskConfig:
         """What a driver would give all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
         admin = KafkaAdmin(kafka, self.group)
         sink, dead = admin.destination(self.sink), admin.destination(self.dead)
-        job = Job(self.group, self.guarantee, sink, dead, "raw", "idc-access-log", {}, kafka)
-        return replace(job, **self.changes)  # type: ignore[arg-type]  # as various as a job
+        task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", "idc-access-log", {}, kafka)
+        return replace(task_config, **self.changes)  # type: ignore[arg-type]  # as various as a task_config
 
-    def shares(self, end: int | None = None) -> tuple[Share, ...]:
+    def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
         """Plan what a driver would plan: from the committed offsets to the ends, or to the given end."""
         known = independent.committed(self.bootstrap, self.group, *self.sources)
-        shares = []
+        ranges = []
         for topic in self.sources:
             begins = independent.beginnings(self.bootstrap, topic)
             for place, last in independent.ends(self.bootstrap, topic).items():
                 start = known.get(place, begins[place])
-                shares.append(Share(Partition(*place), known.get(place), start, last if end is None else end))
-        return tuple(shares)
+                ranges.append(OffsetRange(Partition(*place), known.get(place), start, last if end is None else end))
+        return tuple(ranges)
 
-    def run(self, *shares: Share, seconds: float = 60) -> dict[Partition, Receipt]:
+    def run(self, *ranges: OffsetRange, seconds: float = 60) -> dict[Partition, Receipt]:
         """Run one task, by default from where the group stands to the ends of all partitions."""
-        job = self.job
-        assignment = Assignment(job, shares or self.shares(), seconds, deadline=0)
-        receipts = task.run(assignment, KafkaClients(job, self.path), make_parser(job), seconds)
+        task_config = self.task_config
+        assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
+        receipts = task.run(assignment, KafkaClients(task_config, self.backend), make_parser(task_config), seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
-    def running(self, *shares: Share) -> RunningTask:
+    def running(self, *ranges: OffsetRange) -> RunningTask:
         """Run a task that has no end, in a thread; a context manager."""
-        return RunningTask(self, shares)
+        return RunningTask(self, ranges)
 
     def cleansed(self) -> list[Record]:
         """Read the sink."""
         return independent.read(self.bootstrap, self.sink)
 
-    def letters(self) -> list[Record]:
+    def dead_letters(self) -> list[Record]:
         """Read the dead letters."""
         return independent.read(self.bootstrap, self.dead)
 
@@ -102,19 +102,19 @@ class Stage:
 class RunningTask:
     """A task in a thread: it works until it is fenced."""
 
-    def __init__(self, stage: Stage, shares: tuple[Share, ...]) -> None:
+    def __init__(self, stage: Stage, ranges: tuple[OffsetRange, ...]) -> None:
         """Remember what to run."""
         self.receipts: dict[Partition, Receipt] = {}
-        self._stage, self._shares = stage, shares
+        self._stage, self._ranges = stage, ranges
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        self.receipts = self._stage.run(*self._shares, seconds=90)
+        self.receipts = self._stage.run(*self._ranges, seconds=90)
 
     def __enter__(self) -> Self:
         """Start, and wait until it owns its partitions: then it has said where it starts."""
         self._thread.start()
-        until(lambda: len(self._stage.lag()) >= len(self._shares), what="the task to open")
+        until(lambda: len(self._stage.lag()) >= len(self._ranges), what="the task to open")
         return self
 
     def __exit__(
@@ -123,7 +123,7 @@ class RunningTask:
         """Fence it, whatever happened, and wait for its end."""
         kafka = KafkaAdmin({"bootstrap.servers": self._stage.bootstrap}, self._stage.group)
         while self._thread.is_alive():
-            kafka.fence([share.partition for share in self._shares], 60)
+            kafka.fence([offset_range.partition for offset_range in self._ranges], 60)
             self._thread.join(3)
 
     def ended(self, seconds: float) -> bool:
@@ -141,7 +141,7 @@ def make_stage(
     sources: int = 1,
     sink: int | Mapping[str, str] = 1,
     dead: Mapping[str, str] | None = None,
-    **job: object,
+    **task_config: object,
 ) -> Stage:
     """
     Create topics for a test.
@@ -149,12 +149,12 @@ def make_stage(
     Args:
         bootstrap: where.
         topics: what creates them.
-        guarantee: what the job promises.
+        guarantee: what the task_config promises.
         source: partitions of each source topic; or the configuration of one with a single partition.
         sources: how many source topics.
         sink: partitions of the sink, or its configuration.
         dead: configuration of the dead-letter topic.
-        job: what differs from a usual job.
+        task_config: what differs from a usual task_config.
     """
 
     def create(role: str, size: int | Mapping[str, str]) -> str:
@@ -165,5 +165,5 @@ def make_stage(
     made = Stage(
         bootstrap, dict.fromkeys(names, size), create("clean", sink), create("dead", dead or 1), names[0], guarantee
     )
-    made.changes = job
+    made.changes = task_config
     return made

@@ -24,8 +24,8 @@ def found(path: Path) -> tuple[History, dict[str, int]]:
 
 
 def test_no_anomaly(tmp_path: Path) -> None:
-    """Workers die in the middle of a commit, a twin works beside a task, EndTxn requests come late: nothing shows."""
-    faults = ("killed before-commit", "twin", "EndTxn held")
+    """Workers die in the middle of a commit, a duplicate_attempt works beside a task, EndTxn requests come late: nothing shows."""
+    faults = ("killed before-commit", "duplicate attempt", "EndTxn held")
 
     history, anomalies = found(run(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path))
 
@@ -40,7 +40,7 @@ def test_no_zombie_is_seen(tmp_path: Path) -> None:
 
     assert {} == anomalies
     assert {f"zombie {point}" for point in POINTS} == {fault.name for fault in history.faults}
-    assert len(POINTS) == len(history.heirs)
+    assert len(POINTS) == len(history.successors)
 
 
 @pytest.mark.parametrize("arm", ["letters-outside", "kept-producer"])

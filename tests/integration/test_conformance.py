@@ -14,18 +14,18 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
 from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import PLAIN, KafkaClients, Path, best_path, why_not_bulk
-from app.kafka.consumer import Reader
-from app.kafka.producer import AcknowledgedWriter, TransactionalWriter
+from app.kafka.clients import PLAIN, Backend, KafkaClients, best_backend, why_not_bulk
+from app.kafka.plain.consumer import Reader
+from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
 from app.model import Guarantee, Partition
-from app.records import Chunk, Headers, Letter, Lines
+from app.records import Chunk, DeadLetter, Headers, Lines
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Record, Written, committed, line, produce, read, values
-from tests.integration.tasks import BOTH_GUARANTEES, BOTH_PATHS, LARGE, Stage, make_stage, until
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, make_stage, until
 
 MEBIBYTE = 1 << 20
 
@@ -33,13 +33,13 @@ MEBIBYTE = 1 << 20
 def test_bulk_is_what_is_used_here() -> None:
     """Where the tests run nothing is missing, so that what is called bulk below is bulk."""
     assert "" == why_not_bulk({})
-    assert "bulk" == best_path({}).name
+    assert "bulk" == best_backend({}).name
 
 
 @contextmanager
-def consuming(stage: Stage, path: Path, *starts: tuple[Partition, int]) -> Iterator[Reader]:
+def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[Reader]:
     """Open a consumer alone, at these offsets."""
-    consumer = KafkaClients(stage.job, path).consumer()
+    consumer = KafkaClients(stage.task_config, backend).consumer()
     try:
         for partition, offset in starts:
             consumer.start(partition, offset)
@@ -78,8 +78,8 @@ def noise(size: int) -> bytes:
     return bytes(random.Random(size).choices(range(0x30, 0x7B), k=size))
 
 
-@BOTH_PATHS
-def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A tombstone is no empty value, and no key no empty key; offsets and times of both types are as stored."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     pairs = [(v, k) for v in (None, b"", b"v", b"\x00\xff") for k in (None, b"", b"k")]
@@ -87,7 +87,7 @@ def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, path: Pa
     appended = make_stage(broker.bootstrap, topics, source={"message.timestamp.type": "LogAppendTime"})
     produce(broker.bootstrap, appended.source, [Written(b"v")])
 
-    with consuming(stage, path, (Partition(stage.source, 0), 0), (Partition(appended.source, 0), 0)) as consumer:
+    with consuming(stage, backend, (Partition(stage.source, 0), 0), (Partition(appended.source, 0), 0)) as consumer:
         chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) == 2)
 
     rows = [
@@ -108,11 +108,11 @@ def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, path: Pa
     assert sorted(expected, key=str) == sorted(rows, key=str)
 
 
-@BOTH_PATHS
-def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A record without a timestamp is read as having none, and its line gets the time of writing."""
     stage = make_stage(broker.bootstrap, topics)
-    stage.path = path
+    stage.backend = backend
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=-1)])
     (source,) = read(broker.bootstrap, stage.source)
 
@@ -123,14 +123,14 @@ def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, path: Pat
     assert record.timestamp > 1_700_000_000_000
 
 
-@BOTH_PATHS
-def test_headers_are_read_when_they_are_wanted(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_headers_are_read_when_they_are_wanted(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Every row's own headers are there until the next poll: in order, doubled, null and empty ones too."""
     stage = make_stage(broker.bootstrap, topics)
     headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00"), ("ü", b"x")]
     produce(broker.bootstrap, stage.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
 
-    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
         told: list[object] = []
 
         def all_told() -> bool:
@@ -148,7 +148,7 @@ def test_headers_that_are_gone(broker: Cluster, topics: Topics) -> None:
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, [Written(b"v", headers=[("h", b"1")])])
 
-    with consuming(stage, best_path({}), (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(stage, best_backend({}), (Partition(stage.source, 0), 0)) as consumer:
         first = next(chunk for chunk in chunks_until(consumer, lambda chunks: any(map(len, chunks))) if len(chunk))
         consumer.poll(0)
 
@@ -156,14 +156,14 @@ def test_headers_that_are_gone(broker: Cluster, topics: Topics) -> None:
             first.headers(0)
 
 
-@BOTH_PATHS
-def test_ends_and_gaps(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """The end of a partition is told with the offset behind its last control record, each time it is reached."""
     stage = make_stage(broker.bootstrap, topics)
     partition = Partition(stage.source, 0)
     produce(broker.bootstrap, stage.source, [Written(b"1"), Written(b"2")])
 
-    with consuming(stage, path, (partition, 0)) as consumer:
+    with consuming(stage, backend, (partition, 0)) as consumer:
         first = chunks_until(consumer, ended)
         produce(broker.bootstrap, stage.source, [Written(b"3")])
         second = chunks_until(consumer, ended)
@@ -173,14 +173,14 @@ def test_ends_and_gaps(broker: Cluster, topics: Topics, path: Path) -> None:
     assert 3 == sum(map(len, first + second))
 
 
-@BOTH_PATHS
-def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """An offset outside the partition is a failure of that partition, and no other's; it brings no records."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     produce(broker.bootstrap, stage.source, [Written(b"v", partition=1)])
     gone, good = Partition(stage.source, 0), Partition(stage.source, 1)
 
-    with consuming(stage, path, (gone, 1_000), (good, 0)) as consumer:
+    with consuming(stage, backend, (gone, 1_000), (good, 0)) as consumer:
         chunks = chunks_until(consumer, lambda chunks: ended(chunks) and any(chunk.failures for chunk in chunks))
 
     failures = [failure for chunk in chunks for failure in chunk.failures]
@@ -189,15 +189,17 @@ def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, path: Path
     assert 1 == sum(map(len, chunks))
 
 
-@BOTH_PATHS
-def test_a_broker_that_is_away(broker: Cluster, topics: Topics, path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@BOTH_BACKENDS
+def test_a_broker_that_is_away(
+    broker: Cluster, topics: Topics, backend: Backend, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Errors and logs that belong to no partition are dropped: a consumer that reaches nobody polls in vain, silently."""
     stage = make_stage(broker.bootstrap, topics)
-    job = replace(
-        stage.job,
+    task_config = replace(
+        stage.task_config,
         kafka={"bootstrap.servers": "127.0.0.1:9", "reconnect.backoff.ms": "20", "debug": "all", "log_level": "7"},
     )
-    consumer = KafkaClients(job, path).consumer()
+    consumer = KafkaClients(task_config, backend).consumer()
     consumer.start(Partition(stage.source, 0), 0)
 
     polled = [consumer.poll(0.05) for _ in range(20)]
@@ -207,8 +209,8 @@ def test_a_broker_that_is_away(broker: Cluster, topics: Topics, path: Path, capf
     assert ("", "") == capfd.readouterr()
 
 
-@BOTH_PATHS
-def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """However records of several topics and partitions arrive, the order of each is kept, and none is mixed up."""
     stage = make_stage(broker.bootstrap, topics, source=5, sources=2)
     places = [Partition(topic, number) for topic in stage.sources for number in range(5)]
@@ -224,7 +226,7 @@ def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, pat
                 ],
             )
 
-    with consuming(stage, path, *((place, 0) for place in places)) as consumer:
+    with consuming(stage, backend, *((place, 0) for place in places)) as consumer:
         chunks = chunks_until(consumer, lambda chunks: len(ended(chunks)) >= 10)
 
     found: dict[Partition, list[bytes | None]] = {place: [] for place in places}
@@ -235,27 +237,27 @@ def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, pat
         assert [b"%s %d %d" % (place.topic.encode(), place.number, n) for n in range(1_000)] == found[place]
 
 
-@BOTH_PATHS
-def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Records of 1 MiB, larger than any buffer yet, are read whole; the next chunks are not larger than they must be."""
     stage = make_stage(broker.bootstrap, topics, source=LARGE)
     big = [noise(MEBIBYTE + n) for n in range(40)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in big])
 
-    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
         chunks = chunks_until(consumer, ended)
 
     assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
-    assert consumer.most <= 8 < consumer.most_records
+    assert consumer.most <= 8 < consumer.max_records
 
 
-@BOTH_PATHS
-def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A chunk with as many records as were asked for is full, one with fewer is not."""
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
 
-    with consuming(stage, path, (Partition(stage.source, 0), 0)) as consumer:
+    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
         consumer.most = 4
         first = chunks_until(consumer, len)
         rest = chunks_until(consumer, ended)
@@ -264,11 +266,11 @@ def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, p
     assert not rest[-1].full
 
 
-@BOTH_PATHS
-def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Polling a closed consumer is an error, not a crash; closing it again is neither."""
     stage = make_stage(broker.bootstrap, topics)
-    consumer = KafkaClients(stage.job, path).consumer()
+    consumer = KafkaClients(stage.task_config, backend).consumer()
     consumer.close()
     consumer.close()
 
@@ -276,10 +278,10 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, path: Path) 
         consumer.poll(0)
 
 
-@BOTH_PATHS
+@BOTH_BACKENDS
 @BOTH_GUARANTEES
-def test_what_is_written(broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee) -> None:
-    """Lines and letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
+def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
+    """Lines and dead_letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(
@@ -289,25 +291,27 @@ def test_what_is_written(broker: Cluster, topics: Topics, path: Path, guarantee:
         np.array([9, 1, 2, 3, 4]),
     )
     headers: list[Headers] = [[], [("h", b"1"), ("null", None)], [("empty", b"")], []]
-    letters = [Letter(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)]
+    dead_letters = [
+        DeadLetter(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)
+    ]
 
-    with writing(stage, path) as writer:
+    with writing(stage, backend) as writer:
         writer.open()
         writer.send(lines)
-        writer.bury(letters)
-        writer.commit(7, "note")
+        writer.send_dead_letters(dead_letters)
+        writer.commit(7, "metadata")
 
     told = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
     assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == told
-    buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.letters()]
+    buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.dead_letters()]
     assert list(zip(texts[1:5], keys[1:], headers, [5] * 4, strict=True)) == buried
     assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
 
 
 @contextmanager
-def writing(stage: Stage, path: Path) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
+def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Make the writer of the first partition."""
-    clients = KafkaClients(stage.job, path)
+    clients = KafkaClients(stage.task_config, backend)
     consumer = clients.consumer()
     writer = clients.writer(Partition(stage.source, 0), consumer)
     try:
@@ -317,19 +321,19 @@ def writing(stage: Stage, path: Path) -> Iterator[TransactionalWriter | Acknowle
         consumer.close()
 
 
-@BOTH_PATHS
+@BOTH_BACKENDS
 @BOTH_GUARANTEES
-def test_a_full_queue(broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee) -> None:
+def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
     """A queue that is full in the middle of a chunk is waited for, and sending goes on with the very next record."""
     kafka = {"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": "100", "linger.ms": "1"}
     stage = make_stage(broker.bootstrap, topics, guarantee)
-    with writing(replace_kafka(stage, kafka), path) as writer:
+    with writing(replace_kafka(stage, kafka), backend) as writer:
         writer.open()
         writer.send(make_lines(*(b"%d" % n for n in range(1_000))))
-        writer.bury([Letter(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
+        writer.send_dead_letters([DeadLetter(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
         writer.commit(1_000, "")
 
-    assert [b"%d" % n for n in range(1_000)] == values(stage.cleansed()) == values(stage.letters())
+    assert [b"%d" % n for n in range(1_000)] == values(stage.cleansed()) == values(stage.dead_letters())
 
 
 def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
@@ -338,13 +342,17 @@ def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
     return stage
 
 
-@BOTH_PATHS
-def test_a_queue_that_stays_full(broker: Cluster, topics: Topics, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH_BACKENDS
+def test_a_queue_that_stays_full(
+    broker: Cluster, topics: Topics, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where nothing can be delivered at all, a writer gives up after a while, and its partition is opened anew."""
-    monkeypatch.setattr("app.kafka.producer.FULL_QUEUE_SECONDS", 0.3)
+    monkeypatch.setattr("app.kafka.writers.FULL_QUEUE_SECONDS", 0.3)
     stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
-    job = replace(stage.job, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"})
-    clients = KafkaClients(job, path)
+    task_config = replace(
+        stage.task_config, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"}
+    )
+    clients = KafkaClients(task_config, backend)
     consumer = clients.consumer()
     writer = clients.writer(Partition(stage.source, 0), consumer)
 
@@ -354,12 +362,12 @@ def test_a_queue_that_stays_full(broker: Cluster, topics: Topics, path: Path, mo
     consumer.close()
 
 
-@BOTH_PATHS
-def test_fenced_in_the_middle(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A writer that is fenced while it sends says Fenced, not that something failed, and nothing of it is seen."""
     stage = make_stage(broker.bootstrap, topics)
     kafka = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group)
-    with writing(stage, path) as writer:
+    with writing(stage, backend) as writer:
         writer.open()
         writer.send(make_lines(b"before"))
         kafka.fence([Partition(stage.source, 0)], 60)
@@ -373,15 +381,15 @@ def test_fenced_in_the_middle(broker: Cluster, topics: Topics, path: Path) -> No
     assert [] == stage.cleansed()
 
 
-@BOTH_PATHS
-@pytest.mark.parametrize("what", ["line", "letter"])
+@BOTH_BACKENDS
+@pytest.mark.parametrize("what", ["line", "dead_letter"])
 @BOTH_GUARANTEES
 def test_what_is_not_delivered_is_not_passed_over(
-    broker: Cluster, topics: Topics, path: Path, guarantee: Guarantee, what: str
+    broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee, what: str
 ) -> None:
     """If the broker refuses one record among many, the commit fails and the offset stays where it was."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink=2)
-    with writing(stage, path) as writer:
+    with writing(stage, backend) as writer:
         writer.open()
         writer.commit(3, "")
         limit(broker, stage.sink if what == "line" else stage.dead, 1_000)
@@ -390,7 +398,7 @@ def test_what_is_not_delivered_is_not_passed_over(
         if what == "line":
             writer.send(make_lines(big, b"good"))
         else:
-            writer.bury([Letter(None, big, [("h", b"v")], 1)])
+            writer.send_dead_letters([DeadLetter(None, big, [("h", b"v")], 1)])
 
         with pytest.raises(Transient):
             writer.commit(6, "")
@@ -398,19 +406,19 @@ def test_what_is_not_delivered_is_not_passed_over(
     assert {(stage.source, 0): 3} == committed(broker.bootstrap, stage.group, stage.source)
 
 
-def limit(broker: Cluster, topic: str, most_bytes: int) -> None:
+def limit(broker: Cluster, topic: str, max_bytes: int) -> None:
     """Lower what a topic takes, behind the back of who asked before."""
-    entry = ConfigEntry("max.message.bytes", str(most_bytes), incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for altered in independent.client(broker.bootstrap).incremental_alter_configs([resource]).values():
         altered.result(30)
 
 
-@BOTH_PATHS
-def test_a_sender_that_is_closed(broker: Cluster, topics: Topics, path: Path) -> None:
+@BOTH_BACKENDS
+def test_a_sender_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Discarding a writer twice does no harm."""
     stage = make_stage(broker.bootstrap, topics)
-    with writing(stage, path) as writer:
+    with writing(stage, backend) as writer:
         writer.open()
         writer.send(make_lines(b"x"))
         writer.discard()
@@ -451,23 +459,23 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     @given(RECORDS)
     def check(records: list[Written]) -> None:
         produce(broker.bootstrap, stage.source, records)
-        outcomes = [outcome(broker, topics, stage, path) for path in (PLAIN, best_path({}))]
+        outcomes = [outcome(broker, topics, stage, backend) for backend in (PLAIN, best_backend({}))]
         assert outcomes[0] == outcomes[1]
 
     check()
 
 
-def outcome(broker: Cluster, topics: Topics, like: Stage, path: Path) -> tuple[object, ...]:
+def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> tuple[object, ...]:
     """Cleanse a source with a group and topics of its own."""
     stage = make_stage(broker.bootstrap, topics, sink=2)
-    stage.sources, stage.path = like.sources, path
+    stage.sources, stage.backend = like.sources, backend
     receipts = stage.run()
     offsets = committed(broker.bootstrap, stage.group, stage.source)
     # A slow commit may replace a producer on either way.
     done = {partition: replace(receipt, reopened=0) for partition, receipt in receipts.items()}
-    return shown(stage.cleansed()), shown(stage.letters()), offsets, done
+    return shown(stage.cleansed()), shown(stage.dead_letters()), offsets, done
 
 
 def shown(records: list[Record]) -> list[tuple[object, ...]]:
-    """Take all but the offsets, which commit markers move; records of two sources that share a partition are in any order."""
+    """Take all but the offsets, which commit markers move; records of two sources that offset_range a partition are in any order."""
     return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)

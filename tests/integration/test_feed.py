@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import cleanse, read
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
 from tests.integration.service import Winnow, settings, working

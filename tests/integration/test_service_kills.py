@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from app.demo.audit import Audit
-from app.demo.broker import Cluster
 from app.demo.lines import Recipe, load
+from app.demo.verify import Audit
+from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
 from tests.integration.service import Winnow, settings

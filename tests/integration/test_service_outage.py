@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.broker import Broker
+from app.embedded.broker import Broker
 from app.model import Guarantee
 from tests import independent
 from tests.independent import Feeder, Written, by_partition, cleansed, line, produce, read, sequence, values

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
@@ -248,6 +248,6 @@ def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -
 
     assert 0 == code
     assert [cleansed(n) for n in range(100) if n != 13] == values(read(broker.bootstrap, sink))
-    (letter,) = read(broker.bootstrap, dead)
-    assert (line(13), "parser_error") == (letter.value, letter.told["exception.class.name"])
-    assert "RuntimeError: thirteen" in letter.told["exception.message"]
+    (dead_letter,) = read(broker.bootstrap, dead)
+    assert (line(13), "parser_error") == (dead_letter.value, dead_letter.told["exception.class.name"])
+    assert "RuntimeError: thirteen" in dead_letter.told["exception.message"]

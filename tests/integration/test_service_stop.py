@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics

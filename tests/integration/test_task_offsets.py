@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from app.kafka.admin import KafkaAdmin
-from app.model import Committed, Guarantee, Outcome, Partition, Share
+from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Partition
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, ends, line, produce, read, values
@@ -75,7 +75,7 @@ def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Top
     upstream.committed(0)
     upstream.open(1, 2)
     produce(broker.bootstrap, stage.source, lines(3))
-    stage.run(*stage.shares(end=2))
+    stage.run(*stage.ranges(end=2))
     before = values(stage.cleansed())
     upstream._producer.commit_transaction(30)
 
@@ -174,7 +174,7 @@ def test_nothing_but_rejects(broker: Cluster, topics: Topics, guarantee: Guarant
 
     (receipt,) = stage.run().values()
 
-    assert bad == values(stage.letters())
+    assert bad == values(stage.dead_letters())
     assert [] == stage.cleansed()
     assert {"no_marker": 5_000} == dict(receipt.dead)
     assert {(stage.source, 0): 0} == stage.lag()
@@ -189,15 +189,15 @@ def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee,
     source[3::1_000] = [Written(b"bad %d" % n) for n in range(20)]
     produce(broker.bootstrap, stage.source, source)
 
-    stage.run(*stage.shares(end=end))
+    stage.run(*stage.ranges(end=end))
     stood = committed(broker.bootstrap, stage.group, stage.source)
-    first = len(stage.cleansed()) + len(stage.letters())
+    first = len(stage.cleansed()) + len(stage.dead_letters())
     stage.run()
 
     assert {(stage.source, 0): end} == stood
     assert end == first
     assert [cleansed(n) for n in range(20_000) if n % 1_000 != 3] == values(stage.cleansed())
-    assert [b"bad %d" % n for n in range(20)] == values(stage.letters())
+    assert [b"bad %d" % n for n in range(20)] == values(stage.dead_letters())
 
 
 @BOTH_GUARANTEES
@@ -205,7 +205,7 @@ def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: G
     """A task whose plan is older than the group's offset goes on from that offset."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
-    old = stage.shares()
+    old = stage.ranges()
     independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 6})
 
     (receipt,) = stage.run(*old).values()
@@ -219,7 +219,7 @@ def test_an_offset_that_went_back_is_planned_anew(broker: Cluster, topics: Topic
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     stage.run()
-    plan = Share(Partition(stage.source, 0), committed=10, start=10, end=10)
+    plan = OffsetRange(Partition(stage.source, 0), committed=10, start=10, end=10)
     independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 4})
 
     (receipt,) = stage.run(plan).values()
@@ -238,10 +238,10 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None
     """Whoever opens a partition last owns it: the first task reports FENCED, and no record is lost or doubled."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2)
     with independent.Feeder(broker.bootstrap, stage.source, 2, per_second=1_000) as feeder:
-        shares = tuple(Share(Partition(stage.source, p), None, 0) for p in range(2))
-        with stage.running(*shares) as first:
+        ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in range(2))
+        with stage.running(*ranges) as first:
             settle(stage, 100)
-            with stage.running(*shares):
+            with stage.running(*ranges):
                 assert first.ended(10)
                 settle(stage, len(stage.cleansed()) + 100)
     stage.run()
@@ -253,10 +253,10 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None
 
 
 def test_the_leader_fence_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
-    """A task without traffic ends within 3 s after its leader was fenced; its other partitions end cleanly."""
+    """A task without traffic ends within 3 s after its control_partition was fenced; its other partitions end cleanly."""
     stage = make_stage(broker.bootstrap, topics, source=3)
-    shares = tuple(Share(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
-    with stage.running(*shares) as task:
+    ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
+    with stage.running(*ranges) as task:
         KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).fence([Partition(stage.source, 1)], 60)
 
         assert task.ended(3)
@@ -268,12 +268,12 @@ def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) ->
     """A task that finds nothing to do commits where it stands, so that the broker never expires the offset."""
     stage = make_stage(broker.bootstrap, topics)
     before = ends(broker.bootstrap, "__consumer_offsets")
-    share = Share(Partition(stage.source, 0), None, 0, topic_id="told")
+    offset_range = OffsetRange(Partition(stage.source, 0), None, 0, topic_id="told")
 
-    stage.run(share, seconds=1)
+    stage.run(offset_range, seconds=1)
     renewed = ends(broker.bootstrap, "__consumer_offsets")
-    stage.run(Share(share.partition, 0, 0, topic_id="told"), seconds=1)
+    stage.run(OffsetRange(offset_range.partition, 0, 0, topic_id="told"), seconds=1)
 
-    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed([share.partition])
-    assert {share.partition: Committed(0, "winnow topic=told since=0 in=0 dead=0")} == known
+    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed([offset_range.partition])
+    assert {offset_range.partition: CommittedOffset(0, "winnow topic=told since=0 in=0 dead=0")} == known
     assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())

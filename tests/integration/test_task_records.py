@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.broker import Cluster
+from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
@@ -33,9 +33,9 @@ def noise(size: int, seed: int = 1) -> bytes:
     return bytes(random.Random(seed).choices(range(0x30, 0x7B), k=size))
 
 
-def reasons(letters: list[Record]) -> list[str]:
+def reasons(dead_letters: list[Record]) -> list[str]:
     """Take the reasons out of the headers."""
-    return [letter.told["exception.class.name"] for letter in letters]
+    return [dead_letter.told["exception.class.name"] for dead_letter in dead_letters]
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason=f"the real lines are not here: {SAMPLE}")
@@ -50,7 +50,7 @@ def test_real_lines(broker: Cluster, topics: Topics, guarantee: Guarantee) -> No
 
     assert len(lines) == 3_000
     assert [cleanse(raw) for raw in lines if cleanse(raw) is not None] == values(stage.cleansed())
-    assert [raw for raw in lines if cleanse(raw) is None] == values(stage.letters())
+    assert [raw for raw in lines if cleanse(raw) is None] == values(stage.dead_letters())
 
 
 @BOTH_GUARANTEES
@@ -79,7 +79,7 @@ def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Gua
     stage.run()
 
     assert abs(appended[0] - before) < 60_000
-    assert appended == [record.timestamp for record in (*stage.cleansed(), *stage.letters())]
+    assert appended == [record.timestamp for record in (*stage.cleansed(), *stage.dead_letters())]
 
 
 @BOTH_GUARANTEES
@@ -93,12 +93,12 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
 
     (receipt,) = stage.run().values()
 
-    letters = stage.letters()
+    dead_letters = stage.dead_letters()
     added = 6
-    unchanged = [Written(one.value, one.key, 0, one.timestamp, one.headers[:-added]) for one in letters]
+    unchanged = [Written(one.value, one.key, 0, one.timestamp, one.headers[:-added]) for one in dead_letters]
     assert source == unchanged
-    for offset, letter in enumerate(letters):
-        told = letter.told
+    for offset, dead_letter in enumerate(dead_letters):
+        told = dead_letter.told
         assert told.pop("exception.message")
         assert told == {
             "stage": "VALUE_CONVERTER",
@@ -123,7 +123,7 @@ def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarant
 
     big = cleansed(0).replace(b"http://x.cn/0/0", url)
     assert [cleansed(0), big, cleansed(3)] == values(stage.cleansed())
-    assert [bad] == values(stage.letters())
+    assert [bad] == values(stage.dead_letters())
 
 
 @BOTH_GUARANTEES
@@ -137,8 +137,8 @@ def test_what_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: G
 
     big = cleansed(0).replace(b"http://x.cn/0/0", noise(15_000))
     assert [cleansed(0), big, cleansed(3)] == values(stage.cleansed())
-    assert [large] == values(stage.letters())
-    assert ["too_large"] == reasons(stage.letters())
+    assert [large] == values(stage.dead_letters())
+    assert ["too_large"] == reasons(stage.dead_letters())
 
 
 @BOTH_GUARANTEES
@@ -152,7 +152,7 @@ def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guar
     stage.run()
 
     assert [cleansed(0), cleansed(3)] == values(stage.cleansed())
-    cut, keyless = stage.letters()
+    cut, keyless = stage.dead_letters()
     message = cut.told["exception.message"]
     assert "30000 bytes" in message
     assert hashlib.sha256(bad).hexdigest() in message
@@ -172,7 +172,7 @@ def test_what_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: 
 
     stage.run()
 
-    assert [bad] == values(stage.letters())
+    assert [bad] == values(stage.dead_letters())
 
 
 @pytest.mark.skipif(not EVENTS.exists(), reason=f"the real Flume events are not here: {EVENTS}")
@@ -190,5 +190,5 @@ def test_flume_events(broker: Cluster, topics: Topics, format: str) -> None:  # 
 
     assert len(real) == 6
     assert [cleansed(1), cleansed(1)] == values(stage.cleansed())
-    assert [*real, event[:-9]] == values(stage.letters())
-    assert [*["no_marker"] * 6, "envelope" if format == "flume-avro" else "no_marker"] == reasons(stage.letters())
+    assert [*real, event[:-9]] == values(stage.dead_letters())
+    assert [*["no_marker"] * 6, "envelope" if format == "flume-avro" else "no_marker"] == reasons(stage.dead_letters())

@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from app.cli import main
+from tests.unit.executor.test_task import cleansed, line
 from tests.unit.test_config import GOOD
-from tests.unit.test_task import cleansed, line
 
 
 @pytest.fixture

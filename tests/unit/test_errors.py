@@ -22,8 +22,8 @@ from app.errors import (
     WinnowError,
 )
 from app.kafka import failures
-from app.model import Assignment, Committed, Partition, Receipt, Share
-from tests.fakes import make_job
+from app.model import Assignment, CommittedOffset, OffsetRange, Partition, Receipt
+from tests.fakes import make_task_config
 
 P = Partition("raw", 3)
 
@@ -66,10 +66,10 @@ def test_a_partitions_error_says_where() -> None:
     "value",
     [
         P,
-        Share(P, 1, 2, 3, "note"),
-        Committed(5, "note"),
+        OffsetRange(P, 1, 2, 3, "metadata"),
+        CommittedOffset(5, "metadata"),
         Receipt(P, 1, 2, 1, 0, {"empty": 1}),
-        Assignment(make_job(), (Share(P, None, 0),), 30.0, 1e9),
+        Assignment(make_task_config(), (OffsetRange(P, None, 0),), 30.0, 1e9),
         *model.Guarantee,
         *model.Outcome,
     ],

@@ -82,7 +82,7 @@ import time
 import app.watchdog
 from app.executor import task
 from app.executor.parse import make_parser
-from app.model import Partition, Share
+from app.model import Partition, OffsetRange
 from tests import fakes
 
 app.watchdog.GRACE_SECONDS = 0.2
@@ -94,9 +94,9 @@ class Hanging(fakes.FakeTransaction):
 
 fakes.FakeTransaction = Hanging
 partition = Partition("raw", 0)
-kafka, job, clock = fakes.FakeKafka({partition: []}), fakes.make_job(), fakes.FakeClock()
-clients = fakes.FakeClients(kafka, job, clock)
-task.run(fakes.make_assignment(job, Share(partition, None, 0)), clients, make_parser(job), seconds=8, clock=clock)
+kafka, task_config, clock = fakes.FakeKafka({partition: []}), fakes.make_task_config(), fakes.FakeClock()
+clients = fakes.FakeClients(kafka, task_config, clock)
+task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, clock=clock)
 """
 
 

@@ -1,0 +1,5 @@
+"""The command line, as `python -m app.cli`."""
+
+from app.cli import main
+
+main()

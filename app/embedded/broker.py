@@ -1,0 +1,247 @@
+"""A real Apache Kafka in a temporary folder, without Docker. Runs beside the demo, the tests and the benchmark."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.jars import fetch_jars, find_java
+from app.embedded.process import ManagedProcess
+from app.errors import NotUsable
+
+__all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
+
+CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+START_SECONDS = 60
+HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
+LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+# Not from the ephemeral range: a client that retries a stopped broker's port could be given that port as its own.
+PORTS = range(20_000, 32_000)
+
+
+class BrokerFailed(NotUsable):
+    """The embedded Kafka did not start, or did not answer."""
+
+
+class Cluster:
+    """A running Kafka that somebody else looks after."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Remember where it is."""
+        self.bootstrap = bootstrap
+
+    def admin(self) -> AdminClient:
+        """Return a quiet admin client."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int = 1
+    ) -> str:
+        """Create a topic, wait until each partition has a leader, and return its name."""
+        # Demo records carry timestamps of 2017: a time-based retention would delete them at once.
+        settings = {"retention.ms": "-1", **(config or {})}
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, partitions, replication, config=settings)])[name].result(30)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            known = admin.list_topics(name, timeout=10).topics[name].partitions
+            if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
+                return name
+        message = f"Topic {name} was created but has no leader for each of its partitions after 30 s."
+        raise BrokerFailed(message)
+
+
+class Broker(Cluster):
+    """
+    Apache Kafka 4.3.0 (KRaft, controller and broker in one) on free loopback ports; one node, or more.
+
+    Broker() as a context manager starts it, stops it and removes its data. `stop()` or `kill()` followed by `start()`
+    brings it back on the same ports with the same data.
+
+    Args:
+        nodes: how many servers; with three, topics of the broker's own are replicated three times.
+        properties: server properties that win over the ones set here.
+        folder: where data and logs live; then they are kept. Without it: a temporary folder, removed at the end.
+        java: further options of the servers' Java.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        properties: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        java: Sequence[str] = (),
+    ) -> None:
+        """Choose the ports; nothing starts yet."""
+        self._java = tuple(java)
+        self._keep = folder is not None
+        self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
+        ports = list(free_ports(2 * nodes))
+        self._ports, self._controllers = ports[:nodes], ports[nodes:]
+        self._properties = dict(properties or {})
+        self._processes: dict[int, ManagedProcess] = {}
+        super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
+
+    def __enter__(self) -> Self:
+        """Start and wait until it answers."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop and remove the data, whatever happened."""
+        self.close()
+
+    @property
+    def pids(self) -> list[int]:
+        """Return the pids of the running processes (each server's process; the server is its child)."""
+        return [process.pid for process in self._processes.values() if process.poll() is None]
+
+    def start(self, node: int | None = None) -> None:
+        """Start all nodes (or one that was stopped) and wait until the cluster answers."""
+        java, jars = find_java(), fetch_jars()
+        nodes = self._nodes(node)
+        try:
+            for each in nodes:
+                self._prepare(each, java, jars)
+                self._processes[each] = self._launch(each, java, jars)
+            self._await_ready()
+        except BaseException:  # also Ctrl-C: no server may outlive a failed start
+            self.kill(node)
+            raise
+
+    def stop(self, node: int | None = None) -> None:
+        """Stop all nodes, or one, in order; the data stay."""
+        self._end(node, at_once=False)
+
+    def kill(self, node: int | None = None) -> None:
+        """End all nodes, or one, by SIGKILL; the data stay as they are."""
+        self._end(node, at_once=True)
+
+    def _end(self, node: int | None, *, at_once: bool) -> None:
+        """Let go of all servers first: they stop side by side."""
+        ending = [self._processes.pop(each) for each in self._nodes(node) if each in self._processes]
+        for process in ending:
+            process.request_stop(at_once=at_once)
+        for process in ending:
+            process.end()
+
+    def close(self) -> None:
+        """End the servers and remove their data, unless a folder was given."""
+        if self._keep:
+            self.stop()
+        else:
+            self.kill()  # nobody needs data that are about to be removed: no orderly stop
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Return the last lines of each server's log."""
+        logs = sorted(self.folder.glob("node-*/server.log"))
+        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
+
+    def _nodes(self, node: int | None) -> list[int]:
+        return list(range(1, len(self._ports) + 1)) if node is None else [node]
+
+    def _prepare(self, node: int, java: str, jars: Path) -> None:
+        """Write the node's properties, and format its log folder if that is not done yet."""
+        folder = self.folder / f"node-{node}"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = {**self._server_properties(node), **self._properties}
+        (folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
+        if (folder / "data" / "meta.properties").exists():
+            return
+        command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", *LOGGING, "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
+        command += ["format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+        if done.returncode:
+            message = f"Kafka could not format {folder / 'data'}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise BrokerFailed(message)
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        """Return what one server needs to know to be quick to start and small."""
+        mine = f"PLAINTEXT://127.0.0.1:{self._ports[node - 1]}"
+        voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(self._controllers, 1))
+        replicas = min(3, len(self._ports))
+        in_sync = str(replicas // 2 + 1)
+        return {
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.num.partitions": "5",
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.num.partitions": "5",
+            "share.coordinator.state.topic.replication.factor": str(replicas),
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{mine},CONTROLLER://127.0.0.1:{self._controllers[node - 1]}",
+            "advertised.listeners": mine,
+            "log.dirs": str(self.folder / f"node-{node}" / "data"),
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.hours": "-1",
+            # The kernel reads ahead in each index, which is mapped whole: with the default of 10 MB it wrote more zeros
+            # than a small partition has records.
+            "log.index.size.max.bytes": str(1 << 20),
+            # How long a killed server stays registered, and so the least time that its restart takes.
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "1000",
+        }
+
+    def _launch(self, node: int, java: str, jars: Path) -> ManagedProcess:
+        """Start one server on its process, in a process group of its own, its output in server.log."""
+        folder = self.folder / f"node-{node}"
+        server = [java, *HEAP, *self._java, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
+        command = [*server, str(folder / "server.properties")]
+        return ManagedProcess(command, folder / "server.log", remove_on_death=None if self._keep else self.folder)
+
+    def _await_ready(self) -> None:
+        """Wait until metadata name as many brokers as were started, and a leader for each partition."""
+        admin, deadline = self.admin(), time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for process in self._processes.values():
+                if (code := process.poll()) is not None:
+                    message = f"Kafka ended while starting (exit code {code}):\n{self.log_tail()}"
+                    raise BrokerFailed(message)
+            try:
+                known = admin.list_topics(timeout=0.5)
+                leaders = [each.leader for topic in known.topics.values() for each in topic.partitions.values()]
+                if len(known.brokers) == len(self._processes) and all(leader >= 0 for leader in leaders):
+                    return
+            except KafkaException:
+                continue  # not listening yet
+        message = f"Kafka did not answer at {self.bootstrap} within {START_SECONDS} s:\n{self.log_tail()}"
+        raise BrokerFailed(message)
+
+
+def free_ports(count: int) -> Iterator[int]:
+    """Find loopback ports that nobody listens on."""
+    candidates = random.sample(PORTS, len(PORTS))
+    while count:
+        port = candidates.pop()
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        count -= 1
+        yield port

@@ -1,0 +1,345 @@
+"""
+The compiled loops over librdkafka's records: gathering consumed ones into flat buffers, and producing from them.
+
+Records are given by the addresses of their `rd_kafka_message_t`, whose layout is public; nothing is read through a
+pointer that is null, and no more than the length beside it. librdkafka's functions come as addresses too, so that Numba
+can keep the compiled kernels. As in `parsers.kernel`, everything that these are compiled from is in this file.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917
+# llvmlite has no types and Numba infers the others; an array crosses into a kernel as its parts.
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numpy.typing import NDArray
+
+from parsers.jit import inlined, intrinsic, kernel
+
+RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
+"""What a survey has counted: the elements of `found`."""
+ROW, ERROR = range(2)
+"""How far producing has come: the elements of `state`."""
+FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
+"""The first rows of `fields`; those of headers follow."""
+
+# Where the members of rd_kafka_message_t are.
+_ERROR, _TOPIC, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
+_AHEAD = 8
+
+_I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+
+
+# Instructions ---------------------------------------------------------------------------------------------------------
+
+
+def _pointer(builder, address, kind=_I8):
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def _call(builder, function, result, args):
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return builder.call(_pointer(builder, function, kind), args)
+
+
+@intrinsic
+def word_at(_context, _address):
+    """Load eight bytes."""
+
+    def build(_target, builder, _signature, args):
+        return builder.load(_pointer(builder, args[0], _I64), align=1)
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
+def number_at(_context, _address):
+    """Load a 32-bit number."""
+
+    def build(_target, builder, _signature, args):
+        return builder.sext(builder.load(_pointer(builder, args[0], _I32), align=1), _I64)
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
+def byte_at(_context, _address):
+    """Load one byte."""
+
+    def build(_target, builder, _signature, args):
+        return builder.zext(builder.load(_pointer(builder, args[0])), _I64)
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
+def prefetch(_context, _address):
+    """Ask for the cache line of an address, which need not be valid."""
+
+    def build(_target, builder, _signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [_I8.as_pointer()], kind)
+        builder.call(fetch, [_pointer(builder, args[0]), *(ir.Constant(_I32, each) for each in (0, 3, 1))])
+        return args[0]
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
+def copy(_context, _to, _source, _size):
+    """Copy bytes."""
+
+    def build(_target, builder, _signature, args):
+        move = builder.module.declare_intrinsic("llvm.memcpy", [_I8.as_pointer(), _I8.as_pointer(), _I64])
+        builder.call(move, [_pointer(builder, args[0]), _pointer(builder, args[1]), args[2], ir.Constant(_I1, 0)])
+        return args[0]
+
+    return types.int64(types.int64, types.int64, types.int64), build
+
+
+@intrinsic
+def call_timestamp(_context, _function, _message):
+    """Call rd_kafka_message_timestamp, without asking for the timestamp's type."""
+
+    def build(_target, builder, _signature, args):
+        return _call(builder, args[0], _I64, [args[1], ir.Constant(_I64, 0)])
+
+    return types.int64(types.int64, types.int64), build
+
+
+@intrinsic
+def call_destroy(_context, _function, _message):
+    """Call rd_kafka_message_destroy."""
+
+    def build(_target, builder, _signature, args):
+        _call(builder, args[0], ir.VoidType(), [args[1]])
+        return args[1]
+
+    return types.int64(types.int64, types.int64), build
+
+
+@intrinsic
+def call_produceva(_context, _function, _client, _fields, _count):
+    """Call rd_kafka_produceva; give its error, 0 if there is none."""
+
+    def build(_target, builder, _signature, args):
+        return _call(builder, args[0], _I64, args[1:])
+
+    return types.int64(types.int64, types.int64, types.int64, types.int64), build
+
+
+# Consuming ------------------------------------------------------------------------------------------------------------
+
+
+@kernel("void(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])")
+def survey(
+    messages: NDArray[np.int64],
+    records: NDArray[np.int64],
+    others: NDArray[np.int64],
+    runs: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> None:
+    """
+    Sort out what was consumed, and count it.
+
+    Args:
+        messages: the addresses of all that was consumed.
+        records: filled with those of the records.
+        others: filled with those of what is none: ends of partitions and errors.
+        runs: filled with a row for each stretch of records of one partition: topic handle, partition, first record.
+        found: filled with the counts; its elements are named above.
+    """
+    found[:] = 0
+    topic = partition = 0
+    for i in range(messages.shape[0]):
+        prefetch(messages[min(i + _AHEAD, messages.shape[0] - 1)])
+        message = messages[i]
+        if number_at(message + _ERROR) != 0:
+            others[found[OTHERS]] = message
+            found[OTHERS] += 1
+            continue
+        if word_at(message + _TOPIC) != topic or number_at(message + _PARTITION) != partition:
+            topic, partition = word_at(message + _TOPIC), number_at(message + _PARTITION)
+            run = found[RUNS]
+            runs[run, 0], runs[run, 1], runs[run, 2] = topic, partition, found[RECORDS]
+            found[RUNS] = run + 1
+        records[found[RECORDS]] = message
+        found[RECORDS] += 1
+        if word_at(message + _VALUE) == 0:
+            found[NULL_VALUES] += 1
+        else:
+            found[VALUE_BYTES] += word_at(message + _VALUE_SIZE)
+        if word_at(message + _KEY) == 0:
+            found[NULL_KEYS] += 1
+        else:
+            found[KEY_BYTES] += word_at(message + _KEY_SIZE)
+
+
+@inlined
+def append(source, size, row, texts, ends, validity):
+    """Copy one value or key to the end of an Arrow array's buffers; one that is null has no bytes."""
+    end = np.int64(ends[row])
+    if source != 0:
+        if size != 0:
+            copy(texts.ctypes.data + end, source, size)
+        end += size
+        if validity.shape[0] != 0:
+            validity[row >> 3] |= np.uint8(1 << (row & 7))
+    ends[row + 1] = end
+
+
+@kernel(
+    "void(int64[::1], int64, int64[::1], int64[::1],"
+    " uint8[::1], int32[::1], uint8[::1], uint8[::1], int32[::1], uint8[::1])"
+)
+def gather(
+    records: NDArray[np.int64],
+    timestamp_of: int,
+    offsets: NDArray[np.int64],
+    timestamps: NDArray[np.int64],
+    values: NDArray[np.uint8],
+    value_ends: NDArray[np.int32],
+    value_validity: NDArray[np.uint8],
+    keys: NDArray[np.uint8],
+    key_ends: NDArray[np.int32],
+    key_validity: NDArray[np.uint8],
+) -> None:
+    """
+    Copy records into flat buffers, row by row.
+
+    Args:
+        records: their addresses, in the order of the rows.
+        timestamp_of: the address of rd_kafka_message_timestamp.
+        offsets: filled.
+        timestamps: filled; -1 where a record has none.
+        values, keys: the bytes; exactly as long as `survey` has counted.
+        value_ends, key_ends: Arrow's offsets; one more than there are rows, the first is 0.
+        value_validity, key_validity: Arrow's bitmaps, zeroed; without an element where nothing is null.
+    """
+    value_ends[0] = key_ends[0] = 0
+    for row in range(records.shape[0]):
+        prefetch(records[min(row + _AHEAD, records.shape[0] - 1)])
+        record = records[row]
+        offsets[row] = word_at(record + _OFFSET)
+        timestamps[row] = call_timestamp(timestamp_of, record)
+        append(word_at(record + _VALUE), word_at(record + _VALUE_SIZE), row, values, value_ends, value_validity)
+        append(word_at(record + _KEY), word_at(record + _KEY_SIZE), row, keys, key_ends, key_validity)
+
+
+@kernel("void(int64, int64[::1])")
+def destroy(destroy_of: int, messages: NDArray[np.int64]) -> None:
+    """Free messages; `destroy_of` is the address of rd_kafka_message_destroy."""
+    for i in range(messages.shape[0]):
+        prefetch(messages[min(i + _AHEAD, messages.shape[0] - 1)])
+        call_destroy(destroy_of, messages[i])
+
+
+# Producing ------------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def set_bytes(fields, field, word, texts, ends, validity, first, row):
+    """Say in two words of a field where some bytes are, and how many; null and empty are not the same."""
+    fields[field, word], fields[field, word + 1] = 0, 0
+    bit = first + row
+    if validity == 0 or (byte_at(validity + (bit >> 3)) >> (bit & 7)) & 1 != 0:
+        begin, end = number_at(ends + 4 * row), number_at(ends + 4 * row + 4)
+        # An array of empty texts may have no bytes at all: any address but null says "empty".
+        fields[field, word], fields[field, word + 1] = texts + begin if texts != 0 else ends, end - begin
+
+
+@kernel(
+    "void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64, int64, int64,"
+    " int32[::1], int64[::1], int64[::1])"
+)
+def produce(
+    produceva: int,
+    client: int,
+    fields: NDArray[np.int64],
+    values: int,
+    value_ends: int,
+    value_validity: int,
+    value_first: int,
+    keys: int,
+    key_ends: int,
+    key_validity: int,
+    key_first: int,
+    rows: NDArray[np.int32],
+    timestamps: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> None:
+    """
+    Produce values from `state[ROW]` on, in order, until all are queued or one is refused.
+
+    Args:
+        produceva: the address of rd_kafka_produceva.
+        client: the `rd_kafka_t *`.
+        fields: one row for each thing about a record, in the order named above; what varies is patched.
+        values, keys: the address of the bytes of each Arrow array, or 0 if there are none.
+        value_ends, key_ends: the address of its first offset.
+        value_validity, key_validity: the address of its validity bitmap, or 0 if it has no nulls.
+        value_first, key_first: the number of its first bit there.
+        rows: for each value, the row of its key and timestamp.
+        timestamps: in milliseconds; a record without one gets the present time.
+        state: where to go on, updated; and the error that refused that row, or 0.
+    """
+    state[ERROR] = 0
+    for number in range(state[ROW], rows.shape[0]):
+        row = np.int64(rows[number])
+        set_bytes(fields, VALUE_FIELD, 1, values, value_ends, value_validity, value_first, number)
+        set_bytes(fields, KEY_FIELD, 1, keys, key_ends, key_validity, key_first, row)
+        fields[TIMESTAMP_FIELD, 1] = max(timestamps[row], np.int64(0))  # librdkafka reads 0 as "now"
+        error = call_produceva(produceva, client, fields.ctypes.data, fields.shape[0])
+        if error != 0:
+            state[ROW], state[ERROR] = number, error
+            return
+    state[ROW] = rows.shape[0]
+
+
+@kernel("void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])")
+def produce_dead_letters(
+    produceva: int,
+    client: int,
+    fields: NDArray[np.int64],
+    parts: int,
+    part_ends: int,
+    part_validity: int,
+    part_first: int,
+    begins: NDArray[np.int32],
+    timestamps: NDArray[np.int64],
+    state: NDArray[np.int64],
+) -> None:
+    """
+    Produce records with headers from `state[ROW]` on, in order, until all are queued or one is refused.
+
+    Args:
+        produceva: the address of rd_kafka_produceva.
+        client: the `rd_kafka_t *`.
+        fields: as for `produce`, and behind them one row for each header of the record that has most.
+        parts: the address of the bytes of an Arrow array: for each record its value, its key, and of each header the
+            name, with a zero behind it, and the value.
+        part_ends: the address of its first offset.
+        part_validity: the address of its validity bitmap, or 0 if it has no nulls.
+        part_first: the number of its first bit there.
+        begins: for each record, its first part; and, at the end, how many there are.
+        timestamps: for each record, in milliseconds; a record without one gets the present time.
+        state: where to go on, updated; and the error that refused that record, or 0.
+    """
+    state[ERROR] = 0
+    for number in range(state[ROW], timestamps.shape[0]):
+        part, field = np.int64(begins[number]), VALUE_FIELD + 1
+        set_bytes(fields, VALUE_FIELD, 1, parts, part_ends, part_validity, part_first, part)
+        set_bytes(fields, KEY_FIELD, 1, parts, part_ends, part_validity, part_first, part + 1)
+        fields[TIMESTAMP_FIELD, 1] = max(timestamps[number], np.int64(0))
+        for name in range(part + 2, np.int64(begins[number + 1]), 2):
+            fields[field, 1] = parts + number_at(part_ends + 4 * name)
+            set_bytes(fields, field, 2, parts, part_ends, part_validity, part_first, name + 1)
+            field += 1
+        error = call_produceva(produceva, client, fields.ctypes.data, field)
+        if error != 0:
+            state[ROW], state[ERROR] = number, error
+            return
+    state[ROW] = timestamps.shape[0]

@@ -1,0 +1,298 @@
+"""
+A Kafka made of lists, and clients that follow a script: a crash is an item in it.
+
+`FakeKafka` keeps what a real one would: source records, committed offsets, what readers of the sink and of the dead
+dead_letters may see, and an epoch for each transactional id. `Script` says what goes wrong, where, and the how-manieth time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from app.errors import Fenced, Transient
+from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, TaskConfig
+from app.records import Chunk, DeadLetter, Lines
+
+
+class Point(StrEnum):
+    """A place in a task's flow where something can go wrong."""
+
+    BEFORE_OPEN = "before_open"
+    AFTER_OPEN = "after_open"
+    BEFORE_SEND = "before_send"
+    AFTER_SEND = "after_send"
+    BEFORE_COMMIT = "before_commit"
+    AFTER_COMMIT = "after_commit"
+
+
+class Trouble(StrEnum):
+    """What goes wrong there."""
+
+    KILLED = "killed"
+    TRANSIENT = "transient"
+    FENCED = "fenced"
+
+
+class Killed(BaseException):
+    """The process died: nothing after this point happened, no clean-up either."""
+
+
+class Mishap(NamedTuple):
+    """One item of a script: the n-th time (from 1) that a lane passes the point, this happens."""
+
+    point: Point
+    trouble: Trouble
+    times: int = 1
+
+
+@dataclass(slots=True)
+class Script:
+    """What goes wrong in one run."""
+
+    mishaps: list[Mishap] = field(default_factory=list)
+    passed: dict[Point, int] = field(default_factory=dict)
+    dead: bool = False
+
+    def at(self, point: Point, partition: Partition) -> None:
+        """Pass a point; raise what the script has for it."""
+        if self.dead:
+            raise Killed
+        self.passed[point] = self.passed.get(point, 0) + 1
+        for mishap in self.mishaps:
+            if mishap.point is point and mishap.times == self.passed[point]:
+                self._strike(mishap.trouble, partition)
+
+    def _strike(self, trouble: Trouble, partition: Partition) -> None:
+        match trouble:
+            case Trouble.KILLED:
+                self.dead = True
+                raise Killed
+            case Trouble.FENCED:
+                raise Fenced(partition, "by the script")
+            case Trouble.TRANSIENT:
+                raise Transient(partition, "by the script")
+
+
+class Record(NamedTuple):
+    """A source record; `CONTROL` in its place is an offset that holds none."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int = 1_000
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+CONTROL = None
+
+
+class FakeKafka:
+    """What outlives the processes."""
+
+    def __init__(self, source: Mapping[Partition, Sequence[Record | None]]) -> None:
+        self.source = {partition: list(records) for partition, records in source.items()}
+        self.committed: dict[Partition, CommittedOffset] = {}
+        self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
+        self.dead: dict[Partition, list[DeadLetter]] = {partition: [] for partition in source}
+        self.epochs: dict[Partition, int] = {}
+
+
+class FakeClock:
+    """Goes on by a tick for each poll, so that a deadline comes without waiting."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeClients:
+    """Makes fake clients of one process."""
+
+    def __init__(
+        self, kafka: FakeKafka, task_config: TaskConfig, clock: FakeClock, script: Script | None = None
+    ) -> None:
+        self.kafka = kafka
+        self.task_config = task_config
+        self.clock = clock
+        self.script = script or Script()
+        self.made: list[FakeConsumer] = []
+
+    def consumer(self) -> FakeConsumer:
+        self.made.append(FakeConsumer(self))
+        return self.made[-1]
+
+    def writer(self, partition: Partition, consumer: object) -> FakeWriter:
+        kind = FakeTransaction if self.task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
+        return kind(self, partition)
+
+
+class FakeConsumer:
+    """Reads a few records of each partition at a time, then says where the end is, once."""
+
+    def __init__(self, clients: FakeClients, most: int = 3, tick: float = 0.2) -> None:
+        self.reading: dict[Partition, int] = {}
+        self.known: list[Partition] = []
+        self.closed = False
+        self._clients = clients
+        self._most = most
+        self._tick = tick
+        self._said_end: dict[Partition, int] = {}
+        self._thread = threading.current_thread()
+
+    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
+        return {partition: self._clients.kafka.committed.get(partition) for partition in partitions}
+
+    def start(self, partition: Partition, offset: int) -> None:
+        assert threading.current_thread() is self._thread, "the consumer's table of partitions is not locked"
+        assert partition not in self.reading, "already reading"
+        self.reading[partition] = offset
+        if partition not in self.known:
+            self.known.append(partition)
+
+    def stop(self, partition: Partition) -> None:
+        del self.reading[partition]
+        self._said_end.pop(partition, None)
+
+    def poll(self, seconds: float) -> Chunk | None:
+        self._clients.clock.now += self._tick
+        rows: list[tuple[int, int, Record]] = []
+        ends = []
+        for partition, offset in self.reading.items():
+            log = self._clients.kafka.source[partition]
+            behind = min(offset + self._most, len(log))
+            rows += [
+                (self.known.index(partition), at, record)
+                for at, record in enumerate(log[offset:behind], offset)
+                if record is not CONTROL
+            ]
+            self.reading[partition] = behind
+            if behind == len(log) and self._said_end.get(partition) != behind:
+                ends.append((partition, behind))
+                self._said_end[partition] = behind
+        return _chunk(self.known, rows, ends) if rows or ends else None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _chunk(
+    known: Sequence[Partition], rows: Sequence[tuple[int, int, Record]], ends: Sequence[tuple[Partition, int]]
+) -> Chunk:
+    return Chunk(
+        partitions=known,
+        sources=np.array([source for source, _, _ in rows], np.int32),
+        offsets=np.array([offset for _, offset, _ in rows], np.int64),
+        timestamps=np.array([record.timestamp for _, _, record in rows], np.int64),
+        keys=pa.array([record.key for _, _, record in rows], pa.binary()),
+        values=pa.array([record.value for _, _, record in rows], pa.binary()),
+        headers=lambda row: rows[row][2].headers,
+        ends=ends,
+    )
+
+
+class FakeWriter:
+    """Follows the script; what it sends is visible when its kind says so."""
+
+    def __init__(self, clients: FakeClients, partition: Partition) -> None:
+        self.suspect = False
+        self.commits = self.freed = 0
+        self._kafka = clients.kafka
+        self._partition = partition
+        self._script = clients.script
+        self._epoch = 0
+
+    def open(self) -> None:
+        self._script.at(Point.BEFORE_OPEN, self._partition)
+        self._epoch = self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
+        self._script.at(Point.AFTER_OPEN, self._partition)
+
+    def send(self, lines: Lines) -> None:
+        self._script.at(Point.BEFORE_SEND, self._partition)
+        self._send(lines.values.to_pylist())
+        self._script.at(Point.AFTER_SEND, self._partition)
+
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._send_dead_letters(dead_letters)
+
+    def free(self) -> None:
+        self.freed += 1
+
+    def commit(self, offset: int, metadata: str) -> None:
+        self._script.at(Point.BEFORE_COMMIT, self._partition)
+        self._check_epoch()
+        self._commit(CommittedOffset(offset, metadata))
+        self.commits += 1
+        self._script.at(Point.AFTER_COMMIT, self._partition)
+
+    def discard(self) -> None:
+        pass
+
+    def _check_epoch(self) -> None:
+        pass
+
+    def _send(self, values: list[bytes | None]) -> None:
+        self._kafka.sink[self._partition] += values
+
+    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._kafka.dead[self._partition] += dead_letters
+
+    def _commit(self, at: CommittedOffset) -> None:
+        self._kafka.committed[self._partition] = at
+
+
+class FakeAcknowledged(FakeWriter):
+    """At least once: what is sent is visible at once."""
+
+
+class FakeTransaction(FakeWriter):
+    """Exactly once: what is sent is visible when it is committed, by the newest epoch only."""
+
+    def __init__(self, clients: FakeClients, partition: Partition) -> None:
+        super().__init__(clients, partition)
+        self._values: list[bytes | None] = []
+        self._letters: list[DeadLetter] = []
+
+    def _check_epoch(self) -> None:
+        if self._epoch != self._kafka.epochs[self._partition]:
+            raise Fenced(self._partition, "a newer epoch exists")
+
+    def _send(self, values: list[bytes | None]) -> None:
+        self._check_epoch()
+        self._values += values
+
+    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self._check_epoch()
+        self._letters += dead_letters
+
+    def _commit(self, at: CommittedOffset) -> None:
+        super()._send(self._values)
+        super()._send_dead_letters(self._letters)
+        super()._commit(at)
+        self._values, self._letters = [], []
+
+
+def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: object) -> TaskConfig:
+    """Make a task_config that needs no Kafka."""
+    usual: dict[str, object] = {
+        "group": "g",
+        "sink": Destination("clean", 2, 1_000_000),
+        "dead_letters": Destination("dead", 1, 1_000_000),
+        "format": "raw",
+        "parser": "idc-access-log",
+        "parser_options": {},
+        "kafka": {"bootstrap.servers": "nowhere:9092"},
+    }
+    return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # as various as a task_config
+
+
+def make_assignment(task_config: TaskConfig, *ranges: OffsetRange, seconds: float = 3.0) -> Assignment:
+    """Make an assignment of these ranges."""
+    return Assignment(task_config, ranges, seconds, deadline=0.0)

@@ -1,0 +1,179 @@
+"""The embedded Kafka starts, comes back with its data, and never outlives whoever started it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.embedded.broker import Broker, BrokerFailed, Cluster
+from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
+
+HOLD_A_BROKER = """
+import sys
+from app.embedded.broker import Broker
+with Broker() as broker:
+    print(broker.pids[0], broker.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def write(cluster: Cluster, topic: str, value: bytes) -> None:
+    """Produce one record and see it acknowledged."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    producer.produce(topic, value, partition=0)
+
+    assert producer.flush(60) == 0
+
+
+def read(cluster: Cluster, topic: str, count: int) -> list[bytes | None]:
+    """Return the first records of a topic."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = [message.value() for message in consumer.consume(count, 30)]
+    consumer.close()
+    return values
+
+
+def gone(process: psutil.Process, seconds: float = 20) -> bool:
+    """Wait for a process to end."""
+    try:
+        process.wait(seconds)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """Return a process and all below it."""
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
+def test_restart_keeps_ports_and_data() -> None:
+    """After a stop and after a SIGKILL, a new start serves the same records at the same address."""
+    with Broker() as broker:
+        address, topic = broker.bootstrap, broker.create_topic("kept")
+        write(broker, topic, b"before the stop")
+        broker.stop()
+        broker.start()
+        write(broker, topic, b"before the kill")
+        broker.kill()
+        broker.start()
+
+        assert address == broker.bootstrap
+        assert [b"before the stop", b"before the kill"] == read(broker, topic, 2)
+
+
+def test_nothing_is_left_behind() -> None:
+    """After the block, even one that fails, neither a process nor a folder is left."""
+    with pytest.raises(ZeroDivisionError), Broker() as broker:  # noqa: PT012 - the failure is inside
+        processes, folder = tree(broker.pids[0]), broker.folder
+        assert len(processes) == 2
+        assert folder.is_dir()
+        _ = 1 / 0
+
+    assert all(gone(process, 1) for process in processes)
+    assert not folder.exists()
+
+
+def test_dies_with_a_killed_parent() -> None:
+    """When the parent is killed by SIGKILL, its broker ends and the data are removed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_A_BROKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        pid, folder = parent.stdout.readline().decode().split()
+        processes = tree(int(pid))
+        parent.kill()
+
+        assert all(gone(process) for process in processes)
+        assert not Path(folder).exists()
+
+
+def test_dies_with_an_interrupted_parent() -> None:
+    """Ctrl-C in the parent ends its broker."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD_A_BROKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as parent:
+        assert parent.stdout is not None
+        pid, folder = parent.stdout.readline().decode().split()
+        processes = tree(int(pid))
+        parent.send_signal(signal.SIGINT)
+        parent.wait(30)
+
+        assert all(gone(process) for process in processes)
+        assert not Path(folder).exists()
+
+
+def test_given_folder_is_kept(tmp_path: Path) -> None:
+    """Data in a folder of the caller's outlive the broker, and another broker finds them."""
+    with Broker(folder=tmp_path) as broker:
+        write(broker, broker.create_topic("kept"), b"one")
+    with Broker(folder=tmp_path) as broker:
+        assert [b"one"] == read(broker, "kept", 1)
+
+
+def test_three_nodes_survive_the_loss_of_one() -> None:
+    """Three nodes keep serving a replicated topic while one of them is dead, and take it back."""
+    with Broker(nodes=3) as broker:
+        topic = broker.create_topic("replicated", config={"min.insync.replicas": "2"}, replication=3)
+        broker.kill(2)
+        write(broker, topic, b"with two")
+        broker.start(2)
+
+        assert [b"with two"] == read(broker, topic, 1)
+
+
+def test_failed_start_shows_why() -> None:
+    """A server that does not start is told with its own words, and leaves nothing behind."""
+    broker = Broker(properties={"process.roles": "teapot"})
+    with pytest.raises(BrokerFailed, match="teapot"):
+        broker.start()
+
+    assert [] == broker.pids
+    broker.close()
+
+
+def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
+    """A second fetch is silent, instant, and gives the same folder."""
+    folder = fetch_jars()
+    capfd.readouterr()
+    started = time.monotonic()
+
+    assert folder == fetch_jars()
+    assert time.monotonic() - started < 0.1
+    assert ("", "") == capfd.readouterr()
+    assert list(folder.glob("kafka_2.13-4.3.0.jar"))
+
+
+def test_failed_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be fetched is told with Ivy's words, and no half-filled folder is left."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(FetchFailed, match=r"no-such-module"):
+        fetch_jars(Bundle("Nothing", "nothing-1", "1 jar", ("org.apache.kafka:no-such-module:1",)))
+
+    assert {"ivy", "nothing-1.lock"} == {path.name for path in (tmp_path / "winnow").iterdir()}
+
+
+def test_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java, the error says what is missing and where it was looked for."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match=str(tmp_path)):
+        Broker().start()
+
+
+def test_old_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Java that is too old is named with its version."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaMissing, match="is Java 11"):
+        Broker().start()

@@ -1,0 +1,267 @@
+"""The auditor sees every kind of damage: each test plants one by hand, and one plants none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from app.demo.lines import Recipe
+from app.demo.verify import Audit, AuditFailed, Verdict
+from app.embedded.broker import Broker, Cluster
+
+if TYPE_CHECKING:
+    from tests.conftest import Topics
+
+RECIPE = Recipe(partitions=3, count=3_000, bad=0.1)
+SINK_PARTITIONS = 2
+SOURCE = "raw"
+
+
+class Planted(NamedTuple):
+    """A record that a service might have written; the topic is told by its role."""
+
+    role: str
+    partition: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    headers: list[tuple[str, str | bytes | None]]
+
+
+Records = list[Planted]
+Damage = Callable[[Records], None]
+
+
+def planted() -> Records:
+    """Return what a faultless service writes."""
+    return [record for partition in range(RECIPE.partitions) for record in planted_from(partition)]
+
+
+def planted_from(partition: int) -> Iterator[Planted]:
+    """Return what a faultless service writes for one source partition."""
+    for sequence, (key, value, timestamp, expected, reason) in enumerate(RECIPE.lines(partition)):
+        if reason is None:
+            yield Planted("sink", partition % SINK_PARTITIONS, key, expected, timestamp, [])
+        else:
+            yield Planted("dead", 0, key, value, timestamp, headers(partition, sequence, reason))
+
+
+def headers(partition: int, sequence: int, reason: str) -> list[tuple[str, str | bytes | None]]:
+    """Return the headers of a dead letter."""
+    told = {"topic": SOURCE, "partition": partition, "offset": sequence, "exception.class.name": reason}
+    told["exception.message"] = "the line is not as it should be"
+    return [(f"__connect.errors.{name}", str(value).encode()) for name, value in told.items()]
+
+
+def of(records: Records, role: str) -> list[int]:
+    """Return where the records of a topic are."""
+    return [at for at, record in enumerate(records) if record.role == role]
+
+
+def tombstone(records: Records) -> int:
+    """Return where the first dead tombstone is."""
+    return next(at for at in of(records, "dead") if records[at].value is None)
+
+
+def lose(records: Records, role: str = "sink") -> None:
+    """Leave one out."""
+    del records[of(records, role)[7]]
+
+
+def double_at_once(records: Records) -> None:
+    """Write one twice in a row."""
+    at = of(records, "sink")[7]
+    records.insert(at, records[at])
+
+
+def double_later(records: Records) -> None:
+    """Write one again at the very end, as a restart from an old offset would."""
+    records.append(records[of(records, "sink")[7]])
+
+
+def swap(records: Records, role: str = "sink") -> None:
+    """Exchange two neighbours of one source partition."""
+    one, other = of(records, role)[7:9]
+    records[one], records[other] = records[other], records[one]
+
+
+def change(role: str, **fields: Any) -> Damage:
+    """Return the damage that gives one record other contents."""
+
+    def damage(records: Records) -> None:
+        at = of(records, role)[7]
+        records[at] = records[at]._replace(**fields)
+
+    return damage
+
+
+def empty_tombstone(records: Records) -> None:
+    """Write a tombstone's dead letter with an empty value in place of none."""
+    at = tombstone(records)
+    records[at] = records[at]._replace(value=b"")
+
+
+def bury_a_good_one(records: Records) -> None:
+    """Send a good line to the dead letters."""
+    at = of(records, "sink")[7]
+    reason = headers(0, int(records[at].key[2:]), "url")
+    records[at] = records[at]._replace(role="dead", partition=0, headers=reason)
+
+
+def pass_a_bad_one(records: Records) -> None:
+    """Send a bad line to the sink."""
+    at = of(records, "dead")[7]
+    records[at] = records[at]._replace(role="sink", partition=int(records[at].key[:1]) % SINK_PARTITIONS)
+
+
+def forget_the_message(records: Records) -> None:
+    """Leave a dead letter's message header out."""
+    at = of(records, "dead")[7]
+    records[at].headers.pop()
+
+
+DAMAGES: dict[str, tuple[Damage, dict[str, int]]] = {
+    "nothing": (lambda records: None, {}),
+    "a lost line": (lose, {"lost": 1}),
+    "a lost dead letter": (lambda records: lose(records, "dead"), {"lost": 1}),
+    "a line twice in a row": (double_at_once, {"doubled": 1}),
+    "a line again later": (double_later, {"doubled": 1}),
+    "two lines swapped": (swap, {"out_of_order": 1}),
+    "two dead letters swapped": (lambda records: swap(records, "dead"), {"out_of_order": 1}),
+    "another value": (change("sink", value=b"238|20171112132902|1.2.3.4:5|6.7.8.9:10|"), {"wrong_value": 1}),
+    "a line without a value": (change("sink", value=None), {"wrong_value": 1}),
+    "another dead value": (change("dead", value=b"x"), {"wrong_value": 1}),
+    "an empty value for a tombstone": (empty_tombstone, {"wrong_value": 1}),
+    "another timestamp": (change("sink", timestamp=1_700_000_000_000), {"wrong_timestamp": 1}),
+    "another partition": (change("sink", partition=1), {"wrong_partition": 1}),
+    "an unknown key": (change("sink", key=b"9:000000001"), {"foreign": 1, "lost": 1}),
+    "a key beyond the end": (change("sink", key=b"0:000001000"), {"foreign": 1, "lost": 1}),
+    "no key": (change("sink", key=None), {"foreign": 1, "lost": 1}),
+    "a good line among the dead": (bury_a_good_one, {"wrong_topic": 1, "wrong_header": 1}),
+    "a bad line in the sink": (pass_a_bad_one, {"wrong_topic": 1}),
+    "headers of another record": (change("dead", headers=headers(0, 0, "srcip")), {"wrong_header": 1}),
+    "no headers": (change("dead", headers=[]), {"wrong_header": 1}),
+    "no message": (forget_the_message, {"wrong_header": 1}),
+}
+
+
+class Stage:
+    """A pair of topics, and a transactional producer that plays the service."""
+
+    def __init__(self, broker: Cluster, topics: Topics) -> None:
+        """Create the topics."""
+        self.bootstrap = broker.bootstrap
+        self.names = {"sink": topics("sink", SINK_PARTITIONS), "dead": topics("dead", 1)}
+        self.producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": self.names["sink"], "log_level": 0}
+        )
+        self.producer.init_transactions(30)
+
+    def write(self, records: Records) -> None:
+        """Produce records in a transaction that stays open."""
+        self.producer.begin_transaction()
+        for role, partition, key, value, timestamp, each in records:
+            self.producer.produce(self.names[role], value, key, partition, timestamp=timestamp, headers=each)
+        self.producer.flush(30)
+
+    def audit(self) -> Audit:
+        """Return an audit of the two topics."""
+        return Audit(self.bootstrap, RECIPE, source=SOURCE, sink=self.names["sink"], dead_letters=self.names["dead"])
+
+    def verdict(self, timeout: float = 30) -> Verdict:
+        """Return what an audit that comes afterwards finds."""
+        with self.audit() as audit:
+            return audit.finish(timeout)
+
+
+@pytest.fixture
+def stage(broker: Cluster, topics: Topics) -> Stage:
+    """Return an empty stage."""
+    return Stage(broker, topics)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_found(stage: Stage, name: str) -> None:
+    """The verdict names the damage that was done, and no other."""
+    damage, faults = DAMAGES[name]
+    records = planted()
+    damage(records)
+    stage.write(records)
+    stage.producer.commit_transaction(30)
+
+    verdict = stage.verdict()
+
+    assert faults == verdict.faults
+    assert verdict.ok == (not faults)
+
+
+def test_counts(stage: Stage) -> None:
+    """The verdict counts records in, out and dead, and the dead by their reasons."""
+    stage.write(planted())
+    stage.producer.commit_transaction(30)
+
+    verdict = stage.verdict()
+
+    reasons = [line.reason for partition in range(3) for line in RECIPE.lines(partition) if line.reason]
+    assert (3_000, 3_000 - len(reasons), len(reasons)) == (verdict.records_in, verdict.out, verdict.dead)
+    assert {reason: reasons.count(reason) for reason in reasons} == verdict.dead_by_reason
+
+
+def test_reads_while_it_happens(stage: Stage) -> None:
+    """An audit that polls between two transactions counts what is committed so far, and is right in the end."""
+    records = planted()
+    with stage.audit() as audit:
+        stage.write(records[:1_000])
+        stage.producer.commit_transaction(30)
+        while audit.verdict().lost > 2_000:
+            audit.poll()
+        stage.write(records[1_000:])
+        stage.producer.commit_transaction(30)
+
+        assert audit.finish().ok
+
+
+def test_survives_a_restart() -> None:
+    """An audit that is reading when the broker is killed goes on when it is back."""
+    with Broker() as broker:
+        sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
+        with Audit(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as audit:
+            audit.poll()
+            broker.kill()
+            audit.poll(1)
+            broker.start()
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            for role, partition, key, value, timestamp, each in planted():
+                producer.produce(role, value, key, partition, timestamp=timestamp, headers=each)
+            producer.flush(30)
+
+            assert audit.finish().ok
+
+
+def test_aborted_records_are_lost(stage: Stage) -> None:
+    """What an aborted transaction has written does not count."""
+    records = planted()
+    stage.write(records)
+    stage.producer.abort_transaction(30)
+    stage.write(records[10:])
+    stage.producer.commit_transaction(30)
+
+    assert {"lost": 10} == stage.verdict().faults
+
+
+def test_open_transaction_is_told(stage: Stage) -> None:
+    """Where a transaction was left open, the verdict says how much no reader can reach."""
+    stage.write(planted())
+
+    verdict = stage.verdict(timeout=1)
+
+    assert {"lost": 3_000, "held_back": 3_000} == verdict.faults
+
+
+def test_missing_topic_is_named(broker: Cluster, topics: Topics) -> None:
+    """A topic that does not exist is a named error."""
+    with pytest.raises(AuditFailed, match="nowhere"):
+        Audit(broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))

@@ -1,0 +1,482 @@
+"""The task flow with fakes: whatever goes wrong, where, a retry ends with what the guarantee promises."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pyarrow as pa
+import pytest
+
+from app.executor import task
+from app.executor.parse import make_parser
+from app.model import CommittedOffset, Destination, Guarantee, OffsetMetadata, OffsetRange, Outcome, Partition, Receipt
+from app.records import Chunk, Lines
+from parsers.contract import Parsed
+from tests.fakes import (
+    CONTROL,
+    FakeClients,
+    FakeClock,
+    FakeKafka,
+    Killed,
+    Mishap,
+    Point,
+    Record,
+    Script,
+    Trouble,
+    make_assignment,
+    make_task_config,
+)
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+EXACTLY, AT_LEAST = Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE
+
+
+def line(number: int) -> bytes:
+    fields = [b""] * 15
+    fields[1], fields[2], fields[13] = b"238", b"20171112132902", b"http://x/%d" % number
+    fields[3], fields[4], fields[5], fields[6] = b"1.1.1.1", b"2.2.2.2", b"1", b"2"
+    return b"<<<!>>>" + b"<<<!>>>,<<<!>>>".join(fields) + b"<<<!>>>"
+
+
+def cleansed(number: int) -> bytes:
+    return b"238|20171112132902|1.1.1.1:1|2.2.2.2:2|http://x/%d" % number
+
+
+def source(good: int = 10) -> list[Record | None]:
+    """Ten good lines, a bad one in the middle, a control record at the end."""
+    records: list[Record | None] = [Record(line(n), b"k%d" % n) for n in range(good)]
+    records.insert(5, Record(b"rubbish", b"bad", headers=[("h", b"1")]))
+    return [*records, CONTROL]
+
+
+def run(
+    kafka: FakeKafka, guarantee: Guarantee = EXACTLY, script: Script | None = None, end: int | None = None
+) -> list[Receipt]:
+    """Run one task on all partitions of a fake Kafka; ranges are as the driver would plan them now."""
+    task_config, clock = make_task_config(guarantee), FakeClock()
+    ranges = []
+    for partition in kafka.source:
+        committed = kafka.committed.get(partition)
+        start = committed.offset if committed else 0
+        ranges.append(OffsetRange(partition, committed.offset if committed else None, start, end))
+    clients = FakeClients(kafka, task_config, clock, script)
+    return task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=8, clock=clock)
+
+
+def expected() -> list[bytes]:
+    return [cleansed(n) for n in range(10)]
+
+
+@pytest.fixture(autouse=True)
+def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be parked, so that the points of a script come in one order."""
+    monkeypatch.setattr(task, "MAX_PARKED", 0)
+
+
+@pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+class TestFlow:
+    def test_every_record_goes_to_the_sink_or_to_the_dead_letters(self, guarantee: Guarantee) -> None:
+        """Good lines arrive cleansed and in order, a bad one as it was, and the receipt says so."""
+        kafka = FakeKafka({A: source()})
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert expected() == kafka.sink[A]
+        assert [b"rubbish"] == [dead_letter.value for dead_letter in kafka.dead[A]]
+        assert (11, 10, {"no_marker": 1}) == (receipt.records, receipt.out, receipt.dead)
+        assert receipt.balances
+        assert Outcome.DONE is receipt.outcome
+
+    def test_the_offset_stands_behind_control_records(self, guarantee: Guarantee) -> None:
+        """The committed offset is the partition's end, so that no lag is left over."""
+        kafka = FakeKafka({A: source()})
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert CommittedOffset(12, str(OffsetMetadata(since=0, records=11, dead=1))) == kafka.committed[A]
+        assert (0, 12) == (receipt.start, receipt.end)
+
+    def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
+        """Records at and behind the end are left for the next run, and the offset stands at the end."""
+        kafka = FakeKafka({A: source()})
+
+        (receipt,) = run(kafka, guarantee, end=4)
+
+        assert expected()[:4] == kafka.sink[A]
+        assert 4 == kafka.committed[A].offset
+        assert 4 == receipt.records
+
+    def test_the_end_is_kept_even_if_it_lies_inside_a_chunk_of_several_partitions(self, guarantee: Guarantee) -> None:
+        """An end cuts only its own partition's records."""
+        kafka = FakeKafka({A: source(), B: [CONTROL, CONTROL, *source()[:2]]})
+
+        run(kafka, guarantee, end=3)
+
+        assert expected()[:3] == kafka.sink[A]
+        assert expected()[:1] == kafka.sink[B]
+
+    def test_partitions_do_not_mix(self, guarantee: Guarantee) -> None:
+        """Records of several partitions in one chunk go where each belongs."""
+        kafka = FakeKafka({A: source(), B: [Record(line(77))]})
+
+        receipts = run(kafka, guarantee)
+
+        assert expected() == kafka.sink[A]
+        assert [cleansed(77)] == kafka.sink[B]
+        assert [11, 1] == [receipt.records for receipt in receipts]
+
+    def test_an_idle_partition_renews_its_offset(self, guarantee: Guarantee) -> None:
+        """A partition without traffic commits its offset again, so that the broker never expires it."""
+        kafka = FakeKafka({A: source()})
+        run(kafka, guarantee)
+        kafka.committed[A] = CommittedOffset(12, "old")
+
+        run(kafka, guarantee)
+
+        assert CommittedOffset(12, str(OffsetMetadata(since=12))) == kafka.committed[A]
+
+
+TABLE = [
+    (point, trouble, times)
+    for point, trouble, times in product(Point, (Trouble.KILLED, Trouble.TRANSIENT), (1, 2, 3))
+    if not (times > 1 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
+]
+
+# Where something had been sent and was not yet committed: the first commit only stores where to start, the second comes
+# with the first chunk.
+SENT_IN_VAIN = {
+    (Point.BEFORE_SEND, 3),
+    *product([Point.AFTER_SEND], (1, 2, 3)),
+    *product([Point.BEFORE_COMMIT], (2, 3)),
+}
+
+
+def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
+    """Run a task as Spark does: again, if its process dies."""
+    try:
+        run(kafka, guarantee, Script(list(mishaps)))
+    except Killed:
+        run(kafka, guarantee)
+
+
+@pytest.mark.parametrize(("point", "trouble", "times"), TABLE)
+class TestTroubleAnywhere:
+    def test_exactly_once(self, point: Point, trouble: Trouble, times: int) -> None:
+        """A crash or an unknown outcome at any point loses nothing, doubles nothing and keeps the order."""
+        kafka = FakeKafka({A: source(), B: source()})
+
+        survive(kafka, EXACTLY, Mishap(point, trouble, times))
+
+        for partition in (A, B):
+            assert expected() == kafka.sink[partition]
+            assert 1 == len(kafka.dead[partition])
+            assert 12 == kafka.committed[partition].offset
+
+    def test_at_least_once(self, point: Point, trouble: Trouble, times: int) -> None:
+        """A crash or an unknown outcome at any point loses nothing; what was sent and not committed comes twice."""
+        kafka = FakeKafka({A: source()})
+
+        survive(kafka, AT_LEAST, Mishap(point, trouble, times))
+
+        seen = Counter(kafka.sink[A])
+        assert set(expected()) == set(seen)
+        doubled = {value for value, count in seen.items() if count > 1}
+        assert ((point, times) in SENT_IN_VAIN) == bool(doubled)
+
+
+class TestOutcomes:
+    def test_a_commit_that_happened_counts_although_its_answer_was_lost(self) -> None:
+        """After an unknown outcome the committed offset tells, and the receipt counts each record once."""
+        kafka = FakeKafka({A: source()})
+
+        (receipt,) = run(kafka, EXACTLY, Script([Mishap(Point.AFTER_COMMIT, Trouble.TRANSIENT, 2)]))
+
+        assert (11, 10, 1) == (receipt.records, receipt.out, sum(receipt.dead.values()))
+        assert 1 == receipt.reopened
+        assert Outcome.DONE is receipt.outcome
+        assert "by the script" in receipt.error
+
+    def test_a_commit_that_did_not_happen_does_not_count(self) -> None:
+        """What an aborted transaction held is counted when it is done again, not before."""
+        kafka = FakeKafka({A: source()})
+
+        (receipt,) = run(kafka, EXACTLY, Script([Mishap(Point.BEFORE_COMMIT, Trouble.TRANSIENT, 2)]))
+
+        assert (11, 10) == (receipt.records, receipt.out)
+        assert expected() == kafka.sink[A]
+
+    def test_fenced_is_not_failed(self) -> None:
+        """A task that lost a partition drops it, commits the others and ends at once."""
+        kafka = FakeKafka({A: source(), B: source(2)})
+        script = Script([Mishap(Point.AFTER_SEND, Trouble.FENCED, 1)])
+
+        first, second = run(kafka, EXACTLY, script)
+
+        assert Outcome.FENCED is first.outcome
+        assert "" == first.error
+        assert [] == kafka.sink[A]
+        assert Outcome.DONE is second.outcome
+        assert second.end == kafka.committed[B].offset > 0
+
+    def test_a_fence_on_the_leader_ends_an_idle_task(self) -> None:
+        """A task without any traffic hears within its heartbeat that the driver wants it to end."""
+        kafka = FakeKafka({A: [], B: []})
+        kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        began = clock.now
+        real_poll = task.Task.keep_up
+
+        def fence_then_keep_up(self: task.Task) -> None:
+            kafka.epochs[A] = 99
+            real_poll(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task.Task, "keep_up", fence_then_keep_up)
+            ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
+            receipts = task.run(
+                make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=1_000, clock=clock
+            )
+
+        assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
+        assert clock.now - began < 3
+
+    def test_the_time_to_open_does_not_count(self) -> None:
+        """Hundreds of partitions may take longer to open than a round is short; there is time for records all the same."""
+        kafka = FakeKafka({A: source()})
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        real = clients.writer
+
+        def slowly(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            clock.now += 100
+            return real(partition, consumer)
+
+        clients.writer = slowly  # type: ignore[method-assign]
+
+        task.run(
+            make_assignment(task_config, OffsetRange(A, None, 0)),
+            clients,
+            make_parser(task_config),
+            seconds=8,
+            clock=clock,
+        )
+
+        assert expected() == kafka.sink[A]
+
+    def test_an_offset_that_went_back_is_not_run_over(self) -> None:
+        """If somebody reset the group between planning and opening, the task leaves the partition to the next plan."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A] = CommittedOffset(3)
+        task_config, clock = make_task_config(), FakeClock()
+        offset_range = OffsetRange(A, committed=7, start=7)
+
+        (receipt,) = task.run(
+            make_assignment(task_config, offset_range),
+            FakeClients(kafka, task_config, clock),
+            make_parser(task_config),
+            seconds=8,
+            clock=clock,
+        )
+
+        assert Outcome.FAILED is receipt.outcome
+        assert "went back to 3" in receipt.error
+        assert [] == kafka.sink[A]
+        assert 3 == kafka.committed[A].offset
+
+    def test_a_newer_offset_wins_over_the_plan(self) -> None:
+        """If an earlier owner committed after the plan was made, its records are not done again."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A] = CommittedOffset(4)
+        task_config, clock = make_task_config(), FakeClock()
+
+        task.run(
+            make_assignment(task_config, OffsetRange(A, committed=1, start=1)),
+            FakeClients(kafka, task_config, clock),
+            make_parser(task_config),
+            seconds=8,
+            clock=clock,
+        )
+
+        assert expected()[4:] == kafka.sink[A]
+
+    def test_where_to_start_is_stored_at_once(self) -> None:
+        """A first start commits where it begins, so that `latest` means the same after a crash."""
+        kafka = FakeKafka({A: source()})
+
+        with pytest.raises(Killed):
+            run(kafka, EXACTLY, Script([Mishap(Point.BEFORE_SEND, Trouble.KILLED)]))
+
+        assert CommittedOffset(0, str(OffsetMetadata())) == kafka.committed[A]
+
+    def test_a_suspicious_producer_is_replaced(self) -> None:
+        """A commit that was slow succeeds, but its producer is not used for another transaction."""
+        kafka = FakeKafka({A: source()})
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        real = clients.writer
+
+        def slow_at_first(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            writer.suspect = kafka.epochs.get(partition, 0) == 0
+            return writer
+
+        clients.writer = slow_at_first  # type: ignore[method-assign]
+
+        (receipt,) = task.run(
+            make_assignment(task_config, OffsetRange(A, None, 0)),
+            clients,
+            make_parser(task_config),
+            seconds=8,
+            clock=clock,
+        )
+
+        assert 2 == kafka.epochs[A]
+        assert expected() == kafka.sink[A]
+        assert Outcome.DONE is receipt.outcome
+
+    def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """While a lane's commit takes long, records of others are sent; its own wait, in order, and none is lost."""
+        monkeypatch.setattr(task, "MAX_PARKED", 8)
+        kafka = FakeKafka({A: source(40), B: source(40)})
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        real, b_went_on = clients.writer, threading.Event()
+        commits: Counter[Partition] = Counter()
+
+        def held(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            commit, send = writer.commit, writer.send
+
+            def held_commit(offset: int, metadata: str) -> None:
+                commits[partition] += 1
+                if partition == A and commits[A] == 2:  # the first only stores where to start
+                    assert b_went_on.wait(10), "nothing was sent for the other lane"
+                commit(offset, metadata)
+
+            def watched_send(lines: Lines) -> None:
+                send(lines)
+                if partition == B and commits[A] == 2:
+                    b_went_on.set()
+
+            writer.commit, writer.send = held_commit, watched_send  # type: ignore[method-assign]
+            return writer
+
+        clients.writer = held  # type: ignore[method-assign]
+
+        ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
+        task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, clock=clock)
+
+        for partition in (A, B):
+            assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
+            assert 1 == len(kafka.dead[partition])
+
+    @pytest.mark.parametrize(
+        ("full", "few", "least", "most"),
+        [(False, 1, 2.0, 5.0), (True, 1, 10.0, 13.0), (True, 16, 2.0, 5.0)],
+        ids=["up to date", "behind", "behind with few lanes"],
+    )
+    def test_commits_leave_time_for_records(
+        self, full: bool, few: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where commits take longer than their interval, the next wait: a little; with many lanes long, if records do."""
+        monkeypatch.setattr(task, "SIDE_BY_SIDE", few)
+        kafka = FakeKafka({A: [], B: source(2_000)})
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        real, began = clients.writer, []
+
+        def slow(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, consumer)
+            commit = writer.commit
+
+            def slow_commit(offset: int, metadata: str) -> None:
+                if partition == B:  # the control_partition, A, goes on to say that it is alive
+                    began.append(clock.now)
+                    clock.now += 1.0
+                commit(offset, metadata)
+
+            writer.commit = slow_commit  # type: ignore[method-assign]
+            return writer
+
+        clients.writer = slow  # type: ignore[method-assign]
+        consumer = clients.consumer()
+        poll = consumer.poll
+
+        def told(seconds: float) -> Chunk | None:
+            chunk = poll(seconds)
+            return replace(chunk, full=full) if chunk else None
+
+        consumer.poll = told  # type: ignore[method-assign]
+        clients.consumer = lambda: consumer  # type: ignore[method-assign]
+
+        ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
+        task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, clock=clock)
+
+        passes = began[1:-1]  # the first stores where to start, the last belongs to the end
+        assert len(passes) > 2
+        assert all(least <= later - one <= most for one, later in pairwise(passes))
+
+
+class TestStrangeParsers:
+    @pytest.mark.parametrize("broken", ["raises", "forgets", "doubles"])
+    def test_a_broken_parser_loses_no_record(self, broken: str) -> None:
+        """A record for which a user's parser raises or loses count is a dead letter; its neighbours are cleansed."""
+        kafka = FakeKafka({A: source()})
+        task_config, clock = make_task_config(), FakeClock()
+
+        task.run(
+            make_assignment(task_config, OffsetRange(A, None, 0)),
+            FakeClients(kafka, task_config, clock),
+            Stumbles(broken),
+            seconds=8,
+            clock=clock,
+        )
+
+        assert [cleansed(n) for n in range(10) if n != 7] == kafka.sink[A]
+        reasons = [dict(dead_letter.headers)["__connect.errors.exception.class.name"] for dead_letter in kafka.dead[A]]
+        assert [b"no_marker", b"parser_error"] == reasons
+
+    def test_a_line_that_the_sink_would_refuse_is_a_dead_letter(self) -> None:
+        """A cleansed line beyond the sink's limit is rejected as too_large instead of stopping the partition."""
+        kafka = FakeKafka({A: [Record(line(1)), Record(line(10**600)), Record(line(3))]})
+        task_config, clock = make_task_config(sink=Destination("clean", 2, 1_000)), FakeClock()
+
+        task.run(
+            make_assignment(task_config, OffsetRange(A, None, 0)),
+            FakeClients(kafka, task_config, clock),
+            make_parser(task_config),
+            8,
+            clock=clock,
+        )
+
+        assert [cleansed(1), cleansed(3)] == kafka.sink[A]
+        assert b"too_large" == dict(kafka.dead[A][0].headers)["__connect.errors.exception.class.name"]
+
+
+class Stumbles:
+    """A user's parser that cannot stand the line with number 7."""
+
+    def __init__(self, how: str) -> None:
+        self._how = how
+        self._real = make_parser(make_task_config())
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        parsed = self._real.parse(lines)
+        if cleansed(7) not in parsed.values.to_pylist():
+            return parsed
+        if self._how == "raises":
+            msg = "seven"
+            raise RuntimeError(msg)
+        keep = len(parsed.rows) - 1 if self._how == "forgets" else len(parsed.rows)
+        rows = parsed.rows[:keep] if self._how == "forgets" else parsed.rows * 0
+        return Parsed(
+            parsed.values.slice(0, keep),
+            rows + (len(lines) if self._how == "doubles" else 0),
+            parsed.reject_rows,
+            parsed.reasons,
+            parsed.details,
+        )
