@@ -23,7 +23,7 @@ from app.kafka.failures import of_partition
 from app.kafka.sender import MakeProducer, PlainSender
 from app.model import Job, Partition
 from app.records import Chunk, Headers, Letter, Letters, Lines
-from parsers.compiled import Buffers
+from parsers.compiled.buffers import Buffers
 
 _TIMESTAMP_OF = native.address(native.message_timestamp)
 _DESTROY_OF = native.address(native.message_destroy)

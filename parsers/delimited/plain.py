@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.layout import Check, Form, Layout, Piece, Refusal
+from parsers.delimited.layout import Check, Form, Layout, Piece, Refusal
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers import envelope, kernel
+from parsers.compiled import kernels
 from parsers.contract import Parsed, Parser
-from parsers.envelope import wrap
 from parsers.errors import ParserOptionError
-from parsers.flume import Kind
+from parsers.flume import envelope
+from parsers.flume.envelope import wrap
+from parsers.flume.event import Kind
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import batch, outcomes
 
@@ -215,7 +216,7 @@ def test_an_unknown_format_is_named() -> None:
 
 def test_the_kernel_numbers_kinds_as_python_does() -> None:
     """What the kernel calls a value and what the sentences are chosen by are the same numbers."""
-    assert [kernel.EVENT, kernel.TRUNCATED, kernel.LEFTOVER, kernel.MALFORMED] == [*Kind]
+    assert [kernels.EVENT, kernels.TRUNCATED, kernels.LEFTOVER, kernels.MALFORMED] == [*Kind]
     assert {*Kind} - {Kind.EVENT} == {*envelope._DETAILS}
 
 

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from parsers.jit import inlined, intrinsic, kernel
+from parsers.compiled.jit import inlined, intrinsic, kernel
 
 NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
 """Why a line is rejected: the first column of `rejects`."""
