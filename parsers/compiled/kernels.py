@@ -624,20 +624,20 @@ def cleanse(
 @inlined
 def number_at(at, end):
     """
-    Read one of Avro's zigzag numbers; give it and the byte behind it.
+    Read one of Avro's zigzag numbers; return it and the address after it.
 
-    Instead of that byte it gives 0 if the value ends first, or -1 if the number has more than 64 bits.
+    Instead of that address, return 0 if the value ends first, or -1 if the number has more than nine bytes.
     """
-    bits, shift = np.uint64(0), np.uint64(0)
+    bits, shift = 0, 0
     while at < end:
         byte = byte_at(at)
         at += 1
-        if shift == np.uint64(63) and byte > 1:
-            return 0, -1
-        bits |= np.uint64(byte & 127) << shift
+        bits |= (byte & 127) << shift
         if byte < 128:
-            return np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1)), at
-        shift += np.uint64(7)
+            return (bits >> 1) ^ -(bits & 1), at
+        shift += 7
+        if shift == 63:
+            return 0, -1
     return 0, 0
 
 
@@ -654,8 +654,8 @@ def is_utf8(begin, end):
 
 
 @inlined
-def behind_text(at, end):
-    """Give the byte behind one of Avro's strings, 0 if the value ends first, or -1 if it is no string."""
+def text_end(at, end):
+    """Return the address after one of Avro's strings, 0 if the value ends first, or -1 if it is no string."""
     size, at = number_at(at, end)
     if at <= 0:
         return at
@@ -667,38 +667,30 @@ def behind_text(at, end):
 
 
 @inlined
-def behind_headers(at, end):
-    """Give the byte behind the map of headers, 0 if the value ends first, or -1 if it is no map."""
+def headers_end(at, end):
+    """Return the address after the map of headers, 0 if the value ends first, or -1 if it is no map."""
     while True:
         count, at = number_at(at, end)
         if at <= 0 or count == 0:
             return at
-        block_end = 0
         if count < 0:
-            size, at = number_at(at, end)
+            # The size of the block follows. Avro has it for readers that skip the block, and others ignore it.
+            count = -count
+            _, at = number_at(at, end)
             if at <= 0:
                 return at
-            if size < 0:
-                return -1
-            if size > end - at:
-                return 0
-            block_end = at + size
-        # Counts down to 0 from a negative count as well, whose opposite need not be a number. Every step reads at least
-        # two bytes, so a count that promises too much ends with the value.
-        while count != 0:
-            count += 1 if count < 0 else -1
+        # Every header takes at least two bytes, so a count that promises too much ends with the value.
+        for _ in range(count):
             for _ in range(2):
-                at = behind_text(at, end)
+                at = text_end(at, end)
                 if at <= 0:
                     return at
-        if block_end not in (0, at):
-            return -1
 
 
 @inlined
 def body(begin, end, spans, row):
     """Find the body of the event that the value is; tell what the value is."""
-    at, size = behind_headers(begin, end), 0
+    at, size = headers_end(begin, end), 0
     if at > 0:
         size, at = number_at(at, end)
     if at == 0:
