@@ -1,1 +1,1 @@
-"""Loops compiled by Numba, and the choice of doing without them. Imports no parser: the parsers import this."""
+"""The kernels that Numba compiles, and the choice of an engine. Parsers import this package; it imports no parser."""

@@ -19,9 +19,9 @@ class Kind(IntEnum):
     """
 
     EVENT = 0
-    TRUNCATED = 1
-    LEFTOVER = 2
-    MALFORMED = 3
+    TRUNCATED = 1  # it ends before the event does
+    LEFTOVER = 2  # more bytes follow the event
+    MALFORMED = 3  # a header is not UTF-8, a size is negative, or a number has more than nine bytes
 
 
 @dataclass(frozen=True, slots=True)

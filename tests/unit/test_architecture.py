@@ -56,6 +56,11 @@ RULES = [
         lambda name: within("parsers")(name) and not within("parsers.contract", "parsers.errors")(name),
     ),
     Rule(
+        "Numba's cache looks at a kernel's own file only, so a kernel is compiled from nothing else of ours",
+        within("parsers.compiled.kernels", "app.kafka.kernel"),
+        lambda name: within("app", "parsers")(name) and not within("parsers.compiled.jit")(name),
+    ),
+    Rule(
         "of the parsers only parsers.compiled imports Numba",
         lambda name: within("parsers")(name) and not within("parsers.compiled")(name),
         within("numba", "llvmlite"),

@@ -45,13 +45,13 @@ def line() -> Line:
 
 @pytest.fixture(params=["compiled", "plain"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Name each of the two engines in turn."""
+    """Return the name of each engine in turn."""
     return str(request.param)
 
 
 @pytest.fixture
 def idc(engine: str) -> IdcAccessLog:
-    """Give the access log parser, on each engine in turn."""
+    """Return the access log parser, on each engine in turn."""
     return IdcAccessLog(engine=engine)
 
 
