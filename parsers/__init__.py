@@ -1,1 +1,6 @@
-"""Parsers: raw lines in, cleansed lines and rejects out; pure, and nothing of app, Spark or Kafka in them."""
+"""
+Parsers turn raw lines into cleansed lines and rejects. They are pure: they import nothing of app, Spark or Kafka.
+
+To use one, read `registry` and `idc_access_log` or `delimited`; to write one, read `contract` and `testing`. `flume`
+takes lines out of Flume's envelope, and `compiled` holds the kernels that make it all fast.
+"""

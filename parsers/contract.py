@@ -1,4 +1,4 @@
-"""What a parser is: a batch of raw values in, cleansed values and rejects out. Pure: no Kafka, no Spark, no clock."""
+"""The contract of a parser: it takes a batch of raw values and returns cleansed values and rejects."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int32]
-"""Indices into the batch that was parsed, ascending."""
+"""Row numbers in the batch that was parsed, from 0, ascending: a one-dimensional array."""
 
 
 class Reject(NamedTuple):
-    """One raw value that no cleansed line could be made of."""
+    """
+    One raw value that was rejected.
+
+    Args:
+        row: its row number in the batch.
+        reason: its reason code.
+        detail: a sentence for a person.
+    """
 
     row: int
     reason: str
@@ -26,14 +33,15 @@ class Reject(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """
-    The outcome of one batch: every input row is either a cleansed value or a reject, never both, never neither.
+    The outcome of one batch. Each input row is either a cleansed value or a reject.
 
     Args:
-        values: the cleansed values, in input order.
-        rows: `rows[i]` is the input row that `values[i]` was made of.
+        values: the cleansed values, in input order, without nulls.
+        rows: `rows[i]` is the input row of `values[i]`. As long as `values`.
         reject_rows: the input rows that were rejected.
-        reasons: one reason code for each rejected row; a code is short, lower-case and from a closed list.
-        details: one sentence for each rejected row, for a person.
+        reasons: `reasons[i]` is the reason code of `reject_rows[i]`: short, lower-case, from a list that the parser
+            does not extend while it runs.
+        details: `details[i]` is a sentence about `reject_rows[i]` for a person.
     """
 
     values: pa.BinaryArray
@@ -43,7 +51,7 @@ class Parsed:
     details: pa.StringArray
 
     def rejects(self) -> Iterator[Reject]:
-        """Yield the rejects one by one, in input order."""
+        """Return the rejects one by one, in input order."""
         columns = zip(self.reject_rows.tolist(), self.reasons.to_pylist(), self.details.to_pylist(), strict=True)
         return starmap(Reject, columns)
 
@@ -53,15 +61,16 @@ class Parser(Protocol):
     """
     Turns raw lines into cleansed lines.
 
-    A parser is built once per task from the `parser` section of the configuration (its keys, except `name`, become
-    keyword arguments, with `.` and `-` written as `_`) and must not keep state between batches.
+    Each task builds its parser from the `parser` section of the configuration. The keys of that section, except `name`,
+    become keyword arguments, with `.` and `-` written as `_`. A parser is pure: it uses no network, no files and no
+    clock, and keeps no state between batches.
     """
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """
-        Parse one batch.
+        Return the outcome of one batch.
 
-        A null is a record without a value (a Kafka tombstone). Data never raises: what cannot be parsed is a reject,
-        and one row's bytes never change the outcome of another row.
+        No data makes this raise: a value that cannot be parsed is a reject. The bytes of one row never change the
+        outcome of another. A null is a record without a value (a Kafka tombstone).
         """
         ...

@@ -1,9 +1,9 @@
 """
-What can be wrong with the `parser` section of a configuration; raised where a parser is built, never for data.
+The errors in the `parser` section of a configuration. They are raised when a parser is built, never for data.
 
 ValueError
- ├── UnknownParser       no parser of that name, or what is registered under it cannot be used
- └── ParserOptionError   the parser exists, but not with these options
+ ├── UnknownParser       there is no parser of that name, or the one that is registered cannot be used
+ └── ParserOptionError   the parser does not accept its options
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ParserOptionError(ValueError):
 
 
 def listed(problems: Iterable[str]) -> str:
-    """Write the problems as one message, one line each where there are several."""
+    """Return one message for all problems, which must be at least one: a line for each if there are several."""
     found = list(problems)
     return found[0] if len(found) == 1 else "".join(f"\n  - {problem}" for problem in found)
 
 
 def hint(wrong: str, known: Iterable[str]) -> str:
-    """Name the nearest known name, or else all of them."""
+    """Return a question that names the known name nearest to the wrong one, or else a list of all known names."""
     names = sorted(str(name) for name in known)
     nearest = get_close_matches(wrong, names, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(names) or 'none'}"

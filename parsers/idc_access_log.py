@@ -1,4 +1,4 @@
-"""IDC access logs: 15 fields, each wrapped in `<<<!>>>`, cleansed to five columns."""
+"""IDC access logs: lines of 15 fields, each enclosed in `<<<!>>>`, cleansed to five columns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ FIELDS = (
 
 class IdcAccessLog(Delimited):
     """
-    Cleanses an access log line to `houseid|gathertime|srcip:srcport|destip:destport|url`.
+    Cleanses access log lines to `houseid|gathertime|srcip:srcport|destip:destport|url`.
+
+    The rules are those of `Delimited`. An IPv6 address is written in brackets. The url may be empty.
 
     Args:
-        engine: `compiled`, `plain`, or `auto` for compiled where Numba is there.
+        engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
+
+    Raises:
+        ParserOptionError: there is no such engine, or it is `compiled` and Numba cannot be imported.
     """
 
     def __init__(self, *, engine: str = "auto") -> None:
-        """Fix every option but the engine."""
+        """Set every option of `Delimited` but the engine."""
         super().__init__(
             marker="<<<!>>>",
             separator=",",

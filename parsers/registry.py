@@ -1,8 +1,12 @@
 """
-Finds a parser by the name a configuration gives it.
+Finds a parser by its name in the configuration.
 
-A package adds a parser with an entry point: the group `winnow.parsers`, the name that a user writes, and what makes the
-parser, a class or a function that takes the options as keyword arguments.
+Another package adds a parser with an entry point in the group `winnow.parsers`. The name of the entry point is what a
+user writes as `parser.name`; its value is a class or a function that takes the options as keyword arguments and returns
+the parser:
+
+    [project.entry-points."winnow.parsers"]
+    nginx-combined = "acme.parsers:NginxCombined"
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from parsers.errors import ParserOptionError, UnknownParser, hint, listed
 __all__ = ["GROUP", "ParserOptionError", "UnknownParser", "load", "names"]
 
 GROUP = "winnow.parsers"
-# Also known where the code is on the path without its metadata, as in an executor that was sent the sources.
+# Built-in parsers are registered here and nowhere else: an executor that was sent the sources has no entry points.
 _BUILT_IN = (
     EntryPoint("delimited", "parsers.delimited:Delimited", GROUP),
     EntryPoint("idc-access-log", "parsers.idc_access_log:IdcAccessLog", GROUP),
@@ -28,7 +32,7 @@ Factory = Callable[..., object]
 
 
 def names() -> list[str]:
-    """List the names of every parser that is installed."""
+    """Return the names of all built-in and installed parsers, sorted."""
     return sorted({point.name for point in _points()})
 
 
@@ -37,12 +41,13 @@ def load(name: str, options: Mapping[str, object]) -> Parser:
     Build the parser of that name.
 
     Args:
-        name: what the entry point is called.
-        options: its options as a user writes them; `.` and `-` in a key stand for `_`.
+        name: the name of a built-in parser or of an entry point.
+        options: the parser's options as a user writes them; `.` and `-` in a key stand for `_`.
 
     Raises:
-        UnknownParser: no usable parser has that name.
-        ParserOptionError: it does not take these options.
+        UnknownParser: there is no parser of that name, or more than one, or it cannot be imported, or it has no method
+            `parse`.
+        ParserOptionError: an option is missing, unknown or given twice, or the parser refuses its value.
     """
     factory = _factory(name)
     arguments = _arguments(name, options)

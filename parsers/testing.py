@@ -1,11 +1,11 @@
 """
-What a parser promises, as tests; needs pytest and hypothesis.
+Tests of the contract, for any parser. They need pytest and hypothesis.
 
     class TestMine(ParserContract):
         def make_parser(self):
             return Mine()
 
-`good_lines` makes the tests sharper: lines that the parser must accept.
+        good_lines = (b"a line that it must accept",)  # optional, and makes the tests sharper
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from hypothesis import strategies as st
 from parsers.contract import Parsed, Parser
 
 Outcome = bytes | tuple[str, str]
-"""What became of one line: its cleansed value, or its reason and detail."""
+"""The outcome of one line: its cleansed value, or its reason and detail."""
 
-# Each parser inherits the tests; what Hypothesis warns of, one test run by several classes, is meant.
+# Several classes inherit each test on purpose, which is what this health check would warn of.
 _INHERITED = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.differing_executors])
 _ANY = st.lists(st.none() | st.binary(max_size=64), max_size=8)
 
 
 def batch(lines: Sequence[bytes | None]) -> pa.BinaryArray:
-    """Make a batch of these values."""
+    """Return a batch of these values; `None` is a null."""
     return pa.array(lines, pa.binary())
 
 
 def outcomes(parsed: Parsed, count: int) -> list[Outcome]:
-    """List what became of each of the `count` rows, or fail where a row has no outcome, or two."""
+    """Return the outcome of each of the `count` rows of a batch. Fail if a row has none, or two."""
     values = cast("list[bytes]", parsed.values.to_pylist())
     found: dict[int, Outcome] = dict(zip(parsed.rows.tolist(), values, strict=True))
     assert len(found) == len(parsed.rows), "a row has two values"
@@ -46,17 +46,17 @@ def outcomes(parsed: Parsed, count: int) -> list[Outcome]:
 
 
 class ParserContract:
-    """The promises that every parser makes; subclass it and say how yours is made."""
+    """The tests that every parser must pass. Subclass it and define `make_parser`."""
 
     good_lines: Sequence[bytes] = ()
-    """Lines that the parser must accept."""
+    """Lines that the parser must accept, without rejecting any."""
 
     def make_parser(self) -> Parser:
-        """Make the parser to be tested."""
+        """Return a new parser to test."""
         raise NotImplementedError
 
     def lines(self, drawn: Sequence[bytes | None]) -> list[bytes | None]:
-        """Mix drawn values with good lines, whole and broken."""
+        """Return the drawn values mixed with good lines, whole and broken."""
         return [mixed for pair in self._pairs(drawn) for mixed in pair]
 
     def _pairs(self, drawn: Sequence[bytes | None]) -> Iterator[tuple[bytes | None, ...]]:
@@ -69,13 +69,13 @@ class ParserContract:
             yield value, good, good[:cut] + (value or b"") + good[cut:]
 
     def test_is_a_parser(self) -> None:
-        """The object has the method that makes it a parser."""
+        """The object has the method `parse`."""
         assert isinstance(self.make_parser(), Parser)
 
     @settings(_INHERITED, max_examples=40)
     @given(drawn=_ANY)
     def test_every_row_has_one_outcome(self, drawn: list[bytes | None]) -> None:
-        """Whatever the bytes, nothing is raised, and each row is a value or a reject, in ascending order."""
+        """No bytes make the parser raise. Each row is a value or a reject, and rows ascend."""
         lines = self.lines(drawn)
 
         parsed = self.make_parser().parse(batch(lines))
@@ -85,7 +85,7 @@ class ParserContract:
         assert (np.diff(parsed.reject_rows) > 0).all()
 
     def test_types(self) -> None:
-        """The outcome has the types of the contract, and is well formed."""
+        """The outcome has the types that the contract names, and its arrays are valid."""
         parsed = self.make_parser().parse(batch([None, b"", b"\xff", *self.good_lines]))
 
         parsed.values.validate(full=True)
@@ -100,7 +100,7 @@ class ParserContract:
     @settings(_INHERITED, max_examples=40)
     @given(drawn=_ANY)
     def test_neighbours_do_not_matter(self, drawn: list[bytes | None]) -> None:
-        """A row's outcome is the same alone and in any company."""
+        """A row has the same outcome alone and among other rows."""
         parser, lines = self.make_parser(), self.lines(drawn)
 
         alone = [outcomes(parser.parse(batch([line])), 1)[0] for line in lines]
@@ -110,7 +110,7 @@ class ParserContract:
     @settings(_INHERITED, max_examples=20)
     @given(drawn=_ANY, skipped=st.integers(0, 8))
     def test_a_slice_is_a_batch(self, drawn: list[bytes | None], skipped: int) -> None:
-        """A slice of a longer array is parsed like an array of its own."""
+        """A slice of a longer array is parsed like an array of the same values."""
         parser, lines = self.make_parser(), self.lines(drawn)
         part = lines[skipped : skipped + 9]
 
@@ -130,7 +130,7 @@ class ParserContract:
         assert all(reject.reason for reject in rejects)
 
     def test_good_lines_are_accepted(self) -> None:
-        """Every line that must be accepted is."""
+        """The parser accepts every line of `good_lines`."""
         parsed = self.make_parser().parse(batch(self.good_lines))
 
         assert not len(parsed.reject_rows), f"rejected: {list(parsed.rejects())}"

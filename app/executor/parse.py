@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from app.model import TaskConfig
 from app.records import offsets_of
-from parsers import envelope, registry
+from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
+from parsers.flume import envelope
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"

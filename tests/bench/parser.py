@@ -15,7 +15,7 @@ from time import perf_counter
 import pyarrow as pa
 
 from parsers.contract import Parser
-from parsers.envelope import wrap
+from parsers.flume.envelope import wrap
 from parsers.idc_access_log import FIELDS, IdcAccessLog
 
 SECONDS = 1.0

@@ -36,6 +36,36 @@ RULES = [
         within("app", "pyspark", "confluent_kafka"),
     ),
     Rule(
+        "the kernels serve the parsers: parsers.compiled imports none of them",
+        within("parsers.compiled"),
+        within("parsers.delimited", "parsers.flume", "parsers.idc_access_log", "parsers.registry"),
+    ),
+    Rule(
+        "delimited lines know no envelope",
+        within("parsers.delimited", "parsers.idc_access_log"),
+        within("parsers.flume"),
+    ),
+    Rule(
+        "an envelope takes any parser: parsers.flume knows none",
+        within("parsers.flume"),
+        within("parsers.delimited", "parsers.idc_access_log", "parsers.registry"),
+    ),
+    Rule(
+        "the contract of a parser and its errors depend on no parser",
+        within("parsers.contract", "parsers.errors"),
+        lambda name: within("parsers")(name) and not within("parsers.contract", "parsers.errors")(name),
+    ),
+    Rule(
+        "Numba's cache looks at a kernel's own file only, so a kernel is compiled from nothing else of ours",
+        within("parsers.compiled.kernels", "app.kafka.kernel"),
+        lambda name: within("app", "parsers")(name) and not within("parsers.compiled.jit")(name),
+    ),
+    Rule(
+        "of the parsers only parsers.compiled imports Numba",
+        lambda name: within("parsers")(name) and not within("parsers.compiled")(name),
+        within("numba", "llvmlite"),
+    ),
+    Rule(
         "model and errors cross processes: they import only the standard library and each other",
         within("app.model", "app.errors"),
         lambda name: (
@@ -141,7 +171,6 @@ def test_the_environment_is_read_at_the_edge() -> None:
         "app.demo.show",
         "app.embedded.broker",
         "app.embedded.process",
-        "parsers.jit",
     }, readers
 
 

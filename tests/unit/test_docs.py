@@ -11,7 +11,7 @@ from app.cli import main
 from app.config import described, load
 from app.executor.parse import PARSER_ERROR, TOO_LARGE
 from parsers import registry
-from parsers.envelope import REASON as ENVELOPE
+from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
 
 ROOT = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from app.kafka.plain.consumer import Reader
 from app.kafka.plain.sender import MakeProducer, PlainSender
 from app.model import Partition, TaskConfig
 from app.records import Chunk, DeadLetter, DeadLetters, Headers, Lines
-from parsers.compiled import Buffers
+from parsers.compiled.buffers import Buffers
 
 _TIMESTAMP_OF = native.address(native.message_timestamp)
 _DESTROY_OF = native.address(native.message_destroy)

@@ -3,7 +3,8 @@ The compiled loops over librdkafka's records: gathering consumed ones into flat 
 
 Records are given by the addresses of their `rd_kafka_message_t`, whose layout is public; nothing is read through a
 pointer that is null, and no more than the length beside it. librdkafka's functions come as addresses too, so that Numba
-can keep the compiled kernels. As in `parsers.kernel`, everything that these are compiled from is in this file.
+can keep the compiled kernels. As in `parsers.compiled.kernels`, everything that these are compiled from is in this
+file.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -17,7 +18,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from parsers.jit import inlined, intrinsic, kernel
+from parsers.compiled.jit import inlined, intrinsic, kernel
 
 RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
 """What a survey has counted: the elements of `found`."""

@@ -1,7 +1,10 @@
-"""What the tests of the parsers share: the engines, a good access log line, and the recorded data where it is there."""
+"""What the tests of the parsers share: the engines, a good access log line, and lines and events with their outcomes."""
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +12,9 @@ import pytest
 
 from parsers.idc_access_log import FIELDS, IdcAccessLog
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+WRITTEN = Path(__file__).parents[2] / "data"
+RECORDED = Path(__file__).parents[4] / "shared" / "data"
+SOURCES = ["written", "recorded"] if RECORDED.exists() else ["written"]
 
 GOOD = {
     "commandid": b"3111",
@@ -40,31 +45,47 @@ def line() -> Line:
 
 @pytest.fixture(params=["compiled", "plain"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Name each of the two engines in turn."""
+    """Return the name of each engine in turn."""
     return str(request.param)
 
 
 @pytest.fixture
 def idc(engine: str) -> IdcAccessLog:
-    """Give the access log parser, on each engine in turn."""
+    """Return the access log parser, on each engine in turn."""
     return IdcAccessLog(engine=engine)
 
 
-@pytest.fixture(scope="session")
-def sample() -> list[bytes]:
-    """Give the recorded access log lines."""
-    return _recorded("idc-access-log.sample").splitlines()
+Sample = tuple[list[bytes], list[str]]
+"""Access log lines, and what must become of each: its cleansed line, or its reason."""
 
 
-@pytest.fixture(scope="session")
-def flume_values() -> list[bytes]:
-    """Give the values that a real Flume wrote."""
-    text = _recorded("flume-avro-events.txt").decode()
-    return [bytes.fromhex(row.removeprefix("hex ")) for row in text.splitlines() if row.startswith("hex ")]
+@pytest.fixture(scope="session", params=SOURCES)
+def sample(request: pytest.FixtureRequest) -> Sample:
+    """Return lines written to be awkward, then recorded ones where there are any."""
+    return _recorded() if request.param == "recorded" else _written()
 
 
-def _recorded(name: str) -> bytes:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"the recorded data is not here: {path}")
-    return path.read_bytes()
+def _written() -> Sample:
+    rows = map(json.loads, (WRITTEN / "idc-access-log.expected.jsonl").read_bytes().splitlines())
+    lines = (WRITTEN / "idc-access-log.txt").read_bytes().split(b"\n")[:-1]
+    return lines, [row["value"] if "value" in row else row["reason"] for row in rows]
+
+
+def _recorded() -> Sample:
+    """Recorded lines all pass, and hold nothing that would have to be escaped."""
+    lines = (RECORDED / "idc-access-log.sample").read_bytes().splitlines()
+    expected = []
+    for line in lines:
+        field = re.findall(r"<<<!>>>(.*?)<<<!>>>(?:,|$)", line.decode())
+        expected.append(f"{field[1]}|{field[2]}|{field[3]}:{field[5]}|{field[4]}:{field[6]}|{field[13]}")
+    return lines, expected
+
+
+@pytest.fixture(scope="session", params=SOURCES)
+def flume_events(request: pytest.FixtureRequest) -> list[tuple[bytes, bytes]]:
+    """Return events as Flume writes them, each with its body: written ones, then recorded ones where there are any."""
+    folder = RECORDED if request.param == "recorded" else WRITTEN
+    rows = (folder / "flume-avro-events.txt").read_text(encoding="utf-8").splitlines()
+    values = [bytes.fromhex(row.removeprefix("hex ")) for row in rows if row.startswith("hex ")]
+    bodies = [ast.literal_eval(row.removeprefix("dec "))["body"] for row in rows if row.startswith("dec ")]
+    return list(zip(values, bodies, strict=True))

@@ -6,7 +6,7 @@ import pytest
 
 from parsers.contract import Parsed, Parser
 from parsers.delimited import Delimited
-from parsers.envelope import wrap
+from parsers.flume.envelope import wrap
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import ParserContract, batch, outcomes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from parsers.idc_access_log import IdcAccessLog
 from parsers.registry import ParserOptionError, UnknownParser, load, names
 from parsers.testing import batch, outcomes
 
+ROOT = Path(__file__).parents[3]
 THIRD_PARTY = '''
 from parsers.delimited import Delimited
 
@@ -63,6 +65,13 @@ def test_built_in_parsers_are_found() -> None:
     assert isinstance(load("delimited", {"fields": ["a"], "output": "{a}"}), Delimited)
 
 
+def test_built_in_parsers_are_registered_once() -> None:
+    """The distribution has no entry points for its own parsers, so that there is one list of them and not two."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert "winnow.parsers" not in project.get("entry-points", {})
+
+
 def test_option_keys_are_written_as_in_yaml() -> None:
     """Dots and hyphens in an option's name stand for underscores."""
     for key in ("output.separator", "output-separator", "output_separator"):
@@ -82,8 +91,7 @@ print(registry.names(), any(name == "app" or name.startswith("app.") for name in
 def test_built_in_parsers_need_no_metadata(tmp_path: Path) -> None:
     """Where only the sources are on the path, the built-in parsers are there, and nothing of app is imported."""
     script = tmp_path / "bare.py"
-    root = Path(__file__).parents[3]
-    script.write_text(f"import numpy, pyarrow, sys\nsys.path.insert(0, {str(root)!r})\n{BARE}")
+    script.write_text(f"import numpy, pyarrow, sys\nsys.path.insert(0, {str(ROOT)!r})\n{BARE}")
 
     said = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path

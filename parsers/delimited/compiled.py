@@ -1,66 +1,41 @@
-"""The rules of a delimited line as a compiled kernel over the buffers of an Arrow array; importing this needs Numba."""
+"""Delimited lines on the compiled engine: drives the kernel `cleanse`. Importing this needs Numba."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from parsers import kernel
+from parsers.compiled import kernels
+from parsers.compiled.buffers import Buffers
 from parsers.contract import Parsed
-from parsers.layout import Check, Form, Layout, Refusal
+from parsers.delimited.layout import Check, Form, Layout, Refusal
 
-_MOST_BYTES = 2**31 - 1
+_MAX_BYTES = 2**31 - 1
 _CHECKS = {
-    Check.NOT_EMPTY: kernel.NOT_EMPTY,
-    Check.DATETIME: kernel.DATETIME,
-    Check.IP: kernel.IP,
-    Check.PORT: kernel.PORT,
+    Check.NOT_EMPTY: kernels.NOT_EMPTY,
+    Check.DATETIME: kernels.DATETIME,
+    Check.IP: kernels.IP,
+    Check.PORT: kernels.PORT,
 }
 _FORMS = {
-    Form.LITERAL: kernel.LITERAL,
-    Form.CLEAN: kernel.CLEAN,
-    Form.ADDRESS: kernel.ADDRESS,
-    Form.EXACT: kernel.EXACT,
-    Form.ESCAPED: kernel.ESCAPED,
+    Form.LITERAL: kernels.LITERAL,
+    Form.CLEAN: kernels.CLEAN,
+    Form.ADDRESS: kernels.ADDRESS,
+    Form.EXACT: kernels.EXACT,
+    Form.ESCAPED: kernels.ESCAPED,
 }
-_SHOWN = 61  # one byte more than a sentence shows, so that it can tell that there is more
-
-
-@dataclass(frozen=True, slots=True)
-class Buffers:
-    """Where the parts of an Arrow array lie; the array must stay alive."""
-
-    values: int
-    offsets: int
-    validity: int
-    first: int
-    total: int
-    size: int
-
-    @classmethod
-    def of(cls, lines: pa.BinaryArray) -> Buffers:
-        """Look up the addresses; nothing is copied."""
-        validity, offsets, values = lines.buffers()
-        return cls(
-            values=values.address if values else 0,
-            offsets=offsets.address + 4 * lines.offset if offsets else 0,
-            validity=validity.address if validity and lines.null_count else 0,
-            first=lines.offset,
-            total=len(lines),
-            size=lines.nbytes,
-        )
+_SHOWN = 61  # one byte more than a reject's detail shows, so that `shown` notices a longer value
 
 
 class Compiled:
-    """Cleanses a batch with the kernel."""
+    """Cleanses a batch with the kernels."""
 
     def __init__(self, layout: Layout) -> None:
-        """Write the layout as the tables that the kernel reads."""
+        """Write the layout as the tables that the kernel takes."""
         self._layout = layout
         literals = [piece.literal for piece in layout.pieces]
         self._texts = np.frombuffer(b"".join((layout.marker, layout.separator, *literals)), np.uint8).copy()
@@ -83,9 +58,14 @@ class Compiled:
         )
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Cleanse every line that can be."""
+        """
+        Cleanse one batch.
+
+        Raises:
+            OverflowError: the output would have more than 2 GiB, which one Arrow array cannot hold.
+        """
         work = _Work(Buffers.of(lines))
-        # Output grows only by what is escaped, so nearly every batch fits in the size of its input.
+        # Only escapes make the output longer than the input, so the size of the input is nearly always enough.
         work.reserve(self._copies * work.input.size + self._extra * work.input.total)
         self._run(work)
         if work.rest:
@@ -95,7 +75,7 @@ class Compiled:
 
     def _run(self, work: _Work) -> None:
         source = work.input
-        kernel.cleanse(
+        kernels.cleanse(
             source.values,
             source.offsets,
             source.validity,
@@ -113,12 +93,12 @@ class Compiled:
             work.rejects,
             work.state,
         )
-        if work.written > _MOST_BYTES:
+        if work.written > _MAX_BYTES:
             msg = f"the output of one batch would be {work.written} bytes, more than 2 GiB: parse fewer lines at a time"
             raise OverflowError(msg)
 
     def _parsed(self, lines: pa.BinaryArray, work: _Work) -> Parsed:
-        good, bad = int(work.state[kernel.ROWS]), int(work.state[kernel.REJECTS])
+        good, bad = int(work.state[kernels.ROWS]), int(work.state[kernels.REJECTS])
         work.out.resize(work.written)
         refusals = [self._refusal(lines, *reject) for reject in work.rejects[:bad].tolist()]
         return Parsed(
@@ -133,21 +113,21 @@ class Compiled:
 
     def _refusal(self, lines: pa.BinaryArray, code: int, number: int, begin: int, end: int) -> Refusal:
         layout = self._layout
-        if code == kernel.NO_VALUE:
+        if code == kernels.NO_VALUE:
             return layout.no_value()
-        if code == kernel.EMPTY:
+        if code == kernels.EMPTY:
             return layout.empty()
-        if code == kernel.NO_MARKER:
+        if code == kernels.NO_MARKER:
             return layout.no_marker()
-        if code == kernel.FIELD_COUNT:
+        if code == kernels.FIELD_COUNT:
             return layout.field_count(number)
         values = cast("pa.Buffer", lines.buffers()[2])  # there are values, because this line was not empty
         value = values.slice(begin, min(end - begin, _SHOWN)).to_pybytes()
-        return layout.failed(layout.checks[number], value) if code == kernel.CHECK else layout.illegal(number, value)
+        return layout.failed(layout.checks[number], value) if code == kernels.CHECK else layout.illegal(number, value)
 
 
 class _Work:
-    """The input of one batch, and what the kernel has made of it so far."""
+    """The input of one batch and the outcome of the rows that the kernel has seen so far."""
 
     def __init__(self, source: Buffers) -> None:
         self.input = source
@@ -161,18 +141,18 @@ class _Work:
 
     @property
     def rest(self) -> int:
-        """How many rows are still to be looked at."""
-        return self.input.total - int(self.state[kernel.ROW])
+        """The number of rows that the kernel has not seen yet."""
+        return self.input.total - int(self.state[kernels.ROW])
 
     @property
     def written(self) -> int:
-        """How many bytes of output there are."""
-        return int(self.state[kernel.WRITTEN])
+        """The bytes of output so far."""
+        return int(self.state[kernels.WRITTEN])
 
     def reserve(self, capacity: int) -> None:
-        """Make room in the output, which keeps what is in it."""
+        """Make room for this many bytes of output in all; those already written stay."""
         self.capacity = capacity
-        self.out.resize(capacity + kernel.SLACK)
+        self.out.resize(capacity + kernels.SLACK)
 
 
 def _table(rows: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:
@@ -190,11 +170,11 @@ def _piece_rows(layout: Layout) -> Iterator[tuple[int, int, int]]:
 
 
 def _copies(layout: Layout) -> int:
-    """Give how often one field is written at most."""
+    """Return how often the field that the output repeats most is written."""
     fields = [piece.field for piece in layout.pieces if piece.form is not Form.LITERAL]
     return max(map(fields.count, fields))
 
 
 def _anchor(separator: bytes) -> int:
-    """Give the place of the byte that is rarest in the separator, the first of equals."""
+    """Return the place of the byte that occurs least often in the separator; of several, the first."""
     return min(range(len(separator)), key=lambda place: separator.count(separator[place]))

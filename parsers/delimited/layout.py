@@ -1,4 +1,4 @@
-"""The validated description of a delimited line, and the sentences that refuse one; both engines work from it."""
+"""The options of a delimited line, validated, as both engines take them; and the details of its rejects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import Formatter
 from parsers.errors import ParserOptionError, hint, listed
 
 Refusal = tuple[str, str]
-"""The reason code and the sentence for a person."""
+"""A reason code and a sentence for a person."""
 
 RESERVED_REASONS = frozenset(
     {"empty", "no_marker", "field_count", "illegal_character", "too_large", "envelope", "parser_error"}
@@ -38,18 +38,25 @@ _EXPECTED = {
 
 
 class Form(StrEnum):
-    """How a piece of the output template is written."""
+    """How a piece of the output is written."""
 
     LITERAL = "literal"
-    CLEAN = "clean"  # its check leaves nothing that could break the output
-    ADDRESS = "address"  # clean, and an IPv6 address goes in brackets
-    EXACT = "exact"  # any text, refused if it would break the output
-    ESCAPED = "escaped"  # any bytes, percent-encoded where they would break the output
+    CLEAN = "clean"  # a field whose check admits nothing that could break the output
+    ADDRESS = "address"  # a clean field; an IPv6 address is written in brackets
+    EXACT = "exact"  # a field of any text; the line is rejected if it would break the output
+    ESCAPED = "escaped"  # a field of any bytes; those that would break the output are percent-encoded
 
 
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
-    """A field, by its index, and what it is checked for; `trimmed` is whether blanks and tabs round it are ignored."""
+    """
+    The check of one field.
+
+    Args:
+        field: the index of the field.
+        check: what it is checked for.
+        trimmed: whether blanks and tabs around it are removed first.
+    """
 
     field: int
     check: Check
@@ -58,7 +65,7 @@ class FieldCheck:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the output: literal bytes, or a field by its index."""
+    """A part of the output: `literal` if its form is `LITERAL`, else the field with the index `field`."""
 
     form: Form
     literal: bytes = b""
@@ -68,15 +75,15 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """
-    A delimited line and the line made of it.
+    A delimited line and the output made of it.
 
     Args:
-        marker: the bytes that open and close the line; may be empty.
-        separator: the bytes between two fields: marker + separator + marker.
-        fields: the names of the fields, in order; a line has exactly these.
-        checks: what is checked, in the order in which it is checked.
-        pieces: the output, in order.
-        output_separator: the byte that splits the output into columns, kept out of every field.
+        marker: the bytes at the beginning and at the end of the line. May be empty.
+        separator: the bytes between two fields, markers included: marker + separator + marker.
+        fields: the names of the fields, in order.
+        checks: the checks, in the order in which they apply.
+        pieces: the parts of the output, in order.
+        output_separator: the byte between two columns of the output.
     """
 
     marker: bytes
@@ -88,41 +95,41 @@ class Layout:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Every reason a line can be refused for, in the order in which they apply."""
+        """Every reason code that a line can be rejected with, in the order in which the rules apply."""
         checked = (self.fields[check.field] for check in self.checks)
         return ("empty", "no_marker", "field_count", *checked, "illegal_character")
 
     def no_value(self) -> Refusal:
-        """Refuse a null."""
+        """Return the refusal of a null."""
         return "empty", "the record has no value"
 
     def empty(self) -> Refusal:
-        """Refuse a line without a byte."""
+        """Return the refusal of an empty line."""
         return "empty", "the line is empty"
 
     def no_marker(self) -> Refusal:
-        """Refuse a line that is not wrapped in the marker."""
+        """Return the refusal of a line without its markers."""
         return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
 
     def field_count(self, count: int) -> Refusal:
-        """Refuse a line with too few or too many fields."""
+        """Return the refusal of a line of `count` fields, which are too few or too many."""
         return "field_count", f"the line has {count} field{'s' * (count != 1)}, not {len(self.fields)}"
 
     def failed(self, check: FieldCheck, value: bytes) -> Refusal:
-        """Refuse a line for the field that fails its check."""
+        """Return the refusal of a line whose field has a value that fails its check."""
         name = self.fields[check.field]
         if check.check is Check.NOT_EMPTY:
             return name, f"{name} is empty"
         return name, f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
 
     def illegal(self, field: int, value: bytes) -> Refusal:
-        """Refuse a line for a field that would break the output and may not be escaped."""
+        """Return the refusal of a line whose field has a value that would break the output and may not be escaped."""
         name = self.fields[field]
         return "illegal_character", f"{name} is {shown(value)}, which holds a character that would break the output"
 
 
 def shown(value: bytes) -> str:
-    """Quote bytes of unknown origin so that a log, a terminal and a header can carry them."""
+    """Return the value in quotes, at most 62 printable characters of it: safe in a log, a terminal and a header."""
     quoted = repr(value[:_SHOWN])[1:]
     if len(value) <= _SHOWN and len(quoted) <= _SHOWN + 2:
         return quoted
@@ -140,10 +147,10 @@ def build(
     output_separator: str,
 ) -> Layout:
     """
-    Turn what a user wrote into a layout.
+    Return the layout that the options of `Delimited` describe.
 
     Raises:
-        ParserOptionError: the options are wrong; the message lists every problem.
+        ParserOptionError: at least one option is wrong. The message lists every problem.
     """
     problems = [
         *_text_problems(marker, separator, output, output_separator),

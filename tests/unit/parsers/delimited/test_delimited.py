@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.delimited import Delimited
-from parsers.engine import choose
+from parsers.delimited.layout import Check
 from parsers.errors import ParserOptionError
 from parsers.idc_access_log import IdcAccessLog
-from parsers.layout import Check
 from parsers.testing import batch, outcomes
 
 ENGINES = ("compiled", "plain")
@@ -151,47 +148,6 @@ def test_every_wrong_option_is_named_at_once() -> None:
         Delimited(fields=["a"], output="{b}", checks={"c": "x"}, escape=["d"])
 
     assert all(f"'{name}'" in str(error.value) for name in "bcdx")
-
-
-# Engines --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_engine_is_told() -> None:
-    """A parser tells which engine it runs on; with Numba here, the compiled one is chosen."""
-    assert ["compiled", "compiled", "plain"] == [
-        IdcAccessLog().engine,
-        IdcAccessLog(engine="compiled").engine,
-        IdcAccessLog(engine="plain").engine,
-    ]
-
-
-NO_NUMBA = """
-import sys
-sys.modules["numba"] = None
-from parsers.idc_access_log import IdcAccessLog
-from parsers.envelope import wrap
-from parsers.testing import batch
-parser = IdcAccessLog()
-print(parser.engine, wrap(parser, "auto").engine, len(parser.parse(batch([b"x"])).reject_rows))
-try:
-    IdcAccessLog(engine="compiled")
-except ValueError as error:
-    print(error)
-"""
-
-
-def test_without_numba_the_plain_engine_works() -> None:
-    """Where Numba cannot be imported, parsers are plain, and asking for compiled says what to do."""
-    said = subprocess.run([sys.executable, "-c", NO_NUMBA], capture_output=True, text=True, check=True).stdout
-
-    assert said.startswith("plain plain 1\n")
-    assert "install numba" in said
-
-
-def test_an_unknown_engine_is_refused() -> None:
-    """There are only two engines."""
-    with pytest.raises(ParserOptionError, match="not 'jit'"):
-        choose("jit")
 
 
 # Both engines agree ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which implementation of the rules a process uses: the compiled kernels, or plain Python where Numba is missing."""
+"""The choice between the compiled kernels and plain Python, which serves where Numba is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parsers.errors import ParserOptionError
 
 
 class Engine(StrEnum):
-    """The two implementations; they give the same outcome for every byte."""
+    """The two implementations of every rule; both give the same outcome for the same bytes."""
 
     COMPILED = "compiled"
     PLAIN = "plain"
@@ -18,10 +18,13 @@ class Engine(StrEnum):
 
 def choose(wanted: str) -> Engine:
     """
-    Give the engine for the option `engine`: `auto`, `compiled` or `plain`.
+    Return the engine that the option `engine` asks for.
+
+    Args:
+        wanted: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
 
     Raises:
-        ParserOptionError: there is no such engine, or it is `compiled` and Numba is not usable.
+        ParserOptionError: `wanted` is none of these, or it is `compiled` and Numba cannot be imported.
     """
     if wanted not in ("auto", *Engine):
         msg = f"engine must be auto, compiled or plain, not {wanted!r}"
@@ -37,8 +40,9 @@ def choose(wanted: str) -> Engine:
 
 @cache
 def _why_not_compiled() -> str:
+    """Import the kernels and return what went wrong, or an empty text. Compiles them if they are not cached."""
     try:
-        import_module("parsers.kernel")  # takes half a second, and seconds more where nothing is cached
-    except (ImportError, OSError) as error:  # OSError is what a broken LLVM library raises
+        import_module("parsers.compiled.kernels")
+    except (ImportError, OSError) as error:  # a broken LLVM library raises OSError
         return str(error)
     return ""

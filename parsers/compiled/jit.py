@@ -1,4 +1,4 @@
-"""How kernels are compiled: without the interpreter lock, and kept in Numba's cache where there is room for one."""
+"""Numba's decorators as all kernels use them: no interpreter lock, and a cache on disk where that is possible."""
 
 from __future__ import annotations
 
@@ -12,22 +12,31 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
-    """Compile a function for these types at once, or take it from the cache."""
+    """
+    Return a decorator that compiles a function when it is defined, or loads it from Numba's cache.
+
+    Args:
+        signature: the types of the result and the arguments, as Numba writes them: `int64(int64[::1])`.
+    """
 
     def compiled(function: Function) -> Function:
         try:
             return cast("Function", numba.njit(signature, nogil=True, cache=True)(function))
-        except Exception:  # noqa: BLE001 - no place for a cache, a full disk, a damaged file: it only costs the seconds to compile
+        except Exception:  # noqa: BLE001 - no cache folder, a full disk, a damaged file: compiling takes seconds, and works
             return cast("Function", numba.njit(signature, nogil=True)(function))
 
     return compiled
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function as a part of the kernels that call it."""
+    """Compile a function into each kernel that calls it."""
     return cast("Function", numba.njit(nogil=True)(function))
 
 
 def intrinsic(function: Callable[..., object]) -> Callable[..., int]:
-    """Make an instruction of what the function builds; the typing context is not an argument of the instruction."""
+    """
+    Make a function that builds LLVM instructions callable from kernels.
+
+    The function takes the typing context and the arguments' types; callers pass the arguments only.
+    """
     return cast("Callable[..., int]", _intrinsic(function))

@@ -1,4 +1,4 @@
-"""The rules of a delimited line in plain Python: for where Numba is missing, and as the yardstick of the kernel."""
+"""Delimited lines in plain Python: where Numba is missing, and as the measure of the kernel `cleanse`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.layout import Check, Form, Layout, Piece, Refusal
+from parsers.delimited.layout import Check, Form, Layout, Piece, Refusal
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
@@ -22,25 +22,25 @@ _HIGHEST_PORT = 65535
 
 
 class Refused(Exception):
-    """A line that no output can be made of."""
+    """A line is rejected."""
 
     def __init__(self, refusal: Refusal) -> None:
-        """Carry the reason and the sentence."""
+        """Keep the reason code and the sentence."""
         super().__init__(*refusal)
         self.refusal = refusal
 
 
 class Plain:
-    """Cleanses a batch row by row."""
+    """Cleanses delimited lines, one after the other."""
 
     def __init__(self, layout: Layout) -> None:
-        """Keep the layout and what can be worked out from it once."""
+        """Keep the layout and prepare the search for characters that would break the output."""
         self._layout = layout
         separator = re.escape(chr(layout.output_separator))
         self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Cleanse every line that can be."""
+        """Cleanse one batch."""
         values, rows, reject_rows, refusals = [], [], [], []
         for row, line in enumerate(lines.to_pylist()):
             try:
@@ -89,7 +89,7 @@ class Plain:
         if piece.form is Form.ADDRESS and b":" in value:
             return b"[" + value + b"]"
         if piece.form in (Form.EXACT, Form.ESCAPED):
-            # A byte that is not part of valid UTF-8 becomes one lone surrogate, a character like any other.
+            # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the search finds.
             text = value.decode("utf-8", "surrogateescape")
             if piece.form is Form.EXACT and self._breaking.search(text):
                 raise Refused(self._layout.illegal(piece.field, value))
@@ -114,7 +114,7 @@ def _passes(check: Check, value: bytes) -> bool:
 
 
 def is_datetime(value: bytes) -> bool:
-    """Tell whether the value is 14 digits that are a date and a time of day."""
+    """Return whether the value is 14 digits that are a date and a time of day: YYYYMMDDhhmmss."""
     if not _MOMENT.fullmatch(value):
         return False
     try:
@@ -126,7 +126,7 @@ def is_datetime(value: bytes) -> bool:
 
 
 def is_address(value: bytes) -> bool:
-    """Tell whether the value is an IPv4 address, or an IPv6 address without a zone."""
+    """Return whether the value is an IPv4 address without leading zeros, or an IPv6 address without a zone."""
     if b":" not in value:
         return bool(_IPV4.fullmatch(value))
     if not _IPV6.fullmatch(value):
@@ -139,5 +139,5 @@ def is_address(value: bytes) -> bool:
 
 
 def is_port(value: bytes) -> bool:
-    """Tell whether the value is digits that make at most 65535; leading zeros are as good as any."""
+    """Return whether the value is ASCII digits, leading zeros among them, that make at most 65535."""
     return bool(_DIGITS.fullmatch(value)) and int(value.lstrip(b"0")[:6] or b"0") <= _HIGHEST_PORT

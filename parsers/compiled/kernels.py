@@ -1,14 +1,16 @@
 """
-The compiled loops: cleansing a batch of delimited lines, and finding the lines inside Flume's events.
+The compiled loops: `cleanse` for delimited lines; `bodies` and `gather` for Flume's events.
 
-They run over the buffers of an Arrow array by address. Every function keeps to the bytes from its `begin` (or `at`) up
-to, not including, its `end`; wide loads are made only where they fit in there. To see whether a kernel is stale,
-Numba's cache looks only at the file the kernel is in, so everything that it is compiled from is in this file.
+They take the buffers of Arrow arrays by address. A function reads only bytes from its `begin` or `at` up to its `end`,
+which is the address after the last byte; it loads several bytes at once only where all of them lie in between.
+
+Everything that a kernel is compiled from is in this file. Numba's cache compiles a kernel anew when the kernel's own
+file has changed, and looks at no other.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: ANN001, ANN201, ANN202, C901, PLR0911, PLR0917, PLR1714, SIM110
-# llvmlite has no types and Numba infers the others; kernels are written for the machine: long, flat, no sets.
+# llvmlite has no types, and Numba infers those of kernels. Kernels are written for the machine: long, flat, no sets.
 
 from __future__ import annotations
 
@@ -17,20 +19,20 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from parsers.jit import inlined, intrinsic, kernel
+from parsers.compiled.jit import inlined, intrinsic, kernel
 
 NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
-"""Why a line is rejected: the first column of `rejects`."""
+"""The rules that reject a line: the first column of `rejects`."""
 NOT_EMPTY, DATETIME, IP, PORT = range(4)
-"""What a field is checked for: the second column of `checks`."""
+"""The checks of a field: the second column of `checks`."""
 LITERAL, CLEAN, ADDRESS, EXACT, ESCAPED = range(5)
-"""How a piece is written: the first column of `pieces`."""
+"""The forms of a piece of the output: the first column of `pieces`."""
 ROW, WRITTEN, ROWS, REJECTS = range(4)
-"""Where a run of the kernel stands: the elements of `state`."""
+"""The elements of `state`: the next row, the bytes of output, the cleansed rows and the rejected rows so far."""
 EVENT, TRUNCATED, LEFTOVER, MALFORMED = range(4)
-"""What a value is, seen as one of Flume's events."""
+"""The kinds of values; the numbers are those of `parsers.flume.event.Kind`."""
 SLACK = 64
-"""How many bytes past its capacity the output buffer must have, because bytes are copied sixteen at a time."""
+"""The bytes that an output buffer must have past its capacity, because bytes are copied sixteen at a time."""
 
 _I1, _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 _BYTES_16, _BYTES_32, _BYTES_64 = (ir.VectorType(_I8, lanes) for lanes in (16, 32, 64))
@@ -119,7 +121,7 @@ def copy_16(_context, _to, _source):
 
 @intrinsic
 def same_in_64(_context, _address, _byte):
-    """Load 64 bytes and tell, as a bit for each, which are this byte."""
+    """Load 64 bytes; return a bit for each, set where it is this byte. The lowest bit is that of the first byte."""
 
     def build(_target, builder, _signature, args):
         same = builder.icmp_signed("==", _load(builder, args[0], _BYTES_64), _all_lanes(builder, args[1], _BYTES_64))
@@ -130,7 +132,7 @@ def same_in_64(_context, _address, _byte):
 
 @intrinsic
 def suspect_in_32(_context, _address, _separator):
-    """Load 32 bytes and tell, as a bit for each, which are a control character, not ASCII, or the output separator."""
+    """Load 32 bytes; return a bit for each, set where it is a control character, not ASCII, or the output separator."""
 
     def build(_target, builder, _signature, args):
         loaded = _load(builder, args[0], _BYTES_32)
@@ -144,7 +146,7 @@ def suspect_in_32(_context, _address, _separator):
 
 @intrinsic
 def lowest_bit(_context, _bits):
-    """Give the number of the lowest bit that is set."""
+    """Return the number of the lowest bit that is set."""
 
     def build(_target, builder, _signature, args):
         return builder.cttz(args[0], ir.Constant(_I1, 1))
@@ -157,7 +159,7 @@ def lowest_bit(_context, _bits):
 
 @inlined
 def same(left, right, size):
-    """Compare two stretches of bytes, a word at a time where there is one."""
+    """Return whether two stretches of bytes are equal. Compares eight bytes at a time where there are as many."""
     if size < 8:
         for i in range(size):
             if byte_at(left + i) != byte_at(right + i):
@@ -173,7 +175,11 @@ def same(left, right, size):
 
 @inlined
 def copy(to, begin, size, end):
-    """Copy bytes; up to fifteen more are written, and those are read only if they lie before `end`."""
+    """
+    Copy bytes; return the address after the copy.
+
+    Up to fifteen more bytes are written. They are read only if they lie before `end`.
+    """
     i = 0
     while i < size and begin + i + 16 <= end:
         copy_16(to + i, begin + i)
@@ -186,13 +192,13 @@ def copy(to, begin, size, end):
 
 @inlined
 def continues(at):
-    """Tell whether this byte continues a UTF-8 sequence."""
+    """Return whether this byte continues a UTF-8 sequence."""
     return byte_at(at) & 0xC0 == 0x80
 
 
 @inlined
 def sequence(at, end):
-    """Give the length of the UTF-8 sequence that begins at a byte from 0x80 up, or 0 if it is none."""
+    """Return the length of the UTF-8 sequence that begins at a byte from 0x80 up, or 0 if it is none."""
     lead = byte_at(at)
     if 0xC2 <= lead <= 0xDF:
         return 2 if at + 2 <= end and continues(at + 1) else 0
@@ -213,7 +219,7 @@ def sequence(at, end):
 
 @inlined
 def harmless(at, end, separator):
-    """Give the length of the character here, or 0 if it would break the output."""
+    """Return the length of the character here, or 0 if it would break the output."""
     byte = byte_at(at)
     if byte >= 0x80:
         return sequence(at, end)
@@ -222,7 +228,7 @@ def harmless(at, end, separator):
 
 @inlined
 def next_suspect(at, end, separator):
-    """Give the next byte that needs a closer look, or `end`."""
+    """Return the next byte that needs a closer look, or `end`."""
     while at + 32 <= end:
         bits = suspect_in_32(at, separator)
         if bits:
@@ -235,7 +241,7 @@ def next_suspect(at, end, separator):
 
 @inlined
 def is_harmless(begin, end, separator):
-    """Tell whether the text is UTF-8 without a character that would break the output."""
+    """Return whether the text is UTF-8 without a character that would break the output."""
     at = next_suspect(begin, end, separator)
     while at < end:
         size = harmless(at, end, separator)
@@ -248,13 +254,13 @@ def is_harmless(begin, end, separator):
 
 @inlined
 def hexadecimal(digit):
-    """Give the upper-case digit."""
+    """Return the upper-case digit."""
     return digit + 48 if digit < 10 else digit + 55
 
 
 @inlined
 def put_escaped(to, begin, end, row_end, separator):
-    """Write the text with every byte percent-encoded that would break the output."""
+    """Write the text, and percent-encode every byte that would break the output; return its end."""
     at = begin
     while at < end:
         clean = next_suspect(at, end, separator)
@@ -284,20 +290,20 @@ def put_escaped(to, begin, end, row_end, separator):
 
 @inlined
 def is_digit(byte):
-    """Tell whether the byte is an ASCII digit."""
+    """Return whether the byte is an ASCII digit."""
     return 48 <= byte <= 57
 
 
 @inlined
 def two_digits(at):
-    """Read two digits, or something above 99 if they are not digits."""
+    """Return the number that two digits make, or a number above 99 if they are not digits."""
     tens, ones = byte_at(at), byte_at(at + 1)
     return (tens - 48) * 10 + ones - 48 if is_digit(tens) and is_digit(ones) else 100
 
 
 @inlined
 def is_datetime(begin, end):
-    """Tell whether the value is 14 digits that are a date and a time of day."""
+    """Return whether the value is 14 digits that are a date and a time of day."""
     if end - begin != 14:
         return False
     century, year = two_digits(begin), two_digits(begin + 2)
@@ -314,7 +320,7 @@ def is_datetime(begin, end):
 
 @inlined
 def is_ipv4(begin, end):
-    """Tell whether the value is four octets without leading zeros."""
+    """Return whether the value is four octets without leading zeros."""
     if not 7 <= end - begin <= 15:
         return False
     dots, digits, octet = 0, 0, 0
@@ -335,13 +341,13 @@ def is_ipv4(begin, end):
 
 @inlined
 def is_hexadecimal(byte):
-    """Tell whether the byte is a hexadecimal digit."""
+    """Return whether the byte is a hexadecimal digit."""
     return is_digit(byte) or 97 <= byte | 32 <= 102
 
 
 @inlined
 def is_ipv6(begin, end):
-    """Tell whether the value is eight groups, or fewer and one `::`; the last two may be written as IPv4."""
+    """Return whether the value is eight groups, or fewer and one `::`; the last two may be written as IPv4."""
     if not 2 <= end - begin <= 45:
         return False
     groups, gap, at = 0, False, begin
@@ -375,7 +381,7 @@ def is_ipv6(begin, end):
 
 @inlined
 def is_port(begin, end):
-    """Tell whether the value is digits that make at most 65535."""
+    """Return whether the value is digits that make at most 65535."""
     port = 0
     for at in range(begin, end):
         byte = byte_at(at)
@@ -389,7 +395,7 @@ def is_port(begin, end):
 
 @inlined
 def passes(kind, begin, end):
-    """Tell whether the value passes the check."""
+    """Return whether the value passes the check."""
     if kind == NOT_EMPTY:
         return end > begin
     if kind == DATETIME:
@@ -401,14 +407,14 @@ def passes(kind, begin, end):
 
 @inlined
 def is_blank(at):
-    """Tell whether the byte is a blank or a tab."""
+    """Return whether the byte is a blank or a tab."""
     byte = byte_at(at)
     return byte == 32 or byte == 9
 
 
 @inlined
 def first_failed(checks, spans):
-    """Trim and check the fields; give the number of the first check that fails, or one past the last."""
+    """Trim and check the fields; return the number of the first check that fails, or the number of checks."""
     for number in range(checks.shape[0]):
         field, kind, trimmed = checks[number, 0], checks[number, 1], checks[number, 2]
         begin, end = spans[field, 0], spans[field, 1]
@@ -428,13 +434,13 @@ def first_failed(checks, spans):
 
 @inlined
 def is_null(validity, number):
-    """Tell whether Arrow's validity bitmap, if there is one, has no value in this place."""
+    """Return whether Arrow's validity bitmap, if there is one, has no value in this place."""
     return validity != 0 and (byte_at(validity + (number >> 3)) >> (number & 7)) & 1 == 0
 
 
 @inlined
 def without_line_end(begin, end):
-    """Give where the line ends without its CR, LF or CRLF."""
+    """Return the end of the line without its CR, LF or CRLF."""
     if end > begin and byte_at(end - 1) == 10:
         end -= 1
     if end > begin and byte_at(end - 1) == 13:
@@ -444,7 +450,7 @@ def without_line_end(begin, end):
 
 @inlined
 def anchors(begin, base, end, byte):
-    """Give, as a bit for each of the up to 64 bytes from `base`, which are this byte; the line begins at `begin`."""
+    """Return a bit for each of up to 64 bytes from `base`, set where it is this byte. The line begins at `begin`."""
     if end - base >= 64:
         return same_in_64(base, byte)
     if end - begin >= 64:
@@ -459,9 +465,9 @@ def anchors(begin, base, end, byte):
 @inlined
 def split(begin, end, separator, size, anchor, spans):
     """
-    Find the fields from the left, as `bytes.split` does; give how many there are.
+    Find the fields from the left, as `bytes.split` does; return how many there are.
 
-    Only the bytes that equal the separator's rarest one, its anchor, are looked at more closely.
+    The separator is looked for only around the bytes that equal its rarest one, the anchor.
     """
     byte = byte_at(separator + anchor)
     count, field, base = 0, begin, begin
@@ -483,7 +489,7 @@ def split(begin, end, separator, size, anchor, spans):
 
 @inlined
 def write(to, texts, pieces, spans, row_end, separator):
-    """Write the output of a line; give where it ends, or, below 0, which piece may not be written (-1 is the first)."""
+    """Write the output of a line; return its end, or a number below 0 for an illegal piece: -1 for the first piece."""
     for number in range(pieces.shape[0]):
         form = pieces[number, 0]
         if form == LITERAL:
@@ -516,7 +522,7 @@ def write(to, texts, pieces, spans, row_end, separator):
 
 @inlined
 def reject(rejects, reject_rows, state, row, code, detail, begin, end):
-    """Note a rejected row with what its sentence is made of."""
+    """Add a rejected row, with the numbers that its detail is made of."""
     number = state[REJECTS]
     reject_rows[number] = row
     rejects[number, 0], rejects[number, 1], rejects[number, 2], rejects[number, 3] = code, detail, begin, end
@@ -546,7 +552,7 @@ def cleanse(
     state: NDArray[np.int64],
 ) -> None:
     """
-    Cleanse lines from `state[ROW]` on, until they are done or the next one might not fit in the output.
+    Cleanse lines from `state[ROW]` on, until all are done or the next one might not fit in the output.
 
     Args:
         values: the address of the array's bytes.
@@ -555,17 +561,20 @@ def cleanse(
         first: the number of the array's first bit in that bitmap.
         total: how many rows the array has.
         texts: the address of the marker, the separator and the output's literals, one after the other.
-        shape: the marker's and the separator's size, the separator's anchor, the number of fields, the output
-            separator, how often a field is in the output, and how many bytes are in it beside the fields, at most.
-        checks: a row for each check: field, kind, whether it is trimmed.
-        pieces: a row for each piece of the output: form, and the field, or where the literal is and its size.
+        shape: seven numbers: the sizes of the marker and of the separator, the place of the separator's anchor, the
+            number of fields, the output separator, how often one field is written at most, and how many bytes are
+            written besides the fields at most.
+        checks: a row for each check: field, kind, whether the field is trimmed.
+        pieces: a row for each piece of the output: the form; the field, or the place of the literal in `texts`; and the
+            size of the literal.
         out: the address of the output's bytes.
         out_offsets: the address of the output's offsets; the first is 0.
         capacity: how many bytes fit in the output; `SLACK` more must be there.
-        rows: the rows that were cleansed.
-        reject_rows: the rows that were not.
-        rejects: for each of those: why; the check, field or number of fields concerned; where in `values` its text is.
-        state: where to go on; updated.
+        rows: filled with the rows that were cleansed.
+        reject_rows: filled with the rows that were rejected.
+        rejects: filled with a row for each of those: the rule; the number of the check, field or fields; and the begin
+            and end of the field's text in `values`.
+        state: the row to go on with and the totals so far; updated.
     """
     marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
     output_separator, copies, extra = shape[4], shape[5], shape[6]
@@ -624,26 +633,26 @@ def cleanse(
 @inlined
 def number_at(at, end):
     """
-    Read one of Avro's zigzag numbers; give it and the byte behind it.
+    Read one of Avro's zigzag numbers; return it and the address after it.
 
-    Instead of that byte it gives 0 if the value ends first, or -1 if the number has more than 64 bits.
+    Instead of that address, return 0 if the value ends first, or -1 if the number has more than nine bytes.
     """
-    bits, shift = np.uint64(0), np.uint64(0)
+    bits, shift = 0, 0
     while at < end:
         byte = byte_at(at)
         at += 1
-        if shift == np.uint64(63) and byte > 1:
-            return 0, -1
-        bits |= np.uint64(byte & 127) << shift
+        bits |= (byte & 127) << shift
         if byte < 128:
-            return np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1)), at
-        shift += np.uint64(7)
+            return (bits >> 1) ^ -(bits & 1), at
+        shift += 7
+        if shift == 63:
+            return 0, -1
     return 0, 0
 
 
 @inlined
 def is_utf8(begin, end):
-    """Tell whether the text is UTF-8."""
+    """Return whether the text is UTF-8."""
     at = begin
     while at < end:
         size = 1 if byte_at(at) < 128 else sequence(at, end)
@@ -654,8 +663,8 @@ def is_utf8(begin, end):
 
 
 @inlined
-def behind_text(at, end):
-    """Give the byte behind one of Avro's strings, 0 if the value ends first, or -1 if it is no string."""
+def text_end(at, end):
+    """Return the address after one of Avro's strings, 0 if the value ends first, or -1 if it is no string."""
     size, at = number_at(at, end)
     if at <= 0:
         return at
@@ -667,38 +676,30 @@ def behind_text(at, end):
 
 
 @inlined
-def behind_headers(at, end):
-    """Give the byte behind the map of headers, 0 if the value ends first, or -1 if it is no map."""
+def headers_end(at, end):
+    """Return the address after the map of headers, 0 if the value ends first, or -1 if it is no map."""
     while True:
         count, at = number_at(at, end)
         if at <= 0 or count == 0:
             return at
-        block_end = 0
         if count < 0:
-            size, at = number_at(at, end)
+            # The size of the block follows. Avro has it for readers that skip the block, and others ignore it.
+            count = -count
+            _, at = number_at(at, end)
             if at <= 0:
                 return at
-            if size < 0:
-                return -1
-            if size > end - at:
-                return 0
-            block_end = at + size
-        # Counts down to 0 from a negative count as well, whose opposite need not be a number. Every step reads at least
-        # two bytes, so a count that promises too much ends with the value.
-        while count != 0:
-            count += 1 if count < 0 else -1
+        # Every header takes at least two bytes, so a count that promises too much ends with the value.
+        for _ in range(count):
             for _ in range(2):
-                at = behind_text(at, end)
+                at = text_end(at, end)
                 if at <= 0:
                     return at
-        if block_end not in (0, at):
-            return -1
 
 
 @inlined
 def body(begin, end, spans, row):
-    """Find the body of the event that the value is; tell what the value is."""
-    at, size = behind_headers(begin, end), 0
+    """Find the body of the event that the value is; return the kind of the value."""
+    at, size = headers_end(begin, end), 0
     if at > 0:
         size, at = number_at(at, end)
     if at == 0:
@@ -724,9 +725,16 @@ def bodies(
     kinds: NDArray[np.uint8],
 ) -> int:
     """
-    Find the body in every value that is one of Flume's events; give how many are.
+    Find the body of every value that is one of Flume's events; return how many there are.
 
-    The span of any other value is the value itself. A null and an empty value are not looked at, and pass as events.
+    Args:
+        values: the address of the array's bytes.
+        offsets: the address of the array's first offset.
+        validity: the address of its validity bitmap, or 0 if it has no nulls.
+        first: the number of the array's first bit in that bitmap.
+        total: how many rows the array has.
+        spans: filled with the addresses of the begin and the end of each body; of the value itself if it is no event.
+        kinds: filled with the kind of each value. A null and an empty value count as `EVENT`, but not in the result.
     """
     events = 0
     for row in range(total):
@@ -743,7 +751,7 @@ def bodies(
 
 @kernel("void(int64[:, ::1], int64[::1], int64, int64)")
 def gather(spans: NDArray[np.int64], picked: NDArray[np.int64], out: int, out_offsets: int) -> None:
-    """Copy the spans of the picked rows one behind the other, into an output with `SLACK` bytes more than they need."""
+    """Copy the spans of the picked rows one after the other. The output must have `SLACK` bytes more than they need."""
     to = out
     put_offset(out_offsets, 0)
     for number in range(picked.shape[0]):

@@ -1,0 +1,1 @@
+"""Lines inside Flume's Avro events: `envelope.wrap` makes any parser read them."""

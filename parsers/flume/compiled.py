@@ -1,0 +1,44 @@
+"""Opens Flume's events on the compiled engine. Importing this needs Numba."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parsers.compiled import kernels
+from parsers.compiled.buffers import Buffers
+from parsers.flume.event import Kind, Opened
+
+
+def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
+    """
+    Take the lines out of their events.
+
+    Args:
+        values: the batch.
+        strict: whether a value that is no event has no line; if false, it is a line itself.
+    """
+    source = Buffers.of(values)
+    spans = np.empty((source.total, 2), np.int64)
+    kinds = np.empty(source.total, np.uint8)
+    events = kernels.bodies(source.values, source.offsets, source.validity, source.first, source.total, spans, kinds)
+    if not strict:
+        kinds[:] = Kind.EVENT
+    rows = np.flatnonzero(kinds == Kind.EVENT)
+    if not strict and events == 0:
+        return Opened(values, rows, kinds)
+    out = pa.allocate_buffer(int((spans[rows, 1] - spans[rows, 0]).sum()) + kernels.SLACK)
+    offsets = pa.allocate_buffer(4 * (len(rows) + 1))
+    kernels.gather(spans, rows, out.address, offsets.address)
+    lines = pa.Array.from_buffers(pa.binary(), len(rows), [_validity(values, rows), offsets, out])
+    return Opened(cast("pa.BinaryArray", lines), rows, kinds)
+
+
+def _validity(values: pa.BinaryArray, rows: NDArray[np.int64]) -> pa.Buffer | None:
+    if not values.null_count:
+        return None
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    return pa.py_buffer(np.packbits(valid[rows], bitorder="little").tobytes())

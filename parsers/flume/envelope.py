@@ -1,0 +1,108 @@
+"""Takes each line out of the envelope in which Flume may have sent it, before a parser sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from parsers.compiled.buffers import as_binary
+from parsers.compiled.engine import Engine, choose
+from parsers.contract import Parsed, Parser, Rows
+from parsers.errors import ParserOptionError, hint
+from parsers.flume.event import Kind, Opened
+
+FORMATS = ("raw", "flume-avro", "auto")
+REASON = "envelope"
+_DETAILS = {
+    Kind.TRUNCATED: "the value is not an Avro event of Flume: it ends before the event does",
+    Kind.LEFTOVER: "the value is not an Avro event of Flume: more bytes follow the event",
+    Kind.MALFORMED: "the value is not an Avro event of Flume: its headers or its lengths make no sense",
+}
+
+
+def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noqa: A002 - what the option is called
+    """
+    Return a parser that takes each line out of its envelope and gives it to `parser`.
+
+    Args:
+        parser: parses the lines.
+        format: `raw`: each value is a line. `flume-avro`: each value is one Avro event of Flume whose body is the line;
+            any other value is rejected as `envelope`. `auto`: a value that is exactly one such event is opened, and any
+            other value is a line.
+        engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
+
+    Raises:
+        ParserOptionError: there is no such format or engine, or the engine is `compiled` and Numba cannot be imported.
+    """
+    if format not in FORMATS:
+        msg = f"format: no format {format!r}; {hint(str(format), FORMATS)}"
+        raise ParserOptionError(msg)
+    return parser if format == "raw" else FromFlume(parser, strict=format == "flume-avro", engine=choose(engine))
+
+
+class FromFlume:
+    """
+    Parses the bodies of Flume's Avro events.
+
+    Args:
+        parser: parses the bodies.
+        strict: whether a value that is no event is rejected; if false, it is a line itself.
+        engine: what opens the events.
+    """
+
+    def __init__(self, parser: Parser, *, strict: bool, engine: Engine) -> None:
+        """Load what opens the events."""
+        self._parser = parser
+        self._strict = strict
+        self._open = _opener(engine)
+        self._engine = engine
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that opens the events: never `auto`."""
+        return self._engine
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        """Open the envelopes and parse the lines in them. Rows are numbered as in `lines`."""
+        opened = self._open(as_binary(lines), strict=self._strict)
+        parsed = self._parser.parse(opened.lines)
+        return parsed if len(opened.lines) == len(lines) else _renumbered(parsed, opened)
+
+
+class _Open(Protocol):
+    def __call__(self, values: pa.BinaryArray, *, strict: bool) -> Opened: ...
+
+
+def _opener(engine: Engine) -> _Open:
+    """Import only what this engine needs: Numba may be missing, and fastavro is of no use to the kernels."""
+    if engine is Engine.PLAIN:
+        from parsers.flume import plain
+
+        return plain.opened
+    from parsers.flume import compiled
+
+    return compiled.opened
+
+
+def _renumbered(parsed: Parsed, opened: Opened) -> Parsed:
+    """Return the outcome with the batch's row numbers, and with the values that could not be opened as rejects."""
+    refused = np.flatnonzero(opened.kinds)
+    reject_rows = np.concatenate([refused, opened.rows[parsed.reject_rows]])
+    order = pa.array(np.argsort(reject_rows), pa.int64())
+    reasons = pa.concat_arrays([pa.array([REASON] * len(refused), pa.string()), parsed.reasons])
+    sentences = [_DETAILS[Kind(kind)] for kind in opened.kinds[refused].tolist()]
+    details = pa.concat_arrays([pa.array(sentences, pa.string()), parsed.details])
+    return Parsed(
+        values=parsed.values,
+        rows=_rows(opened.rows[parsed.rows]),
+        reject_rows=_rows(np.sort(reject_rows)),
+        reasons=reasons.take(order),
+        details=details.take(order),
+    )
+
+
+def _rows(numbers: NDArray[np.int64]) -> Rows:
+    return numbers.astype(np.int32)

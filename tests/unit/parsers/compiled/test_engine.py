@@ -1,0 +1,66 @@
+"""Which engine a parser runs on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from parsers.compiled.engine import choose
+from parsers.errors import ParserOptionError
+from parsers.idc_access_log import IdcAccessLog
+
+
+def test_a_parser_names_its_engine() -> None:
+    """A parser names the engine it runs on; where Numba is installed, `auto` is the compiled one."""
+    assert ["compiled", "compiled", "plain"] == [
+        IdcAccessLog().engine,
+        IdcAccessLog(engine="compiled").engine,
+        IdcAccessLog(engine="plain").engine,
+    ]
+
+
+NO_NUMBA = """
+import sys
+sys.modules["numba"] = None
+from parsers.idc_access_log import IdcAccessLog
+from parsers.flume.envelope import wrap
+from parsers.testing import batch
+parser = IdcAccessLog()
+print(parser.engine, wrap(parser, "auto").engine, len(parser.parse(batch([b"x"])).reject_rows))
+try:
+    IdcAccessLog(engine="compiled")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_without_numba_the_plain_engine_works() -> None:
+    """Where Numba cannot be imported, parsers are plain, and asking for compiled says what to do."""
+    said = subprocess.run([sys.executable, "-c", NO_NUMBA], capture_output=True, text=True, check=True).stdout
+
+    assert said.startswith("plain plain 1\n")
+    assert "install numba" in said
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    """There are only two engines."""
+    with pytest.raises(ParserOptionError, match="not 'jit'"):
+        choose("jit")
+
+
+COMPILED = """
+import sys
+from parsers.flume.envelope import wrap
+from parsers.idc_access_log import IdcAccessLog
+wrap(IdcAccessLog(engine="compiled"), "flume-avro", engine="compiled")
+print(sorted({"fastavro", "numba"} & {*sys.modules}))
+"""
+
+
+def test_the_compiled_engine_loads_no_fastavro() -> None:
+    """Workers start with the compiled engine, and pay for no library that only the plain one needs."""
+    said = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True).stdout
+
+    assert said == "['numba']\n"
