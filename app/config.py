@@ -20,30 +20,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails
 
 from app.errors import ConfigError
+from app.kafka import properties as kafka_properties
+from app.kafka.properties import is_secret, is_secret_file
 from app.model import Guarantee
+from app.spark import properties as spark_properties
 
 ENV_PREFIX = "WINNOW_"
-
-OWNED_KAFKA_KEYS: Mapping[str, str] = {
-    "transactional.id": "it is the fence between two owners of a source partition, and derived from group.id",
-    "enable.idempotence": "Winnow always writes idempotently",
-    "isolation.level": "Winnow always reads committed records only",
-    "enable.auto.commit": "an offset moves only with its output",
-    "enable.auto.offset.store": "an offset moves only with its output",
-    "auto.offset.reset": "use starting.offsets and out.of.range",
-    "enable.partition.eof": "Winnow needs it to see the end of a partition behind control records",
-    "group.id": "use the top-level key group.id",
-    "group.protocol": "Winnow assigns partitions itself and never joins its group",
-    "group.instance.id": "Winnow assigns partitions itself and never joins its group",
-    "retry.backoff.ms": "by it Winnow knows that a commit was sent only once",
-    "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
-}
-OWNED_SPARK_KEYS: Mapping[str, str] = {
-    "spark.speculation": "a speculative twin of a task would fence the task it doubles",
-}
-# librdkafka has a few properties of its own that end in .file: they are paths, not secrets to be read.
-NATIVE_FILE_KEYS = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
-SECRET_KEYS = re.compile(r"password|secret|\.pem$|^ssl_|token|sasl\.username|sasl\.jaas")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -202,19 +184,14 @@ class Config(Section):
     def _unusable_properties(self) -> Iterator[str]:
         if not any(key in self.kafka for key in ("bootstrap.servers", "metadata.broker.list")):
             yield "kafka: bootstrap.servers is missing (for example localhost:9092)"
-        for key in self.kafka.keys() & OWNED_KAFKA_KEYS.keys():
-            yield f"kafka.{key} cannot be set: {OWNED_KAFKA_KEYS[key]}"
+        for key in self.kafka.keys() & kafka_properties.OWNED.keys():
+            yield f"kafka.{key} cannot be set: {kafka_properties.OWNED[key]}"
         for key in self.kafka:
             if is_secret_file(key) and key.removesuffix(".file") in self.kafka:
                 yield f"kafka.{key} and kafka.{key.removesuffix('.file')} are both set: keep the file"
-        for key in self.spark.keys() & OWNED_SPARK_KEYS.keys():
+        for key in self.spark.keys() & spark_properties.OWNED.keys():
             if self.spark[key] != "false":
-                yield f"spark.{key.removeprefix('spark.')} must stay false: {OWNED_SPARK_KEYS[key]}"
-
-
-def is_secret_file(key: str) -> bool:
-    """Tell whether a `kafka` key names a file that holds the value of the key before `.file`."""
-    return key.endswith(".file") and not NATIVE_FILE_KEYS.fullmatch(key)
+                yield f"spark.{key.removeprefix('spark.')} must stay false: {spark_properties.OWNED[key]}"
 
 
 def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
@@ -243,12 +220,8 @@ def described() -> Iterator[tuple[str, str, str]]:
 def masked(config: Config) -> dict[str, Any]:
     """Dump a configuration for people: secrets are replaced."""
     tree = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    tree["kafka"] = {key: "********" if _hides(key) else value for key, value in tree["kafka"].items()}
+    tree["kafka"] = {key: "********" if is_secret(key) else value for key, value in tree["kafka"].items()}
     return tree
-
-
-def _hides(key: str) -> bool:
-    return bool(SECRET_KEYS.search(key)) and not key.endswith((".file", ".location"))
 
 
 def _described(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:

@@ -63,6 +63,16 @@ RULES = [
         within("app.executor"),
         within("app.driver"),
     ),
+    Rule(
+        "the executor and Kafka never import the configuration: they run in every Python worker",
+        within("app.executor", "app.kafka"),
+        within("app.config"),
+    ),
+    Rule(
+        "what is known of others' properties is pure: it imports only the standard library",
+        within("app.kafka.properties", "app.spark.properties"),
+        lambda name: name.partition(".")[0] not in sys.stdlib_module_names,
+    ),
     Rule("the executor is free of Spark, so that a unit test can run it", within("app.executor"), within("app.spark")),
 ]
 
@@ -145,10 +155,19 @@ def test_the_environment_is_read_at_the_edge() -> None:
     }, readers
 
 
+def loaded_by(module: str, *suspects: str) -> set[str]:
+    """Import a module in a fresh interpreter; return which of the suspects came along."""
+    program = f"import sys, {module}; print(*({set(suspects)!r} & set(sys.modules)))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(printed.stdout.split())
+
+
 def test_the_task_loads_without_spark() -> None:
     """Importing the task in a fresh interpreter loads neither pyspark nor Kafka's client."""
-    program = "import sys, app.executor.task; print({'pyspark', 'py4j', 'confluent_kafka'} & set(sys.modules))"
+    assert set() == loaded_by("app.executor.task", "pyspark", "py4j", "confluent_kafka")
 
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
 
-    assert "set()" == printed.stdout.strip()
+@pytest.mark.parametrize("module", ["app.executor.task", "app.kafka.clients"])
+def test_a_worker_loads_without_the_configuration(module: str) -> None:
+    """A Python worker is given its settings; pydantic and YAML would only cost it time and memory."""
+    assert set() == loaded_by(module, "pyspark", "pydantic", "pydantic_core", "yaml")
