@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from app.cli import main
-from tests.unit.test_config import GOOD
+from tests.unit.config.good import GOOD
 from tests.unit.test_task import cleansed, line
 
 
