@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
-import yaml
 
 from app import __version__, config, log
 from app.errors import ConfigError, WinnowError
@@ -86,8 +85,9 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int
 @_reports_errors
 def check(file: Path | None, assignments: tuple[str, ...], connect: bool) -> int:  # noqa: FBT001  # click's flag
     """Check the configuration, and with --connect what it meets in Kafka."""
-    settings = _load(file, assignments)
-    click.echo(yaml.safe_dump(config.masked(settings), sort_keys=False, allow_unicode=True), nl=False)
+    loaded = _read(file, assignments)
+    settings = loaded.config
+    click.echo(config.shown(loaded), nl=False)
     from app.kafka.clients import explain_backend
 
     click.echo(f"# clients: {explain_backend(settings.kafka)}")
@@ -138,11 +138,15 @@ def demo(records: int, keep: bool) -> int:  # noqa: FBT001  # click's flag
 
 
 def _load(file: Path | None, assignments: tuple[str, ...]) -> config.Config:
+    return _read(file, assignments).config
+
+
+def _read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     """Read the configuration, make sure that its parser can be built, and set up logging as it says."""
-    settings = config.load(file, assignments)
-    _parser(settings.parser)
-    log.configure(settings.log_level)
-    return settings
+    loaded = config.read(file, assignments)
+    _parser(loaded.config.parser)
+    log.configure(loaded.config.log_level)
+    return loaded
 
 
 def _parser(choice: config.ParserChoice) -> Parser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.config import Config, From
+from app.config import Config, FromTimestamp
 from app.driver.observe import Observer
 from app.driver.starting_offsets import Policy, Position, decide, lost_range
 from app.errors import Blocked, TopicGone
@@ -37,8 +37,8 @@ class Surveyor:
     def __init__(self, config: Config, kafka: KafkaAdmin, observer: Observer) -> None:
         self._source = config.source
         starting = config.starting_offsets
-        self._policy = Policy("timestamp" if isinstance(starting, From) else starting, config.out_of_range)
-        self._timestamp = starting.timestamp if isinstance(starting, From) else None
+        self._policy = Policy("timestamp" if isinstance(starting, FromTimestamp) else starting, config.out_of_range)
+        self._timestamp = starting.timestamp if isinstance(starting, FromTimestamp) else None
         self._kafka = kafka
         self._observer = observer
         self._had_offset: set[Partition] = set()

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.config import is_secret_file
 from app.errors import NotUsable
+from app.kafka.properties import is_secret_file, value_name
 from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
@@ -59,7 +59,7 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
     if not is_secret_file(key):
         return item
     try:
-        return key.removesuffix(".file"), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
+        return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         msg = f"kafka.{key}: cannot read {value} ({error.strerror}): mount the secret where driver and executors run"
         raise NotUsable(msg) from None

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +94,16 @@ RULES = [
         within("app.executor"),
         within("app.driver"),
     ),
+    Rule(
+        "the executor and Kafka never import the configuration: they run in every Python worker",
+        within("app.executor", "app.kafka"),
+        within("app.config"),
+    ),
+    Rule(
+        "what is known of others' properties is pure: it imports only the standard library",
+        within("app.kafka.properties", "app.spark.properties"),
+        lambda name: name.partition(".")[0] not in sys.stdlib_module_names,
+    ),
     Rule("the executor is free of Spark, so that a unit test can run it", within("app.executor"), within("app.spark")),
 ]
 
@@ -166,7 +177,7 @@ def test_the_environment_is_read_at_the_edge() -> None:
 
     assert readers <= {
         "app.cli",
-        "app.config",
+        "app.config.reading",
         "app.embedded.jars",
         "app.demo.show",
         "app.embedded.broker",
@@ -174,10 +185,45 @@ def test_the_environment_is_read_at_the_edge() -> None:
     }, readers
 
 
+def loaded_by(module: str, *suspects: str) -> set[str]:
+    """Import a module in a fresh interpreter; return which of the suspects came along."""
+    program = f"import sys, {module}; print(*({set(suspects)!r} & set(sys.modules)))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(printed.stdout.split())
+
+
 def test_the_task_loads_without_spark() -> None:
     """Importing the task in a fresh interpreter loads neither pyspark nor Kafka's client."""
-    program = "import sys, app.executor.task; print({'pyspark', 'py4j', 'confluent_kafka'} & set(sys.modules))"
+    assert set() == loaded_by("app.executor.task", "pyspark", "py4j", "confluent_kafka")
 
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
 
-    assert "set()" == printed.stdout.strip()
+@pytest.mark.parametrize("module", ["app.executor.task", "app.kafka.clients"])
+def test_a_worker_loads_without_the_configuration(module: str) -> None:
+    """A Python worker is given its settings; pydantic and YAML would only cost it time and memory."""
+    assert set() == loaded_by(module, "pyspark", "pydantic", "pydantic_core", "yaml")
+
+
+def declared() -> set[str]:
+    """Return the names of the libraries that pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {re.split(r"[^\w-]", line)[0].lower() for line in project["dependencies"]}
+
+
+def test_every_dependency_is_imported() -> None:
+    """What is not imported is not asked for."""
+    imported = {name.partition(".")[0] for tree in MODULES.values() for name in imports(tree)}
+    modules = {name: {"pyyaml": "yaml"}.get(name, name.replace("-", "_")) for name in declared()}
+
+    assert set() == {name for name, module in modules.items() if module not in imported}
+
+
+@pytest.mark.parametrize("lock", ["docker/requirements.lock", "tests/requirements.lock"])
+def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
+    """Each dependency is there on the project's own account, and no host is named to fetch it from."""
+    text = (ROOT / lock).read_text()
+    pinned = re.findall(r"^([\w-]+)==(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
+
+    assert declared() == {
+        name for name, rest in pinned if re.search(r"winnow \(pyproject\.toml\)$", rest, re.MULTILINE)
+    }
+    assert "://" not in text

@@ -12,8 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from app.cli import main
+from tests.unit.config.good import GOOD, TEXT
 from tests.unit.executor.test_task import cleansed, line
-from tests.unit.test_config import GOOD
 
 
 @pytest.fixture
@@ -90,6 +90,25 @@ class TestCheck:
         assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
         assert "hunter2" not in done.output
         assert "# clients: bulk, because Numba and librdkafka" in done.stdout
+
+    def test_each_value_is_shown_with_its_origin(
+        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So that nobody wonders which of four places a value came from."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(TEXT)
+        monkeypatch.setenv("WINNOW_LOG_LEVEL", "error")
+
+        done = runner.invoke(main, ["check", "-c", str(file), "--set", "out.of.range=latest"])
+
+        shown = done.stdout.splitlines()
+        for expected in (
+            f"  topic: clean-logs  # {file}:6",
+            "log.level: error  # WINNOW_LOG_LEVEL",
+            "out.of.range: latest  # --set out.of.range",
+            "starting.offsets: earliest  # default",
+        ):
+            assert expected in shown
 
     def test_every_problem_is_told_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
         """Wrong configuration ends with 2, wherever it is read."""

@@ -1,0 +1,28 @@
+"""
+What a user can set: declared once, read once at the edge, passed on as one frozen value.
+
+`--set key=value` wins over the environment (`WINNOW_SOURCE__TOPICS`), the environment over the file, and the file over
+the default. Keys are written as in the file, with dots; sections nest. `kafka` and `spark` take their owners' names
+verbatim, `parser` its parser's options, `offsets.store` its store's.
+"""
+
+from app.config.model import Config, DeadLetterTopic, FromTimestamp, ParserChoice, Source, StoreChoice
+from app.config.reading import Loaded, load, read
+from app.config.shown import described, masked, shown
+from app.config.sources import ENV_PREFIX
+
+__all__ = [
+    "ENV_PREFIX",
+    "Config",
+    "DeadLetterTopic",
+    "FromTimestamp",
+    "Loaded",
+    "ParserChoice",
+    "Source",
+    "StoreChoice",
+    "described",
+    "load",
+    "masked",
+    "read",
+    "shown",
+]

@@ -1,0 +1,227 @@
+"""
+Every key that a user can set: its name, type, default, limits and meaning, declared once.
+
+A key is checked here on its own. What two keys owe each other is in `app.config.rules`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from app.model import Guarantee
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    """Read `500ms`, `30s`, `5m`, `1h` or a plain number of seconds."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*", value)):
+        return float(match[1]) * _UNITS[match[2] or "s"]
+    return value
+
+
+def _names(value: object) -> object:
+    """Read `a,b` as a list of two."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+def _properties(value: object) -> object:
+    """Write YAML's true, false and numbers as librdkafka and Spark expect them; an empty section has no properties."""
+    if isinstance(value, dict):
+        return {str(name): _text(setting) for name, setting in value.items()}
+    return {} if value is None else value
+
+
+def _text(value: object) -> object:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+    return value
+
+
+def _regular_expression(pattern: str | None) -> str | None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        msg = f"is not a regular expression ({error})"
+        raise ValueError(msg) from None
+    return pattern
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+Properties = Annotated[dict[str, str], BeforeValidator(_properties)]
+
+
+class _Part(BaseModel):
+    """A part of the configuration."""
+
+    model_config = ConfigDict(frozen=True, validate_default=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_sections(cls, value: object) -> object:
+        """Add the sections that are absent as empty ones, so that a problem names the key that is missing in them."""
+        written = {} if value is None else value
+        if not isinstance(written, dict):
+            return value
+        return {name: {} for name, field in keys_of(cls).items() if keys_of(field.annotation)} | written
+
+
+class Section(_Part):
+    """A part whose keys are all declared; a key is its field's name with dots."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.replace("_", "."))
+
+
+class Choice(_Part):
+    """A part that chooses something by `name`; every other key is an option of what is chosen."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The keys other than `name`."""
+        return dict(self.model_extra or {})
+
+
+class Source(Section):
+    """Where raw lines come from."""
+
+    topics: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        default=(), description="the source topics, by name"
+    )
+    topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
+        default=None, description="a regular expression that whole topic names match; new ones join in `round.interval`"
+    )
+    format: Literal["raw", "flume-avro", "auto"] = Field(
+        default="raw",
+        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
+    )
+
+
+class Sink(Section):
+    """Where cleansed lines go."""
+
+    topic: str = Field(description="the topic for cleansed lines; partition = source partition mod its partitions")
+
+
+class DeadLetterTopic(Section):
+    """Where rejected records go."""
+
+    topic: str = Field(description="the topic for rejected records, unchanged, with `__connect.errors.*` headers")
+
+
+class FromTimestamp(Section):
+    """A point in time to start from, since the epoch."""
+
+    timestamp: int = Field(ge=0, description="milliseconds")
+
+
+class ParserChoice(Choice):
+    """Which parser, and its options."""
+
+    name: str = Field(default="idc-access-log", description="a parser's name; every other key here is its option")
+
+
+class StoreChoice(Choice):
+    """Which offset store, and its options."""
+
+    name: str = Field(
+        default="kafka",
+        description="where the next offsets are remembered; `kafka` is the group's own offsets, in the transaction; "
+        "every other key here is the store's option",
+    )
+
+
+class Offsets(Section):
+    """What happens to the offsets that say how far each source partition is done."""
+
+    store: StoreChoice
+
+
+class Config(Section):
+    """All of it."""
+
+    group_id: str = Field(min_length=1, description="the consumer group whose offsets tell what is done")
+    source: Source
+    sink: Sink
+    dead_letters: DeadLetterTopic
+    delivery_guarantee: Guarantee = Field(
+        default=Guarantee.EXACTLY_ONCE, description="`exactly-once` or `at-least-once`"
+    )
+    starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp = Field(
+        default="earliest",
+        description="where to begin where the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`",
+    )
+    out_of_range: Literal["error", "earliest", "latest"] = Field(
+        default="error", description="what to do when records were deleted before they were read"
+    )
+    offsets: Offsets
+    parser: ParserChoice
+    round_interval: Seconds = Field(
+        default=10.0,
+        ge=1,
+        le=3600,
+        description="how often to look whether partitions must be shared out anew; if not, tasks go on without a pause",
+    )
+    commit_interval: Seconds = Field(
+        default=0.5,
+        ge=0.01,
+        le=60,
+        description="how often each partition commits output and offset together; more rarely where hundreds catch up",
+    )
+    transaction_timeout: Seconds = Field(
+        default=60.0, ge=10, le=900, description="when the broker aborts a transaction whose owner went silent"
+    )
+    kafka: Properties = Field(
+        default={}, description="librdkafka's names, verbatim; `NAME.file` reads the value from a file"
+    )
+    spark: Properties = Field(
+        default={"spark.master": "local[*]"}, description="Spark's names, verbatim; what spark-submit has set stands"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what to log")
+
+
+def keys_of(model: object) -> Mapping[str, FieldInfo]:
+    """Return the declared keys of a section, as a user writes them; nothing for what is not a section."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return {}
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every key that holds a value and not a section, with its full name."""
+    for name, field in keys_of(model).items():
+        if keys_of(field.annotation):
+            yield from declared(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name, field
+
+
+def path_of(key: str, model: object = Config) -> tuple[str, ...]:
+    """Split a full name into sections and a key; names may hold dots themselves, so the declared names decide."""
+    keys = keys_of(model)
+    for name, field in keys.items():
+        if key.startswith(f"{name}.") and key not in keys:
+            rest = key.removeprefix(f"{name}.")
+            return name, *(path_of(rest, field.annotation) if keys_of(field.annotation) else (rest,))
+    return (key,)
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as a user would."""
+    return f"{seconds:g}s"

@@ -1,0 +1,147 @@
+"""
+Says in plain words what pydantic finds wrong with a single key, and where that key was written.
+
+A value of `kafka` or `spark` is never repeated, because it may be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from app.config.model import Config, declared, duration, keys_of, path_of
+from app.config.sources import Keys, Tree, full_name, named, variable
+
+# Their values are others' properties: passwords and keys may be among them.
+UNSPOKEN = ("kafka", "spark")
+_KEYS = dict(declared())
+
+
+def sentences(error: ValidationError, tree: Tree) -> tuple[str, ...]:
+    """Return a sentence for each key that is wrong by itself."""
+    return tuple(dict.fromkeys(_sentence(detail, tree) for detail in error.errors()))
+
+
+def _sentence(detail: ErrorDetails, tree: Tree) -> str:
+    keys = _declared_part(detail["loc"])
+    name = full_name(keys)
+    kind = detail["type"] if keys == detail["loc"] else "part"
+    if kind == "missing":
+        return tree.missing(name)
+    origin = tree.origins.get(named(keys))
+    return f"{name}{_predicate(kind, detail.get('ctx', {}), keys, tree)}{f' ({origin})' if origin else ''}"
+
+
+def _declared_part(location: tuple[int | str, ...]) -> Keys:
+    """Leave out what follows a key in pydantic's location: a place in a list, a member of a union."""
+    for depth in range(1, len(location)):
+        field = _KEYS.get(full_name(location[:depth]))
+        if field and get_origin(field.annotation) is not dict:
+            return location[:depth]
+    return location
+
+
+def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> str:
+    """Return what is wrong, to be said of a key; the kind is pydantic's, or `part` if a part of the value is wrong."""
+    value = _value(tree, keys)
+    match kind:
+        case "extra_forbidden":
+            return f": unknown key; {_hint(keys)}"
+        case "invalid_key":
+            return ": a key must be text; put it in quotes"
+        case "value_error":
+            return f" {context['error']}"
+    if value is None or value == "":
+        return " is empty"
+    return f" must be {_requirement(kind, context, _annotation(keys))}{_not(keys, value)}"
+
+
+def _annotation(keys: Keys) -> object:
+    """Return the type of a key; None for a single property."""
+    field = _KEYS.get(full_name(keys))
+    return field.annotation if field else None
+
+
+def _requirement(kind: str, context: dict[str, Any], annotation: object) -> str:
+    match kind:
+        case "greater_than_equal" if annotation is float:
+            return f"at least {duration(context['ge'])}"
+        case "less_than_equal" if annotation is float:
+            return f"at most {duration(context['le'])}"
+        case "model_type" | "dict_type":
+            return "a section with keys and values"
+    return _form(annotation)
+
+
+def _value(tree: Tree, keys: Keys) -> object:
+    value: Any = tree.values
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _not(keys: Keys, value: object) -> str:
+    """Return what was written instead, as it was written."""
+    if keys[0] in UNSPOKEN:
+        return ""
+    if isinstance(value, str):
+        is_duration = _annotation(keys) is float and value[:1].isdigit()
+        return f", not {value if is_duration else repr(value)}"
+    return f", not {yaml.safe_dump([value], default_flow_style=True, width=float('inf')).strip()[1:-1]}"
+
+
+def _form(annotation: object) -> str:
+    """Return what a key takes."""
+    if annotation is float:
+        return "a duration such as 500ms, 30s, 5m or 1h"
+    if get_origin(annotation) is tuple:
+        return "a list of names, such as [a, b]"
+    if choices := [*_choices(annotation)]:
+        *others, last = choices
+        return f"{', '.join(others)} or {last}"
+    return "text, a number, true or false" if annotation is None else "text"
+
+
+def _choices(annotation: object) -> Iterator[str]:
+    if get_origin(annotation) is Literal:
+        yield from map(str, get_args(annotation))
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _choices(member)
+    elif isinstance(annotation, type) and issubclass(annotation, Enum):
+        yield from (str(member.value) for member in annotation)
+    elif keys := keys_of(annotation):
+        yield f"{{{', '.join(f'{name}: {field.description}' for name, field in keys.items())}}}"
+
+
+def _hint(keys: Keys) -> str:
+    """Return what a user may have meant by an unknown key."""
+    name, path = full_name(keys), path_of(full_name(keys))
+    if len(path) > len(keys):
+        return f"write {_nested(path)}, or {variable(path)} in the environment"
+    if near := difflib.get_close_matches(name, _KEYS, n=1, cutoff=0.8):
+        return f"did you mean {near[0]}?"
+    *sections, wrong = named(keys)
+    known = list(keys_of(_section(sections)))
+    if near := difflib.get_close_matches(wrong, known, n=1, cutoff=0.5):
+        return f"did you mean {full_name((*sections, near[0]))}?"
+    return f"known here: {', '.join(known)}"
+
+
+def _nested(path: tuple[str, ...]) -> str:
+    first, *rest = path
+    return f"{first}: {{{_nested(tuple(rest))}}}" if rest else f"{first}: ..."
+
+
+def _section(names: list[str]) -> object:
+    model: object = Config
+    for name in names:
+        model = keys_of(model)[name].annotation
+    return model

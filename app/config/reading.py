@@ -1,0 +1,76 @@
+"""Reads the configuration once, at the edge: gathers what is written, checks it, and lists every problem at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from app.config.model import Config, keys_of
+from app.config.problems import sentences
+from app.config.rules import broken
+from app.config.sources import Origins, gather
+from app.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The configuration, and where each key of it is written."""
+
+    config: Config
+    origins: Origins
+
+
+def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Loaded:
+    """
+    Read the configuration from a file, the environment and `key=value` assignments.
+
+    Raises:
+        ConfigError: with every problem there is, not only the first.
+    """
+    tree = gather(file, assignments, os.environ if environ is None else environ)
+    relations = tuple(broken(tree, dict(_valid(tree.values))))
+    try:
+        config = Config.model_validate(tree.values)
+    except ValidationError as error:
+        raise ConfigError((*sentences(error, tree), *relations)) from None
+    if relations:
+        raise ConfigError(relations)
+    return Loaded(config, tree.origins)
+
+
+def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
+    """Return the configuration alone; see `read`."""
+    return read(file, assignments, environ).config
+
+
+def _valid(values: Mapping[str, Any], model: object = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the full name and the value of each key that is right by itself, whatever is wrong with the others."""
+    for name, field in keys_of(model).items():
+        if keys_of(field.annotation):
+            section = values.get(name)
+            if section is None or isinstance(section, Mapping):
+                yield from _valid(section or {}, field.annotation, f"{prefix}{name}.")
+        elif name in values:
+            with contextlib.suppress(ValidationError):
+                yield prefix + name, _checked(field, values[name])
+        elif not field.is_required():
+            yield prefix + name, field.get_default()
+
+
+def _checked(field: FieldInfo, value: object) -> object:
+    """Return the checked value of a key; of properties, return those that are right."""
+    adapter = TypeAdapter[object](field.rebuild_annotation())
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        if not (isinstance(value, Mapping) and get_origin(field.annotation) is dict):
+            raise
+        wrong = {detail["loc"][0] for detail in error.errors()}
+        return adapter.validate_python({name: given for name, given in value.items() if str(name) not in wrong})

@@ -1,0 +1,112 @@
+"""
+What keys owe each other, and what a property may not be.
+
+Each rule names the keys that it looks at. It applies if each of them is right by itself, whatever is wrong elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from app.config.model import duration
+from app.config.sources import Tree
+from app.kafka import properties as kafka_properties
+from app.spark import properties as spark_properties
+
+WRITTEN = ("sink.topic", "dead.letters.topic")
+
+
+class Rule(NamedTuple):
+    """The keys that a rule looks at, and a check that takes their values and yields what is wrong."""
+
+    keys: tuple[str, ...]
+    check: Callable[..., Iterator[str]]
+
+
+def broken(tree: Tree, values: Mapping[str, object]) -> Iterator[str]:
+    """Yield a sentence for each rule that the values break, as often as they break it."""
+    for rule in RULES:
+        if all(key in values for key in rule.keys):
+            yield from rule.check(tree, *(values[key] for key in rule.keys))
+
+
+def _one_way_to_choose(tree: Tree, topics: tuple[str, ...], pattern: str | None) -> Iterator[str]:
+    either = "set either source.topics or source.topics.pattern"
+    if topics and pattern:
+        yield f"{either}, not both{tree.at('source.topics', 'source.topics.pattern')}"
+    elif not topics and not pattern:
+        looked = tree.at("source.topics") if tree.has("source.topics") else f": {tree.missing('source.topics')}"
+        yield f"{either}{looked}"
+
+
+def _destinations_differ(tree: Tree, sink: str, dead_letters: str) -> Iterator[str]:
+    if sink == dead_letters:
+        yield f"{' and '.join(WRITTEN)} must differ: readers could not tell them apart{tree.at(*WRITTEN)}"
+
+
+def _is_not_named(written: str) -> Rule:
+    def check(tree: Tree, topics: tuple[str, ...], topic: str) -> Iterator[str]:
+        if topic in topics:
+            where = tree.at("source.topics", written)
+            yield f"source.topics: {topic!r} is also {written}: Winnow would feed itself{where}"
+
+    return Rule(("source.topics", written), check)
+
+
+def _is_not_matched(written: str) -> Rule:
+    def check(tree: Tree, pattern: str | None, topic: str) -> Iterator[str]:
+        if pattern and re.fullmatch(pattern, topic):
+            where = tree.at("source.topics.pattern", written)
+            yield f"source.topics.pattern matches {topic!r}, which is also {written}: Winnow would feed itself{where}"
+
+    return Rule(("source.topics.pattern", written), check)
+
+
+def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:
+    if interval * 4 > timeout:
+        yield (
+            "transaction.timeout must be at least four times commit.interval: "
+            f"it is {duration(timeout)}{tree.at('transaction.timeout')}, "
+            f"and commit.interval is {duration(interval)}{tree.at('commit.interval')}"
+        )
+
+
+def _a_broker_is_named(tree: Tree, _kafka: Mapping[str, str]) -> Iterator[str]:
+    names = [f"kafka.{name}" for name in kafka_properties.BROKERS]
+    if not any(map(tree.has, names)):
+        yield f"{tree.missing(names[0])}; for example localhost:9092"
+
+
+def _kafka_is_not_overruled(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
+    for name in kafka:
+        if reason := kafka_properties.OWNED.get(name):
+            yield f"kafka.{name} cannot be set: {reason}{tree.at(f'kafka.{name}')}"
+
+
+def _a_secret_is_given_once(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
+    for name in filter(kafka_properties.is_secret_file, kafka):
+        value = kafka_properties.value_name(name)
+        if value in kafka:
+            where = tree.at(f"kafka.{name}", f"kafka.{value}")
+            yield f"kafka.{name} and kafka.{value} are both set: keep the file{where}"
+
+
+def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
+    for name, value in spark.items():
+        if value != "false" and (reason := spark_properties.OWNED.get(name)):
+            yield f"{name} must stay false: {reason}{tree.at(f'spark.{name}')}"
+
+
+RULES = (
+    Rule(("source.topics", "source.topics.pattern"), _one_way_to_choose),
+    Rule(WRITTEN, _destinations_differ),
+    *map(_is_not_named, WRITTEN),
+    *map(_is_not_matched, WRITTEN),
+    Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
+    Rule(("kafka",), _a_broker_is_named),
+    Rule(("kafka",), _kafka_is_not_overruled),
+    Rule(("kafka",), _a_secret_is_given_once),
+    Rule(("spark",), _spark_is_not_overruled),
+)

@@ -1,0 +1,194 @@
+"""
+Gathers what is written in the file, the environment and `--set` into one tree of values, and notes where each is from.
+
+The later source wins. The only check here is that each source can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from app.config.model import path_of
+from app.errors import ConfigError
+
+ENV_PREFIX = "WINNOW_"
+DEFAULT = "default"
+
+# PyYAML also quotes what it expected or found: `','` or `'<block end>'`. Those stay.
+_QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
+
+Keys = tuple[Any, ...]
+"""A key after the sections that it is in."""
+
+Origins = Mapping[tuple[str, ...], str]
+"""Where each section and key is written; those that nobody has written are not there."""
+
+
+class Entry(NamedTuple):
+    """A value that somebody wrote, and where: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`."""
+
+    keys: Keys
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What is written, in sections; the origin of each section and key; the file that a missing key belongs in."""
+
+    values: Mapping[Any, Any]
+    origins: Origins
+    file: Path | None
+
+    def has(self, name: str) -> bool:
+        """Return whether a key is written anywhere."""
+        return path_of(name) in self.origins
+
+    def at(self, *names: str) -> str:
+        """Return the origins of keys as the end of a sentence: ` (winnow.yaml:12 and --set sink.topic)`."""
+        origins = dict.fromkeys(self.origins.get(path_of(name), DEFAULT) for name in names)
+        return f" ({' and '.join(origins)})"
+
+    def missing(self, name: str) -> str:
+        """Return the sentence for a key that is nowhere."""
+        file = self.file or "a file (-c)"
+        return f"{name} is missing: set it in {file}, as {variable(path_of(name))}, or with --set {name}=..."
+
+
+def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, str]) -> Tree:
+    """
+    Return what the sources hold together.
+
+    Raises:
+        ConfigError: if one cannot be read.
+    """
+    values: dict[Any, Any] = {}
+    origins: dict[tuple[str, ...], str] = {}
+    for entry in (*_from_file(file), *_from_environment(environ), *_from_assignments(assignments)):
+        _put(entry, values, origins)
+    return Tree(values, origins, file)
+
+
+def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], str]) -> None:
+    """Add a value in place of an earlier one; an empty section takes nothing away."""
+    *sections, last = entry.keys
+    path = named(entry.keys)
+    for depth, section in enumerate(sections, 1):
+        if not isinstance(values.get(section), dict):
+            values[section] = {}
+            origins[path[:depth]] = entry.origin
+        values = values[section]
+    if entry.value == {} and isinstance(values.get(last), dict):
+        return
+    values[last] = entry.value
+    for within in [other for other in origins if other[: len(path)] == path]:
+        del origins[within]
+    origins[path] = entry.origin
+
+
+def named(keys: Iterable[object]) -> tuple[str, ...]:
+    """Return keys as text: in YAML a key may be a number."""
+    return tuple(map(str, keys))
+
+
+def full_name(keys: Keys) -> str:
+    """Return a key's name with its sections, as `--set` takes it."""
+    return ".".join(named(keys))
+
+
+def variable(keys: Keys) -> str:
+    """Return the environment variable for a key."""
+    return ENV_PREFIX + "__".join(str(key).replace(".", "_").upper() for key in keys)
+
+
+def _from_file(file: Path | None) -> Iterator[Entry]:
+    if not file:
+        return
+    values, lines = _parsed(file)
+    for key, value in values.items():
+        for keys, leaf in _leaves(value, (key,)):
+            yield Entry(keys, leaf, f"{file}:{lines[keys]}")
+
+
+def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
+    """Return the values in a file as `yaml.safe_load` reads them, and the line of each."""
+    try:
+        loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node else None
+        lines = dict(_lines(loader, node))
+    except OSError as error:
+        raise ConfigError((f"{file}: {error.strerror}",)) from None
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError((_not_yaml(file, error),)) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError((f"{file} is not YAML: {error}",)) from None
+    if not isinstance(values, dict):
+        raise ConfigError((f"{file} must hold keys and values, such as `group.id: idc-cleansing`",))
+    return values, lines
+
+
+def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
+    """Return where and why a file is not YAML, without the words that PyYAML quotes from it: they may be a secret."""
+    line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+    problem = _QUOTED_WORDS.sub("...", error.problem or "")
+    return f"{file}{line} is not YAML: {problem}"
+
+
+def _lines(
+    loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
+) -> Iterator[tuple[Keys, int]]:
+    """Yield the line of each key in a mapping and in those within it."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    if node in outer:
+        raise yaml.YAMLError("a section holds itself")
+    for key_node, value_node in node.value:
+        inner = (*keys, loader.construct_object(key_node, deep=True))
+        yield inner, key_node.start_mark.line + 1
+        yield from _lines(loader, value_node, inner, (*outer, node))
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+    for name in sorted(environ):
+        if name.startswith(ENV_PREFIX):
+            keys = tuple(_dotted(part) for part in name.removeprefix(ENV_PREFIX).split("__"))
+            yield from _written(keys, environ[name], name)
+
+
+def _dotted(part: str) -> str:
+    """Write `BOOTSTRAP_SERVERS` as `bootstrap.servers`; a name in mixed case (Spark's) keeps its case."""
+    return (part.lower() if part.isupper() else part).replace("_", ".")
+
+
+def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
+    pairs = [assignment.partition("=") for assignment in assignments]
+    # What follows the name is not repeated: it may be a secret.
+    if unclear := [re.split(r"[^\w.]", text)[0] for text, equals, _ in pairs if not (text.strip() and equals)]:
+        raise ConfigError(tuple(f"--set {name}: write it as key=value" for name in unclear))
+    for key, _, value in pairs:
+        yield from _written(path_of(key.strip()), value, f"--set {key.strip()}")
+
+
+def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
+    """Yield what a text holds that is YAML; what is not YAML is taken as it is."""
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        value = text
+    for inner, leaf in _leaves(value):
+        yield Entry((*keys, *inner), leaf, origin)
+
+
+def _leaves(value: object, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*keys, key))
+    else:
+        yield keys, value

@@ -1,0 +1,48 @@
+"""
+What Winnow knows about librdkafka's property names, without librdkafka.
+
+The configuration and the clients share it, so it imports the standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+OWNED: Mapping[str, str] = {
+    "transactional.id": "it is the fence between two owners of a source partition, and derived from group.id",
+    "enable.idempotence": "Winnow always writes idempotently",
+    "isolation.level": "Winnow always reads committed records only",
+    "enable.auto.commit": "an offset moves only with its output",
+    "enable.auto.offset.store": "an offset moves only with its output",
+    "auto.offset.reset": "use starting.offsets and out.of.range",
+    "enable.partition.eof": "Winnow needs it to see the end of a partition that ends with control records",
+    "group.id": "use the top-level key group.id",
+    "group.protocol": "Winnow assigns partitions itself and never joins its group",
+    "group.instance.id": "Winnow assigns partitions itself and never joins its group",
+    "retry.backoff.ms": "Winnow needs its own value to know that a commit was sent only once",
+    "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
+}
+"""The properties that only Winnow sets, each with the reason that a user is given."""
+
+BROKERS = ("bootstrap.servers", "metadata.broker.list")
+"""The two names of the property that says where Kafka is; one of them must be set."""
+
+# librdkafka has a few properties of its own that end in .file. Their values are paths, and librdkafka reads them.
+_NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
+_SECRETS = re.compile(r"password|passphrase|secret|\.pem$|^ssl_|token|sasl\.username|sasl\.jaas")
+
+
+def is_secret_file(name: str) -> bool:
+    """Return whether a property is Winnow's `NAME.file`: a path to the value of the property NAME."""
+    return name.endswith(".file") and not _NATIVE_FILES.fullmatch(name)
+
+
+def value_name(name: str) -> str:
+    """Return the name of the property whose value a `NAME.file` holds."""
+    return name.removesuffix(".file")
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of a property must not be shown; a path to a secret may be."""
+    return bool(_SECRETS.search(name)) and not name.endswith((".file", ".location"))

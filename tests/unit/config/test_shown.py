@@ -1,0 +1,107 @@
+"""What `winnow check` prints, and what README's table is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.config import described, load, masked, read, shown
+from tests.unit.config.good import GOOD
+
+OPTIONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestShown:
+    def test_each_value_has_its_origin(self, file: Path) -> None:
+        """A line of the file, a variable, a flag or the default."""
+        file.write_text(file.read_text() + "parser:\n  name: delimited\n  fields: [a, b]\n  checks: {a: {x: 1}}\n")
+
+        lines = shown(
+            read(file, ["starting.offsets={timestamp: 5}"], {"WINNOW_KAFKA__LINGER_MS": "5"}),
+        ).splitlines()
+
+        for line in (
+            "group.id: idc-cleansing  # winnow.yaml:1",
+            "  topics: [raw-logs]  # winnow.yaml:3",
+            "  topic: clean-logs  # winnow.yaml:6",
+            "  timestamp: 5  # --set starting.offsets",
+            "    name: kafka  # default",
+            "  fields: [a, b]  # winnow.yaml:13",
+            "      x: 1  # winnow.yaml:14",
+            "  linger.ms: '5'  # WINNOW_KAFKA__LINGER_MS",
+            "log.level: info  # default",
+        ):
+            assert line in lines
+
+    def test_what_is_shown_is_the_configuration(self, file: Path) -> None:
+        """It can be used as a file, and means the same."""
+        loaded = read(file, ["parser.output='{a}: #{b}'", "parser.empty={}", "log.level=debug"], {})
+
+        assert masked(loaded.config) == yaml.safe_load(shown(loaded))
+        file.write_text(shown(loaded))
+        assert loaded.config == load(file, (), {})
+
+    @given(options=st.dictionaries(st.text(min_size=1, max_size=5), OPTIONS, max_size=3))
+    def test_any_option_can_be_shown(
+        self, tmp_path_factory: pytest.TempPathFactory, options: dict[str, object]
+    ) -> None:
+        """Line breaks, quotes, hashes and keys that look like numbers survive their comment."""
+        file = tmp_path_factory.getbasetemp() / "any.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": options | {"name": "x"}}}))
+        loaded = read(file, (), {})
+
+        assert masked(loaded.config) == yaml.safe_load(shown(loaded))
+
+
+class TestSecrets:
+    def test_secrets_are_masked(self, file: Path) -> None:
+        """What `check` prints shows paths of secrets, never secrets."""
+        flags = [
+            "kafka.sasl.password=hunter2",
+            "kafka.ssl.key.pem=hunter2",
+            "kafka.ssl.key.location=/k",
+            "kafka.sasl.oauthbearer.assertion.private.key.passphrase=hunter2",
+            "spark.spark.ssl.keyPassword=hunter2",
+            "spark.spark.authenticate.secret=hunter2",
+            "spark.spark.authenticate.secret.file=/s",
+            "offsets.store.password=hunter2",
+        ]
+
+        loaded = read(file, flags, {"WINNOW_KAFKA__SASL_OAUTHBEARER_CLIENT_SECRET": "hunter2"})
+        tree = masked(loaded.config)
+
+        assert "hunter2" not in str(tree) + shown(loaded)
+        assert "/k" == tree["kafka"]["ssl.key.location"]
+        assert "/s" == tree["spark"]["spark.authenticate.secret.file"]
+
+    def test_a_secret_can_be_a_file(self, file: Path, tmp_path: Path) -> None:
+        """NAME.file is read where the client is made, so that only the path travels."""
+        from app.kafka.settings import common
+
+        secret = tmp_path / "password"
+        secret.write_text("hunter2\n")
+        config = load(file, [f"kafka.sasl.password.file={secret}"], {})
+
+        assert "hunter2" == common(config.kafka)["sasl.password"]
+        assert "hunter2" not in str(config)
+
+
+class TestDescribed:
+    def test_every_key_has_a_meaning(self) -> None:
+        """Help and README are made of these."""
+        rows = list(described())
+
+        assert all(meaning for _, _, meaning in rows)
+        assert "source.topics.pattern" in {key for key, _, _ in rows}
+
+    def test_the_offset_store_is_described_with_its_default(self) -> None:
+        """Its name is a key; its options are the store's own matter."""
+        assert [("offsets.store.name", "kafka")] == [row[:2] for row in described() if row[0].startswith("offsets.")]

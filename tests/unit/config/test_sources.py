@@ -1,0 +1,184 @@
+"""Where values come from, which one wins, and what a source that cannot be read is answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.config import FromTimestamp, load, read
+from app.model import Guarantee
+from tests.unit.config.good import problems
+
+
+class TestPrecedence:
+    def test_defaults_are_the_documented_ones(self, file: Path) -> None:
+        """A minimal file is exactly-once, from the earliest offset, and stops for lost records."""
+        config = load(file, (), {})
+
+        assert Guarantee.EXACTLY_ONCE is config.delivery_guarantee
+        assert ("earliest", "error") == (config.starting_offsets, config.out_of_range)
+        assert ("idc-access-log", {}) == (config.parser.name, config.parser.options)
+        assert ("kafka", {}) == (config.offsets.store.name, config.offsets.store.options)
+        assert {"spark.master": "local[*]"} == config.spark
+        assert (10.0, 0.5) == (config.round_interval, config.commit_interval)
+
+    def test_a_flag_wins_over_the_environment_and_that_over_the_file(self, file: Path) -> None:
+        """Precedence: --set, then WINNOW_..., then the file."""
+        environ = {"WINNOW_SINK__TOPIC": "from-env", "WINNOW_DEAD_LETTERS__TOPIC": "dead-env"}
+
+        config = load(file, ["sink.topic=from-flag"], environ)
+
+        assert ("from-flag", "dead-env") == (config.sink.topic, config.dead_letters.topic)
+
+    def test_a_configuration_needs_no_file(self) -> None:
+        """Containers can be configured by the environment alone."""
+        environ = {
+            "WINNOW_GROUP_ID": "g",
+            "WINNOW_SOURCE__TOPICS": "a, b",
+            "WINNOW_SINK__TOPIC": "c",
+            "WINNOW_DEAD_LETTERS__TOPIC": "d",
+            "WINNOW_KAFKA__BOOTSTRAP_SERVERS": "k:9092",
+            "UNRELATED": "x",
+        }
+
+        config = load(None, (), environ)
+
+        assert ("a", "b") == config.source.topics
+        assert {"bootstrap.servers": "k:9092"} == config.kafka
+
+    def test_an_empty_section_takes_nothing_away(self, file: Path) -> None:
+        """Sections of several sources are merged key by key."""
+        assert "clean-logs" == load(file, ["sink={}"], {}).sink.topic
+
+    def test_an_empty_section_in_the_file_has_its_defaults(self, file: Path) -> None:
+        """A heading with nothing below it is no mistake where nothing must be set."""
+        file.write_text(file.read_text() + "parser:\noffsets:\n")
+
+        assert "idc-access-log" == load(file, (), {}).parser.name
+
+
+class TestValues:
+    def test_names_of_others_pass_verbatim(self, file: Path) -> None:
+        """Librdkafka's and Spark's names keep their dots and case, and their values become text."""
+        flags = ["kafka.enable.ssl.certificate.verification=true", "spark.spark.executor.memoryOverhead=512m"]
+
+        config = load(file, flags, {"WINNOW_KAFKA__LINGER_MS": "5"})
+
+        assert "true" == config.kafka["enable.ssl.certificate.verification"]
+        assert "5" == config.kafka["linger.ms"]
+        assert "512m" == config.spark["spark.executor.memoryOverhead"]
+
+    @pytest.mark.parametrize(
+        ("written", "seconds"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2", 2), ("0.25", 0.25)]
+    )
+    def test_durations_have_units(self, file: Path, written: str, seconds: float) -> None:
+        """A bare number is in seconds."""
+        key = "round.interval" if seconds >= 1 else "commit.interval"
+
+        config = load(file, [f"{key}={written}"], {})
+
+        assert seconds == (config.round_interval if seconds >= 1 else config.commit_interval)
+
+    @pytest.mark.parametrize(
+        "flag", ["starting.offsets={timestamp: 1510464542000}", "starting.offsets.timestamp=1510464542000"]
+    )
+    def test_a_start_can_be_a_time(self, file: Path, flag: str) -> None:
+        """starting.offsets takes a timestamp in milliseconds."""
+        assert FromTimestamp(timestamp=1510464542000) == load(file, [flag], {}).starting_offsets
+
+    def test_parser_options_are_kept_for_the_parser(self, file: Path) -> None:
+        """Every key in parser but name belongs to the parser."""
+        config = load(file, ["parser={name: delimited, separator: ';'}"], {})
+
+        assert ("delimited", {"separator": ";"}) == (config.parser.name, config.parser.options)
+
+    def test_store_options_are_kept_for_the_store(self, file: Path) -> None:
+        """Every key in offsets.store but name belongs to the store, from wherever it is set."""
+        config = load(file, ["offsets.store.name=file"], {"WINNOW_OFFSETS__STORE__PATH": "/var/offsets"})
+
+        assert ("file", {"path": "/var/offsets"}) == (config.offsets.store.name, config.offsets.store.options)
+
+
+class TestOrigins:
+    def test_each_source_names_itself(self, file: Path) -> None:
+        """A file by its line, the environment by its variable, a flag by itself; what is not written has no origin."""
+        origins = read(file, ["sink.topic=x"], {"WINNOW_GROUP_ID": "g"}).origins
+
+        assert "winnow.yaml:4" == origins["source", "format"]
+        assert "--set sink.topic" == origins["sink", "topic"]
+        assert "WINNOW_GROUP_ID" == origins["group.id",]
+        assert ("log.level",) not in origins
+
+    def test_a_section_in_one_line_has_one_line(self, file: Path) -> None:
+        """Flow style is written where it stands."""
+        file.write_text(file.read_text() + "parser: {name: delimited, fields: [a, b]}\n")
+
+        origins = read(file, (), {}).origins
+
+        assert {"winnow.yaml:11"} == {origin for keys, origin in origins.items() if keys[0] == "parser"}
+
+    def test_a_merged_key_has_the_line_where_it_is_written(self, file: Path) -> None:
+        """YAML's anchors and merge keys work as PyYAML's safe_load has them."""
+        file.write_text(file.read_text() + "spark: &base {spark.master: 'local[1]'}\nparser:\n  <<: *base\n  a: 1\n")
+
+        loaded = read(file, (), {})
+
+        assert {"spark.master": "local[1]", "a": 1} == loaded.config.parser.options
+        assert ["winnow.yaml:11", "winnow.yaml:14"] == [loaded.origins["parser", key] for key in ("spark.master", "a")]
+
+    def test_keys_with_dots_are_no_sections(self, file: Path) -> None:
+        """source.topics in a section replaces itself, and leaves source.topics.pattern alone."""
+        loaded = read(file, ["source={topics.pattern: 'x.*', topics: []}"], {})
+
+        assert "--set source" == loaded.origins["source", "topics.pattern"]
+
+    def test_a_value_in_place_of_a_section_leaves_none_of_its_origins(self, file: Path) -> None:
+        """What is overridden is forgotten."""
+        file.write_text(file.read_text() + "starting.offsets: {timestamp: 1}\n")
+
+        origins = read(file, ["starting.offsets=latest"], {}).origins
+
+        assert [("starting.offsets",)] == [keys for keys in origins if keys[0] == "starting.offsets"]
+
+
+class TestUnreadable:
+    @pytest.mark.parametrize("content", ["[1, 2]", "a: [", "\xff", "a: 2001-99-99", "a: &b {c: *b}", ""])
+    def test_a_file_that_is_no_configuration_is_named(self, file: Path, content: str) -> None:
+        """The path of the file is part of the message."""
+        file.write_bytes(content.encode("latin-1"))
+
+        assert str(file) in problems(file)[0]
+
+    def test_the_line_that_is_not_yaml_is_named(self, file: Path) -> None:
+        """With the line, as every other mistake."""
+        file.write_text("group.id: a\nsink: [x\nsource: 1\n")
+
+        assert ["winnow.yaml:3 is not YAML: expected ',' or ']', but got ':'"] == problems(file)
+
+    @pytest.mark.parametrize(
+        "secret",
+        ["*hunter2", "!hunter2 x", "!hunter2'x", "'a' hunter2", '"\\hunter2"', "[hunter2", "`hunter2", "%hunter2"],
+    )
+    def test_what_is_not_yaml_is_not_repeated(self, file: Path, secret: str) -> None:
+        """The line may hold a password."""
+        file.write_text(f"kafka:\n  sasl.password: {secret}\n")
+
+        assert "hunter2" not in str(problems(file))
+
+    def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        """So is one that cannot be read."""
+        assert "No such file" in problems(tmp_path / "none.yaml")[0]
+
+    def test_an_assignment_needs_an_equals_sign(self, file: Path) -> None:
+        """Each that has none is named, but not what may be its value."""
+        told = problems(file, "nonsense", "kafka.sasl.password:hunter2", "=x")
+
+        names = [one.removesuffix(": write it as key=value") for one in told]
+        assert ["--set nonsense", "--set kafka.sasl.password", "--set "] == names
+
+    def test_a_flag_that_is_not_yaml_is_text(self, file: Path) -> None:
+        """A password may begin with a star."""
+        config = load(file, ["kafka.sasl.password=*x", "sink.topic=2001-99-99"], {})
+
+        assert ("*x", "2001-99-99") == (config.kafka["sasl.password"], config.sink.topic)
