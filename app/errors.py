@@ -1,5 +1,5 @@
 """
-Everything that can go wrong, as an operator meets it. Each says what happened, where and what to do.
+Everything that can go wrong, as an operator meets it. Each says what happened, where, and what to do.
 
     WinnowError
     ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
@@ -7,18 +7,18 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
     │   ├── NotAllowed           credentials, certificates or ACLs refuse us
     │   ├── ForeignMember        somebody else consumes with our group.id
-    │   └── SparkFailed          Spark could not start, or lost every round it was given
-    ├── Unreachable          Kafka does not answer: waited for with back-off, said once
+    │   └── SparkFailed          Spark could not start, or lost every round that it was given
+    ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it once
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
     └── PartitionError       one source partition; the others go on
         ├── Fenced               another owner took the partition over: drop everything, no harm done
         ├── Transient            retire the producer, open a new one, resume at the committed offset
-        ├── OffsetMoved          the committed offset went back or vanished while we planned: plan anew
-        └── Blocked              needs a person; retried every round, so it heals without a restart
+        ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
+        └── Blocked              needs a person; retried with each plan, so it heals without a restart
             ├── OutOfRange           records were deleted before they were read
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
-            ├── TopicGone            the topic was there at the start, and is deleted
+            ├── TopicGone            the topic was there at the start and was deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
 """
 
@@ -30,9 +30,23 @@ from app.model import Partition
 
 
 class WinnowError(Exception):
-    """Base of all errors; `exit_code` is what the command ends with when nobody handles it."""
+    """
+    Base of all errors; `exit_code` is what the command ends with when nobody handles it.
+
+    Args:
+        cause: what happened.
+        cure: what to do about it; empty where nothing needs to be done.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, cause: str, cure: str = "") -> None:
+        super().__init__(cause, cure)
+        self.cause = cause
+        self.cure = cure
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.cure}" if self.cure else self.cause
 
 
 class ConfigError(WinnowError):
@@ -41,11 +55,12 @@ class ConfigError(WinnowError):
     exit_code = 2
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__(problems)
+        super().__init__("\n".join(problems))
         self.problems = problems
 
-    def __str__(self) -> str:
-        return "\n".join(self.problems)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the trip from an executor to the driver."""
+        return type(self), (self.problems,)
 
 
 class NotUsable(WinnowError):
@@ -83,19 +98,18 @@ class AccountingError(WinnowError):
 class PartitionError(WinnowError):
     """Something about one source partition; its text begins with `topic-partition@offset`."""
 
-    def __init__(self, partition: Partition, what: str, offset: int | None = None) -> None:
-        super().__init__(partition, what, offset)
+    def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
+        super().__init__(cause, cure)
         self.partition = partition
-        self.what = what
         self.offset = offset
 
     def __str__(self) -> str:
         where = f"{self.partition}" if self.offset is None else f"{self.partition}@{self.offset}"
-        return f"{where}: {self.what}"
+        return f"{where}: {super().__str__()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive the trip from an executor to the driver."""
-        return type(self), (self.partition, self.what, self.offset)
+        return type(self), (self.partition, self.cause, self.offset, self.cure)
 
 
 class Fenced(PartitionError):
@@ -103,7 +117,7 @@ class Fenced(PartitionError):
 
 
 class Transient(PartitionError):
-    """The outcome of a Kafka call is unknown or bad: its producer is retired and the partition opened anew."""
+    """The outcome of a Kafka call is unknown or bad: the producer is retired and the partition opened again."""
 
 
 class OffsetMoved(PartitionError):

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-METADATA_MARK = "winnow"
-"""How a metadata of ours begins."""
-
 
 class Guarantee(StrEnum):
-    """What readers of the sink are promised."""
+    """What readers of the sink can rely on."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -28,37 +25,25 @@ class Partition(NamedTuple):
         return f"{self.topic}-{self.number}"
 
 
-class OffsetMetadata(NamedTuple):
-    """
-    What a task leaves beside each offset that it commits, in the same transaction.
+class Topic(NamedTuple):
+    """A topic as it is now; a topic that was deleted and created again has another id."""
 
-    Args:
-        topic_id: tells a topic from one of the same name that was created later; empty where the broker gives none.
-        since: the offset from which the task counts.
-        records: how many records there were up to the committed offset.
-        dead: how many of them went to the dead letters.
-    """
+    name: str
+    id: str
+    partitions: int
 
-    topic_id: str = ""
-    since: int = 0
-    records: int = 0
-    dead: int = 0
 
-    def __str__(self) -> str:
-        return f"{METADATA_MARK} topic={self.topic_id} since={self.since} in={self.records} dead={self.dead}"
+class Watermarks(NamedTuple):
+    """The first offset that still exists, the last stable offset (committed records end there), the high watermark."""
 
-    @classmethod
-    def read(cls, text: str) -> OffsetMetadata:
-        """Read a metadata; one that somebody else has left says nothing."""
-        first, *words = text.split() or [""]
-        told = dict(word.partition("=")[::2] for word in words) if first == METADATA_MARK else {}
-        counts = (told.get(name, "") for name in ("since", "in", "dead"))
-        return cls(told.get("topic", ""), *(int(count) if count.isdecimal() else 0 for count in counts))
+    log_start: int
+    last_stable: int
+    high_watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What the group remembers of a partition: the next offset to read, and the metadata that lies beside it."""
+    """The next offset to read of one partition, with the metadata that was committed beside it."""
 
     offset: int
     metadata: str = ""
@@ -67,14 +52,14 @@ class CommittedOffset:
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """
-    One source partition as a task receives it.
+    What a task reads of one source partition.
 
     Args:
-        partition: which.
-        committed: the group's offset that the driver planned with; None where the group had none.
-        start: where to begin if the group's offset still is `committed`.
-        end: stop before this offset; None means: go on until the deadline.
-        topic_id: of its topic, to be noted beside each committed offset.
+        partition: which partition.
+        committed: the committed offset that the driver planned with; None where there was none.
+        start: the first offset to read, if the committed offset is still `committed` when the task opens.
+        end: the offset to stop before; None means that the task reads until its deadline.
+        topic_id: the id of its topic, which goes into the metadata of each commit.
     """
 
     partition: Partition
@@ -86,7 +71,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A topic that we write to: its partition count and the largest record batch it takes, in bytes."""
+    """A topic that Winnow writes to: its partition count, and the largest record batch it takes, in bytes."""
 
     topic: str
     partitions: int
@@ -94,17 +79,25 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
+class Plugin:
+    """The name that a parser or an offset store is registered under, and its options."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """What every task of a run has in common."""
+    """What every task of a run has in common; durations are in seconds."""
 
     group: str
     guarantee: Guarantee
     sink: Destination
     dead_letters: Destination
     format: str
-    parser: str
-    parser_options: Mapping[str, object]
+    parser: Plugin
     kafka: Mapping[str, str]
+    offset_store: Plugin = Plugin("kafka")
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
 
@@ -116,9 +109,9 @@ class Assignment:
 
     Args:
         config: what all tasks have in common.
-        ranges: the partitions it owns. The first is its *control_partition*: the driver ends the task by fencing it.
+        ranges: the partitions that the task owns.
         seconds: how long the task works.
-        deadline: when the round ends by the driver's clock (seconds since the epoch); only a retried task looks at it.
+        deadline: when the round ends by the driver's clock, in seconds since the epoch; only a retried task uses it.
     """
 
     config: TaskConfig
@@ -128,7 +121,7 @@ class Assignment:
 
     @property
     def control_partition(self) -> Partition:
-        """The partition whose loss ends the task."""
+        """The partition that the driver fences to end the task: its first one."""
         return self.ranges[0].partition
 
 
@@ -146,15 +139,16 @@ class Receipt:
     What one task did with one partition: only what is committed counts.
 
     Args:
-        partition: which.
-        start: the first offset that was looked at.
-        end: the next offset, as committed.
+        partition: which partition.
+        start: the first offset of the task's work.
+        end: the committed offset: the next one to read.
         records: source records between them.
         out: records written to the sink.
         dead: records written to the dead letters, by reason.
         outcome: how it ended.
-        error: what went wrong on the way, for the operator; empty if nothing did.
+        error: the last error, for the operator; empty if there was none.
         reopened: how often the producer had to be replaced.
+        metadata: what the task committed beside `end`; empty if it committed nothing.
     """
 
     partition: Partition
@@ -166,13 +160,14 @@ class Receipt:
     outcome: Outcome = Outcome.DONE
     error: str = ""
     reopened: int = 0
+    metadata: str = ""
 
     @property
     def balances(self) -> bool:
-        """Whether every record that came in went out or to the dead letters."""
+        """Whether every record that came in went to the sink or to the dead letters."""
         return self.records == self.out + sum(self.dead.values())
 
 
 def transactional_id(group: str, partition: Partition) -> str:
-    """Name the one producer that may write for a source partition; `/` cannot occur in a topic's name."""
+    """Return the id of the one producer that may write for a source partition; no topic name can hold its `/`."""
     return f"winnow/{group}/{partition.topic}/{partition.number}"

@@ -59,8 +59,8 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def stretches(self) -> Iterator[tuple[Partition, int, int]]:
-        """Yield each partition's rows as they stand together: the first, and the one behind the last."""
+    def by_partition(self) -> Iterator[tuple[Partition, int, int]]:
+        """Yield each partition with its rows, which stand together: the first row, and the one after the last."""
         begins = [0, *(np.flatnonzero(np.diff(self.sources)) + 1).tolist(), len(self)]
         for begin, end in pairwise(begins):
             if end > begin:

@@ -2,4 +2,4 @@
 
 from app.cli import main
 
-main()
+main(prog_name="winnow")

@@ -24,8 +24,9 @@ from app.demo.verify import CONSUMER, Audit, Verdict
 from app.embedded.broker import Broker, BrokerFailed
 from app.embedded.jars import FetchFailed, JavaMissing
 from app.errors import NotUsable
-from app.kafka.admin import KafkaAdmin
-from app.model import Partition
+from app.model import Partition, Plugin
+from app.offsets.contract import StoreContext
+from app.offsets.registry import open_store
 
 SOURCE, SINK, DEAD_LETTERS, GROUP = "raw-logs", "clean-logs", "raw-logs.dlq", "idc-cleansing"
 PARTITIONS = 8
@@ -92,7 +93,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
     console.print(f"[bold]3[/] winnow run -c {file} --until-end")
     log = file.with_name("winnow.log")
     partitions = [Partition(SOURCE, number) for number in range(PARTITIONS)]
-    kafka = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, GROUP)
+    kafka = open_store(Plugin("kafka"), StoreContext(GROUP, {"bootstrap.servers": broker.bootstrap}))
     audit = Audit(broker.bootstrap, recipe, source=SOURCE, sink=SINK, dead_letters=DEAD_LETTERS)
     with log.open("wb") as output, audit, _running(command, output.fileno()) as service:
         board = Board(recipe.count)
@@ -100,7 +101,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
             while service.poll() is None:
                 audit.poll(0.1)
                 if board.due():
-                    done = sum(committed.offset for committed in kafka.committed(partitions).values())
+                    done = sum(committed.offset for committed in kafka.load(partitions, stable=True).values())
                     live.update(board.draw(audit.verdict(), done), refresh=True)
             verdict = audit.finish()
             live.update(board.draw(verdict, recipe.count - verdict.lost), refresh=True)

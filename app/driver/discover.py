@@ -1,115 +1,125 @@
-"""Looks at the source topics before a round: which partitions there are, where each stands, where each starts."""
+"""Discovers the source partitions before a round: which there are, where each stands, where each starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.config import Config, FromTimestamp
-from app.driver.observe import Observer
-from app.driver.starting_offsets import Policy, Position, decide, lost_range
+from app.driver.clients import Clients
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
 from app.errors import Blocked, TopicGone
-from app.kafka.admin import KafkaAdmin
-from app.model import OffsetRange, Partition
+from app.model import OffsetRange, Partition, Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What a round can work on."""
+class Workload:
+    """
+    What a round can work on.
 
+    Args:
+        offsets: the offsets of every source partition that exists.
+        ranges: what is to be read of each partition that can be worked on.
+        blocked: the error of each partition that waits for a person.
+        skipped: the offsets that `out.of.range` skips, first and after the last.
+    """
+
+    offsets: Mapping[Partition, PartitionOffsets]
     ranges: Mapping[Partition, OffsetRange]
-    positions: Mapping[Partition, Position]
-    blocked: Mapping[Partition, Blocked]
+    blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
+    skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
 
-    def lag(self, offset_range: OffsetRange) -> int:
-        """Count the offsets that are still to be read, up to the last stable one."""
-        return max(0, self.positions[offset_range.partition].stable - offset_range.start)
-
-    @property
-    def total_lag(self) -> int:
-        """Count them for all partitions that can be worked on."""
-        return sum(map(self.lag, self.ranges.values()))
+    def lag(self, partition: Partition) -> int:
+        """Return how many offsets of a partition wait to be read."""
+        return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
 
 
-class Surveyor:
-    """Surveys, and remembers what it has seen: an offset that vanishes and a partition that appears are news."""
+class Discovery:
+    """Discovers partitions, and remembers them: an offset that vanishes and a partition that appears are news."""
 
-    def __init__(self, config: Config, kafka: KafkaAdmin, observer: Observer) -> None:
+    def __init__(self, config: Config, clients: Clients) -> None:
         self._source = config.source
         starting = config.starting_offsets
-        self._policy = Policy("timestamp" if isinstance(starting, FromTimestamp) else starting, config.out_of_range)
-        self._timestamp = starting.timestamp if isinstance(starting, FromTimestamp) else None
-        self._kafka = kafka
-        self._observer = observer
+        timestamp = starting.timestamp if isinstance(starting, FromTimestamp) else None
+        self._policy = StartPolicy(
+            "timestamp" if isinstance(starting, FromTimestamp) else starting, config.out_of_range
+        )
+        self._timestamp = timestamp
+        self._clients = clients
         self._had_offset: set[Partition] = set()
         self._known: set[Partition] | None = None
 
-    def survey(self) -> Survey:
+    def discover(self) -> Workload:
         """
-        Look at everything.
+        Look at everything, and decide where each partition starts.
 
         Raises:
             Unreachable: Kafka does not answer now.
             TopicMissing, ForeignMember, NotAllowed: a person must act.
         """
-        positions = self._positions(settled=True)
-        starts = self._starts_by_time(positions)
+        offsets = self._offsets(stable=True)
+        starts = self._starts_by_time(offsets)
         ranges: dict[Partition, OffsetRange] = {}
-        topics = {partition.topic for partition in positions}
-        blocked: dict[Partition, Blocked] = {
-            partition: _gone(partition, topic_is_there=partition.topic in topics)
-            for partition in sorted(self._missing(positions))
-        }
-        for partition, at in positions.items():
+        blocked: dict[Partition, Blocked] = self._gone(offsets)
+        for partition, at in offsets.items():
             try:
                 ranges[partition] = self._decide(at, starts.get(partition))
             except Blocked as error:
                 blocked[partition] = error
-        self._observer.blocked(blocked)
-        self._had_offset |= {partition for partition, at in positions.items() if at.committed}
-        self._known = (self._known or set()) | positions.keys()
-        return Survey(ranges, positions, blocked)
+        self._had_offset |= {partition for partition, at in offsets.items() if at.committed}
+        self._known = (self._known or set()) | offsets.keys()
+        lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
+        return Workload(offsets, ranges, blocked, {partition: span for partition, span in lost.items() if span})
 
-    def glance(self) -> dict[Partition, Position]:
-        """Look at where everything stands while tasks commit, and decide nothing; raises what `survey` does."""
-        return self._positions(settled=False)
+    def refresh(self) -> dict[Partition, PartitionOffsets]:
+        """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
+        return self._offsets(stable=False)
 
-    def _positions(self, *, settled: bool) -> dict[Partition, Position]:
-        self._kafka.refuse_foreign_members()
-        known = {partition.topic for partition in self._known or ()}
-        topics = self._kafka.topics(self._source.topics, self._source.topics_pattern, known)
+    def _offsets(self, *, stable: bool) -> dict[Partition, PartitionOffsets]:
+        self._clients.group.refuse_foreign_members()
+        topics = self._topics()
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
-        watermarks, committed = self._kafka.watermarks(partitions), self._kafka.committed(partitions, settled=settled)
+        watermarks = self._clients.topics.watermarks(partitions)
+        committed = self._clients.offsets.load(partitions, stable=stable)
         return {
-            partition: Position(partition, topics[partition.topic].id, *watermarks[partition], committed.get(partition))
-            for partition in partitions
+            each: PartitionOffsets(each, topics[each.topic].id, watermarks[each], committed.get(each))
+            for each in partitions
         }
 
-    def _missing(self, positions: Mapping[Partition, Position]) -> set[Partition]:
-        """Find the partitions whose topic is gone; one that only a pattern has found may come and go."""
-        named = {partition for partition in self._known or () if partition.topic in self._source.topics}
-        return named - positions.keys()
+    def _topics(self) -> Mapping[str, Topic]:
+        known = {partition.topic for partition in self._known or ()}
+        return self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, known)
 
-    def _starts_by_time(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, int | None]:
+    def _gone(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, Blocked]:
+        """Return the error of each known partition that is gone; one that only a pattern found may come and go."""
+        named = {partition for partition in self._known or () if partition.topic in self._source.topics}
+        topics = {partition.topic for partition in offsets}
+        return {
+            partition: _gone(partition, topic_exists=partition.topic in topics)
+            for partition in sorted(named - offsets.keys())
+        }
+
+    def _starts_by_time(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
         if self._timestamp is None:
             return {}
-        without = [partition for partition, at in positions.items() if at.committed is None]
-        return self._kafka.offsets_at(without, self._timestamp)
+        without = [partition for partition, at in offsets.items() if at.committed is None]
+        return self._clients.topics.offsets_at(without, self._timestamp)
 
-    def _decide(self, at: Position, first_seen: int | None) -> OffsetRange:
-        offset_range = decide(
+    def _decide(self, at: PartitionOffsets, first_seen: int | None) -> OffsetRange:
+        return decide(
             at,
             self._policy,
             first_seen=first_seen,
             had_offset=at.partition in self._had_offset,
             joined_later=self._known is not None and at.partition not in self._known,
         )
-        if skipped := lost_range(at, offset_range):
-            self._observer.skipped(at.partition, *skipped)
-        return offset_range
 
 
-def _gone(partition: Partition, *, topic_is_there: bool) -> TopicGone:
-    if topic_is_there:
-        return TopicGone(partition, "its topic was created again with fewer partitions: restart Winnow to forget it")
-    return TopicGone(partition, "its topic does not exist any more: create it again, or take it out of source.topics")
+def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:
+    if topic_exists:
+        return TopicGone(
+            partition, "its topic was created again with fewer partitions", cure="restart Winnow to forget it"
+        )
+    return TopicGone(
+        partition, "its topic does not exist any more", cure="create it again, or take it out of source.topics"
+    )

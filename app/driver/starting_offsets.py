@@ -1,109 +1,112 @@
-"""Decides where each partition starts. Pure: what Kafka said in, a offset_range or a named reason out."""
+"""Decides where each partition starts. Pure: what Kafka says goes in, an offset range or a named reason comes out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from app.errors import NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
-from app.model import CommittedOffset, OffsetMetadata, OffsetRange, Partition
+from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
+from app.offsets.metadata import OffsetMetadata
+
+RESET = "set it with kafka-consumer-groups --reset-offsets"
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PartitionOffsets:
     """
-    What Kafka says of one source partition.
+    The offsets of one source partition, as Kafka and the offset store give them.
 
     Args:
-        partition: which.
+        partition: which partition.
         topic_id: the id of its topic; a recreated topic has another one. Empty where the broker gives none.
-        low: the first offset that still exists.
-        stable: the last stable offset: committed records end here.
-        high: the high watermark.
-        committed: what the group remembers, if anything.
+        watermarks: where its records begin and end.
+        committed: the committed offset, if there is one.
     """
 
     partition: Partition
     topic_id: str
-    low: int
-    stable: int
-    high: int
+    watermarks: Watermarks
     committed: CommittedOffset | None
+
+    def next_offset(self, start: int) -> int:
+        """Return the next offset to read of a range that starts at `start`."""
+        return start if self.committed is None else max(start, self.committed.offset)
+
+    def lag(self, start: int, end: int | None = None) -> int:
+        """Return how many offsets wait from the next one up to the last stable one, or up to the agreed end."""
+        stable = self.watermarks.last_stable
+        return max(0, (stable if end is None else min(stable, end)) - self.next_offset(start))
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """What the user wants where the group's offset does not decide."""
+class StartPolicy:
+    """What the user wants where the committed offset does not decide."""
 
     starting: str
     out_of_range: str
 
 
 def decide(
-    at: Position, policy: Policy, *, first_seen: int | None, had_offset: bool, joined_later: bool
+    at: PartitionOffsets, policy: StartPolicy, *, first_seen: int | None, had_offset: bool, joined_later: bool
 ) -> OffsetRange:
     """
-    Decide where a partition starts.
+    Return where a partition starts.
 
     Args:
-        at: what Kafka says now.
+        at: its offsets now.
         policy: the user's wishes.
-        first_seen: the offset to start from where `starting.offsets` names a time.
-        had_offset: whether this service has seen an offset of the group here before.
-        joined_later: whether the partition appeared while the service ran: then all of it is new to us.
+        first_seen: the offset to start from where `starting.offsets` is a time.
+        had_offset: whether this service has seen a committed offset here before.
+        joined_later: whether the partition appeared while the service ran; then all of it is new to us.
 
     Raises:
         Blocked: with what an operator must know to go on.
     """
     if at.committed is None:
         if had_offset:
-            what = "the group's offset vanished (expired or deleted): set it with kafka-consumer-groups --reset-offsets"
-            raise OffsetVanished(at.partition, what)
-        return _offset_range(at, at.low if joined_later else _starting(at, policy, first_seen))
-    noted = OffsetMetadata.read(at.committed.metadata).topic_id
-    if noted and at.topic_id and noted != at.topic_id:
-        what = (
-            "the topic was deleted and created again since this offset was committed: reset the group's offset to go on"
-        )
-        raise TopicRecreated(at.partition, what, at.committed.offset)
-    if at.low <= at.committed.offset <= at.high:
-        return _offset_range(at, at.committed.offset)
-    return _offset_range(at, _out_of_range(at, at.committed.offset, policy))
+            raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
+        return _range(at, at.watermarks.log_start if joined_later else _starting(at, policy, first_seen))
+    topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
+    if topic_id and at.topic_id and topic_id != at.topic_id:
+        what = "the topic was deleted and created again since this offset was committed"
+        raise TopicRecreated(at.partition, what, at.committed.offset, "reset the group's offset to go on")
+    if at.watermarks.log_start <= at.committed.offset <= at.watermarks.high_watermark:
+        return _range(at, at.committed.offset)
+    return _range(at, _out_of_range(at, at.committed.offset, policy))
 
 
-def _starting(at: Position, policy: Policy, first_seen: int | None) -> int:
+def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None) -> int:
     match policy.starting:
         case "earliest":
-            return at.low
+            return at.watermarks.log_start
         case "latest":
-            return at.stable
+            return at.watermarks.last_stable
         case "timestamp":
-            return at.stable if first_seen is None else first_seen
-    what = (
-        "the group has no offset here and starting.offsets is error: set one with kafka-consumer-groups --reset-offsets"
-    )
-    raise NoStartingOffset(at.partition, what)
+            return at.watermarks.last_stable if first_seen is None else first_seen
+    raise NoStartingOffset(at.partition, "the group has no offset here and starting.offsets is error", cure=RESET)
 
 
-def _out_of_range(at: Position, offset: int, policy: Policy) -> int:
+def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy) -> int:
+    log_start, last_stable, high_watermark = at.watermarks
     match policy.out_of_range:
         case "earliest":
-            return at.low
+            return log_start
         case "latest":
-            return at.stable
-    if offset < at.low:
-        lost = f"offsets {offset} to {at.low - 1} ({at.low - offset} at most) were deleted before they were read"
+            return last_stable
+    if offset < log_start:
+        lost = f"offsets {offset} to {log_start - 1} ({log_start - offset} at most) were deleted before they were read"
     else:
-        lost = f"the partition ends at {at.high}: it was truncated or recreated"
-    what = f"{lost}; set out.of.range to earliest or latest, or reset the group's offset, to go on"
-    raise OutOfRange(at.partition, what, offset)
+        lost = f"the partition ends at {high_watermark}; it was truncated or recreated"
+    cure = "set out.of.range to earliest or latest, or reset the group's offset, to go on"
+    raise OutOfRange(at.partition, lost, offset, cure)
 
 
-def _offset_range(at: Position, start: int) -> OffsetRange:
+def _range(at: PartitionOffsets, start: int) -> OffsetRange:
     return OffsetRange(at.partition, at.committed.offset if at.committed else None, start, topic_id=at.topic_id)
 
 
-def lost_range(at: Position, offset_range: OffsetRange) -> tuple[int, int] | None:
-    """Name the offsets that an out-of-range policy skips, for the log."""
+def skipped(at: PartitionOffsets, offset_range: OffsetRange) -> tuple[int, int] | None:
+    """Return the offsets that an out-of-range policy skips, first and after the last; None where it skips nothing."""
     if at.committed is None or offset_range.start <= at.committed.offset:
         return None
     return at.committed.offset, offset_range.start

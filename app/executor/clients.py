@@ -1,19 +1,20 @@
-"""The seam between a task and Kafka: what the real clients and the tests' fakes both are."""
+"""The seam between a task and Kafka: protocols that the real clients and the tests' fakes implement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from app.model import CommittedOffset, Partition
+from app.model import Partition
+from app.offsets.contract import OffsetStore
 from app.records import Chunk, DeadLetter, Lines
 
 
 class SourceConsumer(Protocol):
-    """Reads the partitions of one task, committed records only; see `app.kafka.plain.consumer` for the errors."""
+    """Reads the partitions of one task, committed records only; see `app.kafka.consumer` for the errors."""
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
-        """Read the group's offsets, after all finished transactions."""
+    def connect(self, partitions: Iterable[Partition]) -> None:
+        """Look up the leaders of these partitions, so that reading begins at once."""
         ...
 
     def start(self, partition: Partition, offset: int) -> None:
@@ -25,7 +26,7 @@ class SourceConsumer(Protocol):
         ...
 
     def poll(self, seconds: float) -> Chunk | None:
-        """Take what has arrived; None if nothing has."""
+        """Return what has arrived; None if nothing has."""
         ...
 
     def close(self) -> None:
@@ -51,11 +52,15 @@ class LaneWriter(Protocol):
         ...
 
     def free(self) -> None:
-        """Let go of what was delivered."""
+        """Free the memory of what was delivered."""
         ...
 
     def commit(self, offset: int, metadata: str) -> None:
-        """Make everything sent since the last commit, and the offset, count."""
+        """Make everything that was sent since the last commit count, together with the offset."""
+        ...
+
+    def reset(self, offset: int, metadata: str) -> None:
+        """Commit an offset even if that goes back."""
         ...
 
     def discard(self) -> None:
@@ -70,9 +75,13 @@ class Clients(Protocol[C]):
     """Makes the clients of one task, on the machine where it runs."""
 
     def consumer(self) -> C:
-        """Make the task's consumer."""
+        """Return the task's consumer."""
         ...
 
-    def writer(self, partition: Partition, consumer: C) -> LaneWriter:
-        """Make the writer of one source partition."""
+    def offsets(self, consumer: C) -> OffsetStore:
+        """Return the store of the task's offsets."""
+        ...
+
+    def writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
+        """Return the writer of one source partition."""
         ...

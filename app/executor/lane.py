@@ -1,70 +1,93 @@
 """
-One source partition's way through a task: where it stands, what is open, what is committed.
+One source partition on its way through a task: its position, what is open, what is committed.
 
-        open ──▶ running ──commit──▶ running ──▶ done        its end or the deadline was reached
+        open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
           ▲         │ Transient         │
           └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
                     │ Fenced            ▼
-                    └──────────────▶ fenced / failed         dropped; nothing open is kept
+                    └──────────────▶ fenced / failed         dropped; nothing that was open counts
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from app.errors import Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
-from app.model import CommittedOffset, OffsetMetadata, OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.offsets.contract import OffsetStore
+from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import DeadLetter, Lines
 
 FIRST_BACKOFF = 0.25
-# Short: after an outage readers wait for this, too.
+# Short, because readers wait for it too after an outage.
 LAST_BACKOFF = 2.0
 
 
-@dataclass(slots=True)
-class Tally:
-    """What came in and where it went."""
+@dataclass(frozen=True, slots=True)
+class Cleansed:
+    """
+    What became of some consecutive records of one partition.
 
-    records: int = 0
-    out: int = 0
-    dead: Counter[str] = field(default_factory=Counter)
+    Args:
+        records: how many there were.
+        bytes_in: the size of their values.
+        lines: the cleansed lines.
+        bytes_out: the size of these lines.
+        dead_letters: the rejects.
+        reasons: the reason of each reject.
+        position: the offset after the last of the records.
+    """
 
-    def add(self, other: Tally) -> None:
-        """Count what `other` counted."""
-        self.records += other.records
-        self.out += other.out
-        self.dead.update(other.dead)
+    records: int
+    bytes_in: int
+    lines: Lines
+    bytes_out: int
+    dead_letters: Sequence[DeadLetter]
+    reasons: Sequence[str]
+    position: int
+
+    @property
+    def counts(self) -> Counts:
+        """How many records and bytes this is."""
+        return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
 
 
 class Lane:
-    """Owns the writer of one source partition, and the only decision about its next offset."""
+    """Owns the writer of one source partition, and alone decides about its next offset."""
 
-    def __init__(self, offset_range: OffsetRange, clients: Clients[C], consumer: C) -> None:
-        self.offset_range = offset_range
+    def __init__(self, offset_range: OffsetRange, clients: Clients[C], consumer: C, offsets: OffsetStore) -> None:
+        self.range = offset_range
+        self.position = offset_range.start
         self.outcome: Outcome | None = None
         self.retry_at: float | None = None
         self.committed_at = 0.0
         self._clients = clients
         self._consumer = consumer
+        self._offsets = offsets
         self._writer: LaneWriter | None = None
-        self._tally = Tally()
-        self._open = Tally()
         self._committed = offset_range.committed
+        self._stored = False
+        """Whether this task has moved the offset."""
+        self._metadata = OffsetMetadata(offset_range.topic_id)
+        """What the committed offset stands for; its counts go on over tasks."""
+        self._done = Counts()
+        """What this task has committed."""
+        self._open = Counts()
+        """What waits for the next commit."""
         self._uncertain: int | None = None
         self._start: int | None = None
         self._reading = False
-        self.position = offset_range.start
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
         self._error = ""
 
     @property
     def partition(self) -> Partition:
-        """Which source partition this is."""
-        return self.offset_range.partition
+        """The source partition."""
+        return self.range.partition
 
     @property
     def running(self) -> bool:
@@ -73,17 +96,17 @@ class Lane:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to commit: records, or a position beyond control records."""
+        """Whether there is something to commit: records, or a position after control records."""
         return self.running and self.position != self._committed
 
     @property
     def at_end(self) -> bool:
         """Whether the agreed end is reached."""
-        return self.offset_range.end is not None and self.position >= self.offset_range.end
+        return self.range.end is not None and self.position >= self.range.end
 
     def open(self) -> None:
-        """Fence every earlier owner. Must come before the committed offset is read: see `begin`."""
-        self._writer = self._clients.writer(self.partition, self._consumer)
+        """Fence every earlier owner. Only then may the committed offset be read that `begin` takes."""
+        self._writer = self._clients.writer(self.partition, self._offsets)
         self._writer.open()
 
     def begin(self, committed: CommittedOffset | None, now: float) -> None:
@@ -91,64 +114,81 @@ class Lane:
         Decide where to start, from the offset that was read after fencing.
 
         Raises:
-            OffsetMoved: somebody moved the offset back or deleted it since the driver planned.
+            OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
+            Fenced, Transient: from the writer.
         """
-        assert self._writer is not None  # open() came first
-        if committed is None:
-            if self._committed is not None:
-                raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
-            self.position = self.offset_range.start
-            # now, so that `latest` means the same after a crash
-            self._writer.commit(self.position, str(OffsetMetadata(self.offset_range.topic_id, self.position)))
-        elif self._committed is not None and committed.offset < self._committed:
+        if committed is None and self._committed is not None:
+            raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
+        if committed is not None and self._committed is not None and committed.offset < self._committed:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)
-        else:
-            planned = committed.offset == self.offset_range.committed
-            self.position = self.offset_range.start if planned else committed.offset
-        self._settle()
-        self._committed = committed.offset if committed else self.position
+        self.position = self._first_position(committed)
+        self._resolve_uncertain_commit()
+        self._metadata = self._continued(committed)
+        self._store_start(committed)
         self._start = self.position if self._start is None else self._start
         self.retry_at, self.committed_at = None, now
 
+    def _first_position(self, committed: CommittedOffset | None) -> int:
+        """Return the planned start while the offset is the one that the driver planned with, otherwise the offset."""
+        if committed is None or (committed.offset == self.range.committed and not self._stored):
+            return self.range.start
+        return committed.offset
+
+    def _continued(self, committed: CommittedOffset | None) -> OffsetMetadata:
+        """Go on with the counts beside the committed offset; those of another topic, or of nobody, begin here."""
+        found = OffsetMetadata.parse(committed.metadata if committed else "")
+        topic_id = self.range.topic_id
+        if found.is_ours and found.topic_id in ("", topic_id):
+            return OffsetMetadata(topic_id, found.since, found.counts)
+        return OffsetMetadata(topic_id, self.position)
+
+    def _store_start(self, committed: CommittedOffset | None) -> None:
+        """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
+        assert self._writer is not None  # open() came first
+        if committed is not None and self.position >= committed.offset:
+            self._committed = committed.offset
+            return
+        # Where out.of.range decided to go back, a store would refuse a commit.
+        store = self._writer.commit if committed is None else self._writer.reset
+        store(self.position, str(self._metadata))
+        self._committed, self._stored = self.position, True
+
     def read(self) -> None:
-        """Begin to read. For the task's own thread only: what the consumer knows of its partitions is not locked."""
+        """Begin to read. Only the task's own thread may: the consumer's table of partitions is not locked."""
         self._consumer.start(self.partition, self.position)
         self._reading = True
 
-    def _settle(self) -> None:
-        """Count a commit whose outcome was unknown, if the offset shows that it happened."""
+    def _resolve_uncertain_commit(self) -> None:
+        """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
         if self._uncertain is not None and self.position >= self._uncertain:
-            self._tally.add(self._open)
-        self._open, self._uncertain = Tally(), None
+            self._done += self._open
+        self._open, self._uncertain = Counts(), None
 
-    def take(
-        self, records: int, lines: Lines, dead_letters: Sequence[DeadLetter], reasons: Sequence[str], position: int
-    ) -> None:
+    def take(self, cleansed: Cleansed) -> None:
         """
-        Send what became of some records; `position` is the offset behind the last of them.
+        Send what became of some records.
 
         Raises:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # only running lanes take
-        if len(lines):
-            self._writer.send(lines)
-        if dead_letters:
-            self._writer.send_dead_letters(dead_letters)
-        self._open.add(Tally(records, len(lines), Counter(reasons)))
-        self.position = position
+        if len(cleansed.lines):
+            self._writer.send(cleansed.lines)
+        if cleansed.dead_letters:
+            self._writer.send_dead_letters(cleansed.dead_letters)
+        self._open += cleansed.counts
+        self.position = cleansed.position
 
     def free(self) -> None:
-        """Let go of the memory of what was delivered."""
+        """Free the memory of what was delivered."""
         if self._writer is not None:
             self._writer.free()
 
     def pass_over(self, position: int) -> None:
-        """Move beyond offsets that hold no record for us: control records, aborted and compacted ones."""
-        self.position = max(
-            self.position, position if self.offset_range.end is None else min(position, self.offset_range.end)
-        )
+        """Move past offsets that hold no record for us: control records, aborted and compacted ones."""
+        end = self.range.end
+        self.position = max(self.position, position if end is None else min(position, end))
 
     def commit(self, now: float) -> None:
         """
@@ -159,22 +199,19 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        self._writer.commit(self.position, self._metadata())
+        metadata = OffsetMetadata(self._metadata.topic_id, self._metadata.since, self._metadata.counts + self._open)
+        self._writer.commit(self.position, str(metadata))
         self._uncertain = None
-        self._tally.add(self._open)
-        self._open = Tally()
-        self._committed = self.position
+        self._metadata = metadata
+        self._done += self._open
+        self._open = Counts()
+        self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
         if self._writer.suspect:
             self._drop_writer()
             self._reopened += 1
             self.retry_at = now
-
-    def _metadata(self) -> str:
-        since = self.position if self._start is None else self._start
-        dead = self._tally.dead.total() + self._open.dead.total()
-        return str(OffsetMetadata(self.offset_range.topic_id, since, self._tally.records + self._open.records, dead))
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
@@ -190,12 +227,12 @@ class Lane:
             self._backoff = min(self._backoff * 2, LAST_BACKOFF)
 
     def fail(self, error: str) -> None:
-        """Leave the partition alone for the rest of the round; the driver decides what then."""
+        """Leave the partition alone for the rest of the round; the driver decides what to do then."""
         self._drop_writer()
         self.outcome, self._error, self.retry_at = Outcome.FAILED, error, None
 
     def finish(self) -> None:
-        """Stop: everything is committed, or was dropped."""
+        """Stop: everything was committed or dropped."""
         waiting = self.retry_at is not None and self._error
         self._drop_writer()
         if self.outcome is None:
@@ -210,16 +247,17 @@ class Lane:
             self._writer = None
 
     def receipt(self) -> Receipt:
-        """Say what is committed, and how it ended."""
-        start = self.offset_range.start if self._start is None else self._start
+        """Return what is committed, and how it ended."""
+        start = self.range.start if self._start is None else self._start
         return Receipt(
             partition=self.partition,
             start=start,
             end=start if self._committed is None else max(start, self._committed),
-            records=self._tally.records,
-            out=self._tally.out,
-            dead=dict(self._tally.dead),
+            records=self._done.records,
+            out=self._done.out,
+            dead=dict(self._done.dead),
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
             reopened=self._reopened,
+            metadata=str(self._metadata) if self._start is not None else "",
         )

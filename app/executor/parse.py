@@ -18,9 +18,9 @@ PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 
 
-def make_parser(task_config: TaskConfig) -> Parser:
+def make_parser(config: TaskConfig) -> Parser:
     """Build the parser of a run, with its envelope."""
-    return envelope.wrap(registry.load(task_config.parser, task_config.parser_options), task_config.format)
+    return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
 def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, max_bytes: int) -> Parsed:

@@ -1,4 +1,4 @@
-"""One place that decides what a Kafka error means for us."""
+"""Decides what a Kafka error means for us, in one place."""
 
 from __future__ import annotations
 
@@ -40,17 +40,18 @@ MISCONFIGURED = frozenset(
 
 
 def error_of(problem: KafkaError | KafkaException) -> KafkaError:
-    """Take the error out of the exception that may carry it."""
+    """Return the error itself, whether or not an exception carries it."""
     error = problem.args[0] if isinstance(problem, KafkaException) else problem
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
 
 
 def raised(error: KafkaException | SystemError) -> KafkaException:
     """
-    Find what confluent-kafka meant to raise; anything else is raised again.
+    Return what confluent-kafka meant to raise; anything else is raised again.
 
-    When a client is lost (a fence, for one) while `flush` waits for what is in flight, confluent-kafka keeps that error
-    to raise it at the end. If librdkafka logs a line before, Python finds the error in the way of the logger's call.
+    When a client is lost (by a fence, for example) while `flush` waits for what is in flight, confluent-kafka keeps
+    that error and raises it at the end. If librdkafka logs a line before that, Python finds the pending error in the
+    logger's call and raises a SystemError, whose cause is the one that was meant.
     """
     if isinstance(error, KafkaException):
         return error
@@ -62,7 +63,7 @@ def raised(error: KafkaException | SystemError) -> KafkaException:
 def of_partition(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:
-    """Say what an error means for the owner of a partition: it is fenced, or it opens the partition anew."""
+    """Return what an error means for the owner of a partition: it is fenced, or it opens the partition again."""
     error = error_of(problem)
     if error.code() in FENCED:
         return Fenced(partition, "another owner has opened this partition; nothing is lost", offset)
@@ -72,11 +73,13 @@ def of_partition(
 
 
 def of_cluster(problem: KafkaError | KafkaException, doing: str, reason: str = "") -> NotUsable | Unreachable:
-    """Say what an error means for the service: wait for Kafka, or stop and tell the operator."""
+    """Return what an error means for the service: it waits for Kafka, or it stops and tells the operator."""
     error = error_of(problem)
     text = f"{doing}: {error.str()} ({error.name()})"
     if error.code() in NOT_ALLOWED:
-        return NotAllowed(f"Kafka refuses us while {text}: check the credentials, certificates and ACLs under `kafka`")
+        return NotAllowed(
+            f"Kafka refuses us while {text}", "check the credentials, certificates and ACLs under `kafka`"
+        )
     if error.code() in MISCONFIGURED:
-        return NotUsable(f"Kafka cannot serve us while {text}: check the settings under `kafka`")
+        return NotUsable(f"Kafka cannot serve us while {text}", "check the settings under `kafka`")
     return Unreachable(f"Kafka does not answer while {doing}: {reason or error.str()}")

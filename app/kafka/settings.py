@@ -65,13 +65,13 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
         raise NotUsable(msg) from None
 
 
-def consumer(task_config: TaskConfig) -> Settings:
+def consumer(config: TaskConfig) -> Settings:
     """Settings of a task's consumer: reads committed records only and never moves an offset by itself."""
     return (
         CONSUMER_DEFAULTS
-        | common(task_config.kafka)
+        | common(config.kafka)
         | {
-            "group.id": task_config.group,
+            "group.id": config.group,
             "group.protocol": "classic",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -82,25 +82,25 @@ def consumer(task_config: TaskConfig) -> Settings:
     )
 
 
-def producer(task_config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
+def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
     """Settings of an idempotent producer whose batches both destinations take."""
-    smallest, largest = sorted((task_config.sink.max_bytes, task_config.dead_letters.max_bytes))
+    smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": min(LARGEST_BATCH, smallest),
         # The broker measures a batch compressed, librdkafka a record before that.
         "message.max.bytes": max(4 * largest, LARGEST_BATCH),
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
-    return defaults | sizes | common(task_config.kafka) | {"enable.idempotence": True}
+    return defaults | sizes | common(config.kafka) | {"enable.idempotence": True}
 
 
-def transactional_producer(task_config: TaskConfig, partition: Partition) -> Settings:
+def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:
     """Settings of the one producer that may write for a source partition."""
     patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS}
     return (
-        producer(task_config, TRANSACTIONAL_DEFAULTS)
+        producer(config, TRANSACTIONAL_DEFAULTS)
         | patience
-        | fencing(task_config.group, task_config.transaction_seconds, partition)
+        | fencing(config.group, config.transaction_seconds, partition)
     )
 
 

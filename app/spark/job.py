@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
@@ -13,8 +13,9 @@ from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
 from app.errors import SparkFailed
 from app.executor import task
 from app.executor.parse import make_parser
-from app.kafka.clients import KafkaClients
+from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
+from app.spark import session
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
@@ -28,7 +29,7 @@ ENDED = "Spark has ended under us (its log tells why): start Winnow again; it go
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
-        clients, parser = KafkaClients(assignment.config), make_parser(assignment.config)
+        clients, parser = TaskClients(assignment.config), make_parser(assignment.config)
         yield from task.run(assignment, clients, parser, seconds_left(assignment))
 
 
@@ -91,6 +92,11 @@ class SparkRounds:
         """Stop Spark."""
         with contextlib.suppress(Py4JError, OSError):  # its JVM is gone already
             self._context.stop()
+
+
+def start_rounds(wanted: Mapping[str, str], *, submitted: bool) -> SparkRounds:
+    """Start Spark, or join what spark-submit prepared, and return what runs rounds on it; raises SparkFailed."""
+    return SparkRounds(session.start(wanted, submitted=submitted))
 
 
 class RunningRound:

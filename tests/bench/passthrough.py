@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from app.executor import task
-from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import KafkaClients
-from app.model import Assignment, Guarantee, OffsetRange, Partition, TaskConfig
+from app.kafka.admin import AdminConnection
+from app.kafka.clients import TaskClients
+from app.kafka.topics import KafkaTopics
+from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from parsers.contract import Parsed
 
 PROCESSES = 2
@@ -31,23 +32,22 @@ class Passthrough:
 
 def work(assignment: Assignment) -> int:
     """Run one task; return how many records it took."""
-    receipts = task.run(assignment, KafkaClients(assignment.config), Passthrough(), LONGEST_SECONDS)
+    receipts = task.run(assignment, TaskClients(assignment.config), Passthrough(), LONGEST_SECONDS)
     return sum(receipt.records for receipt in receipts)
 
 
 def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) -> None:
     """Pass a whole topic on, exactly once, in two processes."""
-    kafka = KafkaAdmin({"bootstrap.servers": bootstrap}, group)
-    partitions = [Partition(source, n) for n in range(kafka.topics([source], None)[source].partitions)]
-    ends = {partition: stable for partition, (_, stable, _) in kafka.watermarks(partitions).items()}
+    topics = KafkaTopics(AdminConnection({"bootstrap.servers": bootstrap}))
+    partitions = [Partition(source, n) for n in range(topics.source_topics([source], None)[source].partitions)]
+    ends = {partition: marks.last_stable for partition, marks in topics.watermarks(partitions).items()}
     task_config = TaskConfig(
         group=group,
         guarantee=Guarantee.EXACTLY_ONCE,
-        sink=kafka.destination(sink),
-        dead_letters=kafka.destination(dead_letters),
+        sink=topics.destination(sink),
+        dead_letters=topics.destination(dead_letters),
         format="raw",
-        parser="",
-        parser_options={},
+        parser=Plugin(""),
         kafka={"bootstrap.servers": bootstrap},
     )
     ranges = [OffsetRange(partition, None, 0, end) for partition, end in ends.items()]

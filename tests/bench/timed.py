@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from pyspark import daemon
 
-from app.kafka.clients import KafkaClients
+from app.kafka.clients import TaskClients
 from app.model import Partition, TaskConfig
+from app.offsets.contract import OffsetStore
 from app.records import Chunk
 from app.spark import job
 
@@ -45,25 +46,29 @@ class TimedClients:
 
     def __init__(self, of: TaskConfig) -> None:
         self._began = time.monotonic()
-        self._clients = KafkaClients(of)
+        self._clients = TaskClients(of)
         self._notes: list[str] = []
 
     def consumer(self) -> _TimedConsumer:
         """Make the task's consumer."""
         return _TimedConsumer(self._clients.consumer(), self._began, self._notes)
 
-    def writer(self, partition: Partition, consumer: _TimedConsumer) -> _TimedWriter:
-        """Make the writer of one source partition."""
-        return _TimedWriter(self._clients.writer(partition, consumer.timed), self._notes)
+    def offsets(self, consumer: _TimedConsumer) -> OffsetStore:
+        """Return the store of the task's offsets."""
+        return self._clients.offsets(consumer.timed)
+
+    def writer(self, partition: Partition, offsets: OffsetStore) -> _TimedWriter:
+        """Return the writer of one source partition."""
+        return _TimedWriter(self._clients.writer(partition, offsets), self._notes)
 
 
 class _TimedConsumer:
-    """A consumer that metadata when it is polled first, and writes all metadata of its task when it is closed."""
+    """A consumer that notes when it is polled first, and writes all notes of its task when it is closed."""
 
-    def __init__(self, timed: Any, began: float, metadata: list[str]) -> None:
+    def __init__(self, timed: Any, began: float, notes: list[str]) -> None:
         self.timed = timed
         self._began: float | None = began
-        self._notes = metadata
+        self._notes = notes
 
     def poll(self, seconds: float) -> Chunk | None:
         if self._began is not None:
@@ -75,18 +80,18 @@ class _TimedConsumer:
     def close(self) -> None:
         self.timed.close()
         with Path(os.environ[FOLDER], f"times-{os.getpid()}").open("a") as file:
-            file.writelines(f"{metadata}\n" for metadata in self._notes)
+            file.writelines(f"{note}\n" for note in self._notes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.timed, name)
 
 
 class _TimedWriter:
-    """A writer that metadata how long each commit took."""
+    """A writer that notes how long each commit took."""
 
-    def __init__(self, timed: Any, metadata: list[str]) -> None:
+    def __init__(self, timed: Any, notes: list[str]) -> None:
         self._timed = timed
-        self._notes = metadata
+        self._notes = notes
 
     def commit(self, offset: int, metadata: str) -> None:
         began = time.monotonic()
@@ -99,5 +104,5 @@ class _TimedWriter:
 
 if __name__ == "__main__":
     job.warm_up()
-    setattr(job, "KafkaClients", TimedClients)  # noqa: B010  # mypy: on purpose
+    setattr(job, "TaskClients", TimedClients)  # noqa: B010  # mypy: on purpose
     daemon.manager()

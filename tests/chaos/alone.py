@@ -19,8 +19,9 @@ from confluent_kafka import Producer
 from app.embedded.broker import Broker
 from app.executor import task
 from app.executor.parse import make_parser
-from app.kafka.admin import KafkaAdmin
-from app.model import Assignment, Guarantee, OffsetRange, Partition, Receipt, TaskConfig
+from app.kafka.admin import AdminConnection
+from app.kafka.topics import KafkaTopics
+from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.history import Recorder
 from tests.chaos.load import Batch, bad_line, fresh_name, key
@@ -79,10 +80,10 @@ class Stage:
         for topic in (self.source, *self.roles.values()):
             broker.create_topic(topic, PARTITIONS)
         kafka = {"bootstrap.servers": broker.bootstrap}
-        admin = KafkaAdmin(kafka, self.name)
+        admin = KafkaTopics(AdminConnection(kafka))
         sink, dead = (admin.destination(topic) for topic in self.roles.values())
         self.task_config = TaskConfig(
-            self.name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka, 0.1
+            self.name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka, commit_seconds=0.1
         )
         self._producer = Producer(kafka | {"linger.ms": "1", "log_level": "0"})
 

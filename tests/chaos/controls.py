@@ -28,7 +28,7 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control("random-ids", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
         Control("offset-first", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
-        Control("letters-outside", "torn transaction", ("killed before-commit",)),
+        Control("dead-letters-outside", "torn transaction", ("killed before-commit",)),
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
         Control("kept-producer", "torn transaction", ("EndTxn held",)),
     )

@@ -20,9 +20,13 @@ from confluent_kafka import Producer
 
 from app.errors import PartitionError
 from app.executor.clients import LaneWriter
-from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import KafkaClients
-from app.model import Guarantee, Partition, TaskConfig, transactional_id
+from app.kafka.admin import AdminConnection
+from app.kafka.clients import TaskClients
+from app.kafka.fence import KafkaFence
+from app.kafka.topics import KafkaTopics
+from app.model import Guarantee, Partition, Plugin, TaskConfig, transactional_id
+from app.offsets.contract import StoreContext
+from app.offsets.kafka import KafkaGroupOffsets
 from app.records import Lines
 from app.watchdog import Watchdog
 from tests.chaos.alone import FORKS, Worker
@@ -81,9 +85,12 @@ def ask(case: Case, *, watched: bool) -> Told:
 def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
     """Choose a node to kill, and partitions whose writers need it for just that."""
     everything = [Partition(SOURCE, number) for number in range(PARTITIONS)]
-    admin = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, GROUP)
-    admin.committed(everything[:1])  # this and the next call make Kafka create its own topics
-    assert until(lambda: admin.fence(everything[:1], 60) and broker.whole, PATIENCE)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    fence = KafkaFence(kafka, GROUP, 60)
+    KafkaGroupOffsets(StoreContext(GROUP, kafka)).load(
+        everything[:1], stable=True
+    )  # this and the next call make Kafka create its own topics
+    assert until(lambda: fence.fence(everything[:1]) and broker.whole, PATIENCE)
     coordinates = {
         each: broker.coordinator("__transaction_state", transactional_id(GROUP, each)) for each in everything
     }
@@ -100,13 +107,13 @@ def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
 def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: Connection) -> list[float]:
     """Open writers, send, say so; when the parent says that something is gone, commit all side by side."""
     kafka = {"bootstrap.servers": bootstrap}
-    admin = KafkaAdmin(kafka, GROUP)
+    admin = KafkaTopics(AdminConnection(kafka))
     sink, dead = admin.destination(SINK), admin.destination(DEAD)
-    task_config = TaskConfig(GROUP, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
+    task_config = TaskConfig(GROUP, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
     made: list[TimedProducer] = []
-    clients = KafkaClients(task_config, producer=partial(TimedProducer, made))
-    consumer = clients.consumer()
-    writers = [clients.writer(partition, consumer) for partition in partitions]
+    clients = TaskClients(task_config, producer=partial(TimedProducer, made))
+    offsets = clients.offsets(clients.consumer())
+    writers = [clients.writer(partition, offsets) for partition in partitions]
     for writer in writers:
         writer.open()
         writer.send(_line())

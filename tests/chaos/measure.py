@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from app.embedded.broker import Broker
-from app.executor.task import SIDE_BY_SIDE
-from app.kafka.clients import KafkaClients
-from app.model import Destination, Guarantee, Partition, TaskConfig
+from app.executor.commits import SIDE_BY_SIDE
+from app.kafka.clients import TaskClients
+from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.records import Lines
 from tests.independent import cleansed
 
@@ -43,11 +43,12 @@ def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float],
         broker.create_topic(f"{name}.{role}", producers)
     sink, dead = Destination(f"{name}.clean", producers, 1_048_588), Destination(f"{name}.dead", producers, 1_048_588)
     kafka = {"bootstrap.servers": broker.bootstrap}
-    task_config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
-    clients = KafkaClients(task_config)
+    task_config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+    clients = TaskClients(task_config)
     consumer = clients.consumer()
+    offsets = clients.offsets(consumer)
     partitions = [Partition(f"{name}.raw", number) for number in range(producers)]
-    writers = [clients.writer(partition, consumer) for partition in partitions]
+    writers = [clients.writer(partition, offsets) for partition in partitions]
     committed: list[float] = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
         opened = list(threads.map(lambda writer: timed(writer.open), writers))

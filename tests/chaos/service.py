@@ -15,12 +15,12 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from app import config, log
-from app.driver.service import Rounds, RunningRound, Service
+from app.driver.clients import Rounds, RunningRound
 from app.driver.stop import Stop
-from app.kafka.admin import KafkaAdmin
 from app.model import Assignment, Receipt
 from app.spark import session
 from app.spark.job import SparkRounds
+from app.start import service
 from tests.chaos.work import DRIVER_COMMITS, work
 
 
@@ -37,7 +37,7 @@ def main(file: str, arm: str, points: str) -> int:
 
     stop = Stop()
     stop.on_signals()
-    return Service(settings, KafkaAdmin(settings.kafka, settings.group_id), start_rounds, stop).run(until_end=False)
+    return service(settings, start_rounds, stop).run(until_end=False)
 
 
 def no_rounds() -> Rounds:
@@ -88,7 +88,7 @@ class CommittedRound:
     def cancel(self) -> None:
         self._running.cancel()
 
-    def receipts(self) -> list[Receipt]:
+    def receipts(self) -> Sequence[Receipt]:
         receipts = self._running.receipts()
         offsets = [TopicPartition(*receipt.partition, receipt.end) for receipt in receipts]
         self._consumer.commit(offsets=offsets, asynchronous=False)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -21,11 +21,14 @@ from app.executor import task
 from app.executor.clients import LaneWriter
 from app.executor.parse import make_parser
 from app.kafka import settings
-from app.kafka.clients import KafkaClients
-from app.kafka.plain.consumer import Reader
+from app.kafka.clients import TaskClients
+from app.kafka.consumer import TaskConsumer
+from app.kafka.delivery import FlushedDelivery
 from app.kafka.plain.sender import PlainSender
+from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
 from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfig
+from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.records import Chunk, DeadLetter, Lines
 from app.spark.job import seconds_left
 from tests.chaos.failpoints import Failpoints
@@ -65,15 +68,15 @@ class PointedProducer(Producer):
 class PointedConsumer:
     """A consumer that passes failpoints when it fetches."""
 
-    def __init__(self, consumer: Reader, points: Failpoints) -> None:
+    def __init__(self, consumer: TaskConsumer, points: Failpoints) -> None:
         self._consumer, self._points = consumer, points
 
     @property
     def client(self) -> Any:
         return self._consumer.client
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
-        return self._consumer.committed(partitions)
+    def connect(self, partitions: Iterable[Partition]) -> None:
+        self._consumer.connect(partitions)
 
     def start(self, partition: Partition, offset: int) -> None:
         self._consumer.start(partition, offset)
@@ -136,6 +139,9 @@ class LabelledWriter:
         self._writer.commit(offset, metadata)
         self._name, self._records = self._fresh_name(), 0
 
+    def reset(self, offset: int, metadata: str) -> None:
+        self._writer.reset(offset, metadata)
+
     def free(self) -> None:
         self._writer.free()
 
@@ -151,60 +157,77 @@ class HonestClients:
         self._producer = partial(PointedProducer, points)
 
     def consumer(self) -> PointedConsumer:
-        return PointedConsumer(KafkaClients(self._task_config).consumer(), self._points)
+        return PointedConsumer(TaskClients(self._task_config).consumer(), self._points)
 
-    def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
-        return LabelledWriter(self.inner_writer(partition, consumer), self._points, self._owner)
+    def offsets(self, consumer: PointedConsumer) -> OffsetStore:
+        return TaskClients(self._task_config).offsets(cast("TaskConsumer", consumer))
 
-    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        """Make the product's writer; control arms make another one."""
-        return KafkaClients(self._task_config, producer=self._producer).writer(partition, consumer)
+    def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
+        return LabelledWriter(self.inner_writer(partition, offsets), self._points, self._owner)
 
-    def sender(self, partition: Partition) -> PlainSender:
-        """Make what a transactional writer sends with."""
-        configured = settings.transactional_producer(self._task_config, partition)
-        return PlainSender(self._task_config, partition, configured, self._producer)
+    def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
+        """Return the product's writer; control arms make another one."""
+        return TaskClients(self._task_config, producer=self._producer).writer(partition, offsets)
+
+    def sending(self, partition: Partition) -> tuple[PlainSender, FlushedDelivery]:
+        """Return what a transactional writer sends with."""
+        return self.plain(partition, settings.transactional_producer(self._task_config, partition), self._producer)
+
+    def plain(
+        self, partition: Partition, configured: settings.Settings, producer: Callable[..., Producer]
+    ) -> tuple[PlainSender, FlushedDelivery]:
+        delivery = FlushedDelivery(lambda own: producer(configured | own, logger=settings.SILENT))
+        return PlainSender(delivery.client, Targets.of(self._task_config, partition)), delivery
 
 
 class RandomIds(HonestClients):
     """Wrong: every producer has a transactional.id of its own, so nobody is ever fenced."""
 
-    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
+    def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         nobody = replace(self._task_config, group=f"{self._task_config.group}-{uuid.uuid4().hex}")
-        return KafkaClients(nobody, producer=self._producer).writer(partition, consumer)
+        return TaskClients(nobody, producer=self._producer).writer(partition, offsets)
 
 
 class OffsetFirst(HonestClients):
     """Wrong: the committed offset is read before the earlier owner is fenced."""
 
-    def consumer(self) -> PointedConsumer:
-        return HastyConsumer(KafkaClients(self._task_config).consumer(), self._points)
+    def offsets(self, consumer: PointedConsumer) -> OffsetStore:
+        return HastyOffsets(super().offsets(consumer))
 
-    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        consumer.read_ahead(partition)
+    def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
+        cast("HastyOffsets", offsets).read_ahead(partition)
         time.sleep(EARLIER_OWNER_SECONDS)
-        return super().inner_writer(partition, consumer)
+        return super().inner_writer(partition, cast("HastyOffsets", offsets).store)
 
 
-class HastyConsumer(PointedConsumer):
+class HastyOffsets:
     """Answers with offsets that it has read too early."""
 
-    def __init__(self, consumer: Reader, points: Failpoints) -> None:
-        super().__init__(consumer, points)
-        self._early: dict[Partition, CommittedOffset | None] = {}
+    transactional = True
+
+    def __init__(self, store: OffsetStore) -> None:
+        self.store = store
+        self._early: dict[Partition, CommittedOffset] = {}
 
     def read_ahead(self, partition: Partition) -> None:
-        self._early.update(super().committed([partition]))
+        self._early.update(self.store.load([partition], stable=True))
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
-        return {partition: self._early[partition] for partition in partitions}
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+        return {partition: self._early[partition] for partition in partitions if partition in self._early}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    save: Callable[[Partition, int, str], None]
+    reset: Callable[[Partition, int, str], None]
+    close: Callable[[], None]
 
 
 class OffsetsLater(HonestClients):
-    """Wrong: transactions carry no offset; the driver commits it when the round has ended (see `service`)."""
+    """Wrong: transactions carry no offset; the driver commits it after the round (see `service`)."""
 
-    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        return OffsetlessWriter(partition, self.sender(partition), consumer.client)
+    def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
+        return OffsetlessWriter(partition, *self.sending(partition), cast("TransactionalOffsetStore", offsets))
 
 
 class OffsetlessWriter(TransactionalWriter):
@@ -218,31 +241,32 @@ class OffsetlessWriter(TransactionalWriter):
         self._open = False
 
 
-class LettersOutside(HonestClients):
+class DeadLettersOutside(HonestClients):
     """Wrong: dead letters do not belong to the transaction."""
 
-    def inner_writer(self, partition: Partition, consumer: Any) -> LaneWriter:
-        outside = PlainSender(self._task_config, partition, settings.producer(self._task_config))
-        return LooseLetters(outside, partition, self.sender(partition), consumer.client)
+    def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
+        outside = self.plain(partition, settings.producer(self._task_config), Producer)
+        inside = self.sending(partition)
+        return DeadLetterLeak(outside, partition, *inside, cast("TransactionalOffsetStore", offsets))
 
 
-class LooseLetters(TransactionalWriter):
+class DeadLetterLeak(TransactionalWriter):
     """Writes dead letters with another producer, which is in no transaction."""
 
-    def __init__(self, outside: PlainSender, *args: Any) -> None:
+    def __init__(self, outside: tuple[PlainSender, FlushedDelivery], *args: Any) -> None:
         super().__init__(*args)
-        self._outside = outside
+        self._outside, self._outside_delivery = outside
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self._outside.offer_dead_letters(dead_letters, 0)
-        self._outside.deliver_all(5.0)
+        self._outside_delivery.deliver_all(5.0)
 
 
 class KeptProducer(HonestClients):
     """Wrong: a producer is kept although its commit was slow or had to be sent again."""
 
-    def writer(self, partition: Partition, consumer: PointedConsumer) -> LabelledWriter:
-        return TrustingWriter(self.inner_writer(partition, consumer), self._points)
+    def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
+        return TrustingWriter(self.inner_writer(partition, offsets), self._points)
 
 
 class TrustingWriter(LabelledWriter):
@@ -266,6 +290,6 @@ CONTROLS: Mapping[str, type[HonestClients]] = {
     DRIVER_COMMITS: OffsetsLater,
     "random-ids": RandomIds,
     "offset-first": OffsetFirst,
-    "dead_letters-outside": LettersOutside,
+    "dead_letters-outside": DeadLettersOutside,
     "kept-producer": KeptProducer,
 }

@@ -186,7 +186,7 @@ def test_kernels_are_compiled_while_building() -> None:
     """The build fills the folder of kernels that the entrypoint hands out, for any processor."""
     environment = image_environment()
     assert f"NUMBA_CACHE_DIR={environment['BAKED_KERNELS']} winnow parse /opt/winnow/warm-up.log" in final_stage()
-    bulk = 'python -c "from app.kafka.clients import why_not_bulk as w; exit(w({}) or 0)"'
+    bulk = 'python -c "from app.kafka.backend import why_not_bulk as w; exit(w({}) or 0)"'
     assert f"NUMBA_CACHE_DIR={environment['BAKED_KERNELS']} {bulk}" in final_stage()
     assert environment["NUMBA_CPU_NAME"] == "generic"
     lines = (ROOT / "docker/warm-up.log").read_text("utf-8").splitlines()

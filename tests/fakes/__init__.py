@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from app.errors import Fenced, Transient
-from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, TaskConfig
+from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.records import Chunk, DeadLetter, Lines
+from app.runtime import REAL, Runtime
 
 
 class Point(StrEnum):
@@ -112,6 +113,11 @@ class FakeClock:
     def __call__(self) -> float:
         return self.now
 
+    @property
+    def runtime(self) -> Runtime:
+        """Return a runtime that goes by this clock."""
+        return replace(REAL, monotonic=self)
+
 
 class FakeClients:
     """Makes fake clients of one process."""
@@ -129,9 +135,36 @@ class FakeClients:
         self.made.append(FakeConsumer(self))
         return self.made[-1]
 
-    def writer(self, partition: Partition, consumer: object) -> FakeWriter:
+    def offsets(self, consumer: object) -> FakeOffsets:
+        return FakeOffsets(self.kafka)
+
+    def writer(self, partition: Partition, offsets: object) -> FakeWriter:
         kind = FakeTransaction if self.task_config.guarantee is Guarantee.EXACTLY_ONCE else FakeAcknowledged
         return kind(self, partition)
+
+
+class FakeOffsets:
+    """The committed offsets of a fake Kafka, as a store."""
+
+    transactional = True
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        return {each: self._kafka.committed[each] for each in partitions if each in self._kafka.committed}
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        stored = self._kafka.committed.get(partition)
+        if stored is not None and stored.offset > offset:
+            raise Fenced(partition, "another owner has gone on", offset)
+        self.reset(partition, offset, metadata)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self._kafka.committed[partition] = CommittedOffset(offset, metadata)
+
+    def close(self) -> None:
+        pass
 
 
 class FakeConsumer:
@@ -147,8 +180,8 @@ class FakeConsumer:
         self._said_end: dict[Partition, int] = {}
         self._thread = threading.current_thread()
 
-    def committed(self, partitions: Iterable[Partition]) -> Mapping[Partition, CommittedOffset | None]:
-        return {partition: self._clients.kafka.committed.get(partition) for partition in partitions}
+    def connect(self, partitions: Iterable[Partition]) -> None:
+        pass
 
     def start(self, partition: Partition, offset: int) -> None:
         assert threading.current_thread() is self._thread, "the consumer's table of partitions is not locked"
@@ -232,6 +265,9 @@ class FakeWriter:
         self.commits += 1
         self._script.at(Point.AFTER_COMMIT, self._partition)
 
+    def reset(self, offset: int, metadata: str) -> None:
+        self.commit(offset, metadata)
+
     def discard(self) -> None:
         pass
 
@@ -286,8 +322,7 @@ def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: o
         "sink": Destination("clean", 2, 1_000_000),
         "dead_letters": Destination("dead", 1, 1_000_000),
         "format": "raw",
-        "parser": "idc-access-log",
-        "parser_options": {},
+        "parser": Plugin("idc-access-log"),
         "kafka": {"bootstrap.servers": "nowhere:9092"},
     }
     return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # as various as a task_config

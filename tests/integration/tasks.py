@@ -13,9 +13,12 @@ import pytest
 
 from app.executor import task
 from app.executor.parse import make_parser
-from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import PLAIN, Backend, KafkaClients, best_backend
-from app.model import Assignment, Guarantee, OffsetRange, Partition, Receipt, TaskConfig
+from app.kafka.admin import AdminConnection
+from app.kafka.backend import PLAIN, Backend, best_backend
+from app.kafka.clients import TaskClients
+from app.kafka.fence import KafkaFence
+from app.kafka.topics import KafkaTopics
+from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Record
@@ -57,9 +60,9 @@ class Stage:
     def task_config(self) -> TaskConfig:
         """What a driver would give all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
-        admin = KafkaAdmin(kafka, self.group)
-        sink, dead = admin.destination(self.sink), admin.destination(self.dead)
-        task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", "idc-access-log", {}, kafka)
+        topics = KafkaTopics(AdminConnection(kafka))
+        sink, dead = topics.destination(self.sink), topics.destination(self.dead)
+        task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
         return replace(task_config, **self.changes)  # type: ignore[arg-type]  # as various as a task_config
 
     def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
@@ -77,7 +80,7 @@ class Stage:
         """Run one task, by default from where the group stands to the ends of all partitions."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
-        receipts = task.run(assignment, KafkaClients(task_config, self.backend), make_parser(task_config), seconds)
+        receipts = task.run(assignment, TaskClients(task_config, self.backend), make_parser(task_config), seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
     def running(self, *ranges: OffsetRange) -> RunningTask:
@@ -121,9 +124,9 @@ class RunningTask:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Fence it, whatever happened, and wait for its end."""
-        kafka = KafkaAdmin({"bootstrap.servers": self._stage.bootstrap}, self._stage.group)
+        fence = KafkaFence({"bootstrap.servers": self._stage.bootstrap}, self._stage.group, 60)
         while self._thread.is_alive():
-            kafka.fence([offset_range.partition for offset_range in self._ranges], 60)
+            fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)
 
     def ended(self, seconds: float) -> bool:

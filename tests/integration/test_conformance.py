@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from app.embedded.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
-from app.kafka.admin import KafkaAdmin
-from app.kafka.clients import PLAIN, Backend, KafkaClients, best_backend, why_not_bulk
-from app.kafka.plain.consumer import Reader
+from app.kafka.backend import PLAIN, Backend, best_backend, why_not_bulk
+from app.kafka.clients import TaskClients
+from app.kafka.consumer import TaskConsumer
+from app.kafka.fence import KafkaFence
 from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
 from app.model import Guarantee, Partition
 from app.records import Chunk, DeadLetter, Headers, Lines
@@ -37,9 +38,9 @@ def test_bulk_is_what_is_used_here() -> None:
 
 
 @contextmanager
-def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[Reader]:
+def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[TaskConsumer]:
     """Open a consumer alone, at these offsets."""
-    consumer = KafkaClients(stage.task_config, backend).consumer()
+    consumer = TaskClients(stage.task_config, backend).consumer()
     try:
         for partition, offset in starts:
             consumer.start(partition, offset)
@@ -48,7 +49,7 @@ def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) ->
         consumer.close()
 
 
-def chunks_until(consumer: Reader, enough: Callable[[list[Chunk]], object]) -> list[Chunk]:
+def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]) -> list[Chunk]:
     """Poll until it is enough."""
     chunks: list[Chunk] = []
 
@@ -199,7 +200,7 @@ def test_a_broker_that_is_away(
         stage.task_config,
         kafka={"bootstrap.servers": "127.0.0.1:9", "reconnect.backoff.ms": "20", "debug": "all", "log_level": "7"},
     )
-    consumer = KafkaClients(task_config, backend).consumer()
+    consumer = TaskClients(task_config, backend).consumer()
     consumer.start(Partition(stage.source, 0), 0)
 
     polled = [consumer.poll(0.05) for _ in range(20)]
@@ -231,7 +232,7 @@ def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, bac
 
     found: dict[Partition, list[bytes | None]] = {place: [] for place in places}
     for chunk in chunks:
-        for place, begin, end in chunk.stretches():
+        for place, begin, end in chunk.by_partition():
             found[place] += chunk.values.slice(begin, end - begin).to_pylist()
     for place in places:
         assert [b"%s %d %d" % (place.topic.encode(), place.number, n) for n in range(1_000)] == found[place]
@@ -248,7 +249,7 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: B
         chunks = chunks_until(consumer, ended)
 
     assert big == [value for chunk in chunks for value in chunk.values.to_pylist()]
-    assert consumer.most <= 8 < consumer.max_records
+    assert consumer.batch_size <= 8 < consumer.max_records
 
 
 @BOTH_BACKENDS
@@ -258,7 +259,7 @@ def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, b
     produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
 
     with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
-        consumer.most = 4
+        consumer.batch_size = 4
         first = chunks_until(consumer, len)
         rest = chunks_until(consumer, ended)
 
@@ -270,7 +271,7 @@ def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, b
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Polling a closed consumer is an error, not a crash; closing it again is neither."""
     stage = make_stage(broker.bootstrap, topics)
-    consumer = KafkaClients(stage.task_config, backend).consumer()
+    consumer = TaskClients(stage.task_config, backend).consumer()
     consumer.close()
     consumer.close()
 
@@ -311,9 +312,9 @@ def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guar
 @contextmanager
 def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Make the writer of the first partition."""
-    clients = KafkaClients(stage.task_config, backend)
+    clients = TaskClients(stage.task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), consumer)
+    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
     try:
         yield writer
     finally:
@@ -352,9 +353,9 @@ def test_a_queue_that_stays_full(
     task_config = replace(
         stage.task_config, kafka={"bootstrap.servers": "127.0.0.1:9", "queue.buffering.max.messages": "10"}
     )
-    clients = KafkaClients(task_config, backend)
+    clients = TaskClients(task_config, backend)
     consumer = clients.consumer()
-    writer = clients.writer(Partition(stage.source, 0), consumer)
+    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
 
     with pytest.raises(Transient, match="nothing could be delivered"):
         writer.send(make_lines(*[b"x"] * 100))
@@ -366,11 +367,11 @@ def test_a_queue_that_stays_full(
 def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A writer that is fenced while it sends says Fenced, not that something failed, and nothing of it is seen."""
     stage = make_stage(broker.bootstrap, topics)
-    kafka = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group)
+    fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60)
     with writing(stage, backend) as writer:
         writer.open()
         writer.send(make_lines(b"before"))
-        kafka.fence([Partition(stage.source, 0)], 60)
+        fence.fence([Partition(stage.source, 0)])
 
         def send_until_fenced() -> None:
             until(lambda: writer.send(make_lines(*[b"after"] * 100)), what="the fence")

@@ -9,8 +9,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.embedded.broker import Cluster
-from app.kafka.admin import KafkaAdmin
+from app.kafka.fence import KafkaFence
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Partition
+from app.offsets.contract import StoreContext
+from app.offsets.kafka import KafkaGroupOffsets
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, ends, line, produce, read, values
@@ -252,12 +254,12 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None
         assert [cleansed(n, partition) for n in range(count)] == values(stage.cleansed(), partition)
 
 
-def test_the_leader_fence_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
-    """A task without traffic ends within 3 s after its control_partition was fenced; its other partitions end cleanly."""
+def test_the_fence_of_the_control_partition_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
+    """A task without traffic ends within 3 s after its control partition was fenced; its other partitions end cleanly."""
     stage = make_stage(broker.bootstrap, topics, source=3)
     ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
     with stage.running(*ranges) as task:
-        KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).fence([Partition(stage.source, 1)], 60)
+        KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60).fence([Partition(stage.source, 1)])
 
         assert task.ended(3)
     outcomes = [receipt.outcome for receipt in task.receipts.values()]
@@ -274,6 +276,8 @@ def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) ->
     renewed = ends(broker.bootstrap, "__consumer_offsets")
     stage.run(OffsetRange(offset_range.partition, 0, 0, topic_id="told"), seconds=1)
 
-    known = KafkaAdmin({"bootstrap.servers": broker.bootstrap}, stage.group).committed([offset_range.partition])
-    assert {offset_range.partition: CommittedOffset(0, "winnow topic=told since=0 in=0 dead=0")} == known
+    store = KafkaGroupOffsets(StoreContext(stage.group, {"bootstrap.servers": broker.bootstrap}))
+    metadata = "winnow/2 topic=told since=0 in=0 out=0 dead= ib=0 ob=0"
+    assert {offset_range.partition: CommittedOffset(0, metadata)} == store.load([offset_range.partition], stable=True)
+    store.close()
     assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, cimpl
 from app.embedded.broker import Broker
 from app.errors import Fenced
 from app.kafka.bulk import native
-from app.kafka.clients import KafkaClients
+from app.kafka.clients import TaskClients
 from app.kafka.writers import COMMIT_SECONDS
-from app.model import Destination, Guarantee, Partition, TaskConfig
+from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.records import Lines
 from app.watchdog import GRACE_SECONDS
 from tests.chaos import hang
@@ -40,10 +40,10 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
         mortal.create_topic(topic)
     kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
     sink, dead = Destination("clean", 1, 1_000_000), Destination("dead", 1, 1_000_000)
-    task_config = TaskConfig("group", Guarantee.EXACTLY_ONCE, sink, dead, "raw", "idc-access-log", {}, kafka)
-    clients = KafkaClients(task_config)
+    task_config = TaskConfig("group", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+    clients = TaskClients(task_config)
     consumer = clients.consumer()
-    writer = clients.writer(Partition("raw", 0), consumer)
+    writer = clients.writer(Partition("raw", 0), clients.offsets(consumer))
     values = pa.array([cleansed(0)], pa.binary())
     lines = Lines(values, np.zeros(1, np.int32), values, np.zeros(1, np.int64))
     writer.open()

@@ -30,6 +30,9 @@ def outside(*packages: str) -> Callable[[str], bool]:
     return lambda name: not within(*packages)(name)
 
 
+STORE_SEAM = tuple(f"app.offsets.{name}" for name in ("contract", "metadata", "registry", "testing"))
+"""What others may import of the offset stores."""
+
 RULES = [
     Rule(
         "parsers are pure: they import nothing of app, Spark or Kafka",
@@ -58,7 +61,7 @@ RULES = [
     ),
     Rule(
         "Numba's cache looks at a kernel's own file only, so a kernel is compiled from nothing else of ours",
-        within("parsers.compiled.kernels", "app.kafka.kernel"),
+        within("parsers.compiled.kernels", "app.kafka.bulk.kernels"),
         lambda name: within("app", "parsers")(name) and not within("parsers.compiled.jit")(name),
     ),
     Rule(
@@ -75,14 +78,14 @@ RULES = [
     ),
     Rule("only app.spark imports pyspark", outside("app.spark"), within("pyspark", "py4j")),
     Rule(
-        "only app.kafka imports confluent_kafka, and what must share no code with it: the demo and the embedded broker",
-        outside("app.kafka", "app.demo", "app.embedded"),
+        "app.kafka and the store in Kafka import confluent_kafka, and so does what shares no code with them",
+        outside("app.kafka", "app.offsets.kafka", "app.demo", "app.embedded"),
         within("confluent_kafka"),
     ),
     Rule(
-        "the demo's audit ranges no code with what it audits",
+        "the demo's verification shares no code with what it verifies",
         within("app.demo.verify", "app.demo.lines"),
-        within("app.kafka", "app.executor", "app.driver", "parsers"),
+        within("app.kafka", "app.offsets", "app.executor", "app.driver", "parsers"),
     ),
     Rule(
         "the driver decides: it does not import the executor",
@@ -105,6 +108,25 @@ RULES = [
         lambda name: name.partition(".")[0] not in sys.stdlib_module_names,
     ),
     Rule("the executor is free of Spark, so that a unit test can run it", within("app.executor"), within("app.spark")),
+    Rule(
+        "a task knows nothing of the status: what it counts is committed", within("app.executor"), within("app.status")
+    ),
+    Rule(
+        "the status is a function of its snapshot: it asks nobody",
+        within("app.status"),
+        within("app.driver", "app.executor", "app.kafka", "app.spark", "app.config"),
+    ),
+    Rule(
+        "the driver knows Kafka and Spark by their protocols only",
+        within("app.driver"),
+        within("app.kafka", "app.spark", "app.offsets.kafka"),
+    ),
+    Rule(
+        "the offset stores are found by name: nobody imports one",
+        lambda name: True,
+        lambda name: within("app.offsets")(name) and not within(*STORE_SEAM)(name) and name != "app.offsets",
+    ),
+    Rule("nothing outside the command line imports the demo", outside("app.cli", "app.demo"), within("app.demo")),
 ]
 
 
@@ -152,8 +174,43 @@ def test_one_file_owns_the_transaction() -> None:
     assert {"app/kafka/writers.py"} == owners
 
 
+def test_each_stores_client_library_is_imported_in_its_own_file_only() -> None:
+    """A store is one file: its library is loaded where the store is used, and nowhere else."""
+    ours = {"app", "parsers", *sys.stdlib_module_names}
+    stores = [name for name in MODULES if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)]
+    libraries = {library for store in stores for library in roots(store) - ours - {"confluent_kafka"}}
+
+    importers = {library: [name for name in MODULES if library in roots(name)] for library in libraries}
+
+    assert all(len(names) == 1 for names in importers.values()), importers
+
+
+def roots(module: str) -> set[str]:
+    """Return the top-level packages that a module imports."""
+    return {name.partition(".")[0] for name in imports(MODULES[module])}
+
+
+def test_the_import_graph_has_no_circle() -> None:
+    """A module can be understood after those that it imports, lazy imports included."""
+    graph = {name: {other for other in imports(tree) if other in MODULES} - {name} for name, tree in MODULES.items()}
+    left = dict(graph)
+    while grounded := [name for name, needs in left.items() if not needs & left.keys()]:
+        for name in grounded:
+            del left[name]
+
+    assert not left, f"in a circle, or above one: {sorted(left)}"
+
+
+def test_no_file_is_too_long() -> None:
+    """A file that is longer than 400 lines has more than one subject; kernels are the exception."""
+    files = [file for folder in ("app", "parsers") for file in (ROOT / folder).rglob("*.py")]
+    long = {str(file.relative_to(ROOT)): lines for file in files if (lines := file.read_text().count("\n")) > 400}
+
+    assert {"parsers/compiled/kernels.py"} == set(long) - {"app/demo/lines.py"}, long
+
+
 def test_offsets_move_in_one_file_only() -> None:
-    """No plain commit hides anywhere: offsets are sent in transactions, or by the at-least-once writer."""
+    """No plain commit hides anywhere: only the store in Kafka moves the group's offsets."""
     movers = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "app").rglob("*.py")
@@ -163,7 +220,7 @@ def test_offsets_move_in_one_file_only() -> None:
         )
     }
 
-    assert {"app/kafka/writers.py"} == movers
+    assert {"app/offsets/kafka.py"} == movers
 
 
 def test_the_environment_is_read_at_the_edge() -> None:
@@ -176,7 +233,7 @@ def test_the_environment_is_read_at_the_edge() -> None:
     }
 
     assert readers <= {
-        "app.cli",
+        "app.cli.run",
         "app.config.reading",
         "app.embedded.jars",
         "app.demo.show",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from parsers.compiled.jit import inlined, intrinsic, kernel
 
 RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
-"""What a survey has counted: the elements of `found`."""
+"""What a scan counts: the elements of `found`."""
 ROW, ERROR = range(2)
 """How far producing has come: the elements of `state`."""
 FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
@@ -136,7 +136,7 @@ def call_produceva(_context, _function, _client, _fields, _count):
 
 
 @kernel("void(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[::1])")
-def survey(
+def scan(
     messages: NDArray[np.int64],
     records: NDArray[np.int64],
     others: NDArray[np.int64],
@@ -216,7 +216,7 @@ def gather(
         timestamp_of: the address of rd_kafka_message_timestamp.
         offsets: filled.
         timestamps: filled; -1 where a record has none.
-        values, keys: the bytes; exactly as long as `survey` has counted.
+        values, keys: the bytes; exactly as long as `scan` has counted.
         value_ends, key_ends: Arrow's offsets; one more than there are rows, the first is 0.
         value_validity, key_validity: Arrow's bitmaps, zeroed; without an element where nothing is null.
     """

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The plain backend: records as confluent-kafka's Python objects."""

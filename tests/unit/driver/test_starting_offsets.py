@@ -6,119 +6,116 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.starting_offsets import Policy, Position, decide, lost_range
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
 from app.errors import Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
-from app.model import CommittedOffset, OffsetMetadata, OffsetRange, Partition
+from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
+from app.offsets.metadata import Counts, OffsetMetadata
 
 P = Partition("raw", 3)
 
 
-def position(committed: int | None, metadata: str = "", topic_id: str = "id-1") -> Position:
+def offsets(committed: int | None, metadata: str = "", topic_id: str = "id-1") -> PartitionOffsets:
     """A partition that holds 100 to 199, of which 190 and more belong to open transactions."""
-    return Position(P, topic_id, 100, 190, 200, None if committed is None else CommittedOffset(committed, metadata))
+    at = None if committed is None else CommittedOffset(committed, metadata)
+    return PartitionOffsets(P, topic_id, Watermarks(100, 190, 200), at)
 
 
-def start(at: Position, starting: str = "earliest", out_of_range: str = "error", **known: object) -> OffsetRange:
+def start(
+    at: PartitionOffsets, starting: str = "earliest", out_of_range: str = "error", **known: object
+) -> OffsetRange:
     usual: dict[str, object] = {"first_seen": None, "had_offset": False, "joined_later": False}
-    return decide(at, Policy(starting, out_of_range), **(usual | known))  # type: ignore[arg-type]
+    return decide(at, StartPolicy(starting, out_of_range), **(usual | known))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest", "error", "timestamp"])
 def test_the_groups_offset_wins(starting: str) -> None:
     """Where the group has an offset, starting.offsets does not matter."""
-    offset_range = start(position(150), starting)
+    offset_range = start(offsets(150), starting)
 
     assert (150, 150) == (offset_range.committed, offset_range.start)
 
 
 @pytest.mark.parametrize(("starting", "expected"), [("earliest", 100), ("latest", 190)])
 def test_without_an_offset_the_policy_decides(starting: str, expected: int) -> None:
-    """`latest` means behind the last committed record, not inside an open transaction."""
-    offset_range = start(position(None), starting)
+    """`latest` means after the last committed record, not inside an open transaction."""
+    offset_range = start(offsets(None), starting)
 
     assert (None, expected) == (offset_range.committed, offset_range.start)
 
 
 def test_a_timestamp_starts_at_the_first_record_of_that_time_or_at_the_end() -> None:
     """A time after the last record starts with what comes next."""
-    assert 123 == start(position(None), "timestamp", first_seen=123).start
-    assert 190 == start(position(None), "timestamp", first_seen=None).start
+    assert 123 == start(offsets(None), "timestamp", first_seen=123).start
+    assert 190 == start(offsets(None), "timestamp", first_seen=None).start
 
 
 def test_without_an_offset_error_is_an_error() -> None:
     """`starting.offsets: error` blocks the partition and says how to go on."""
     with pytest.raises(NoStartingOffset, match=r"raw-3: .*reset-offsets"):
-        start(position(None), "error")
+        start(offsets(None), "error")
 
 
 def test_an_offset_that_vanished_is_never_silence() -> None:
     """If the group had an offset before and has none now, no policy is applied."""
     with pytest.raises(OffsetVanished, match="vanished"):
-        start(position(None), "earliest", had_offset=True)
+        start(offsets(None), "earliest", had_offset=True)
 
 
 def test_a_partition_that_joined_later_is_read_from_its_beginning() -> None:
     """Records written between a partition's creation and its discovery are not skipped by `latest`."""
-    assert 100 == start(position(None), "latest", joined_later=True).start
+    assert 100 == start(offsets(None), "latest", joined_later=True).start
 
 
 @pytest.mark.parametrize("committed", [100, 190, 200])
 def test_the_edges_are_in_range(committed: int) -> None:
     """The first offset and the end itself can be read from."""
-    assert committed == start(position(committed)).start
+    assert committed == start(offsets(committed)).start
 
 
-def test_out_of_range_names_the_lost_range() -> None:
+def test_out_of_range_names_the_skipped() -> None:
     """The error says which offsets were deleted unread, and how to go on."""
     with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(60 at most\)"):
-        start(position(40))
+        start(offsets(40))
     with pytest.raises(OutOfRange, match="ends at 200"):
-        start(position(201))
+        start(offsets(201))
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", 100), ("latest", 190)])
 def test_out_of_range_can_go_on(policy: str, expected: int) -> None:
     """With a policy the partition goes on, and what is skipped can be told."""
-    at = position(40)
+    at = offsets(40)
 
     offset_range = start(at, out_of_range=policy)
 
     assert (40, expected) == (offset_range.committed, offset_range.start)
-    assert (40, expected) == lost_range(at, offset_range)
+    assert (40, expected) == skipped(at, offset_range)
 
 
 def test_nothing_is_said_to_be_skipped_when_nothing_is() -> None:
     """A normal start has no lost range."""
-    assert lost_range(position(150), start(position(150))) is None
-    assert lost_range(position(None), start(position(None))) is None
+    assert skipped(offsets(150), start(offsets(150))) is None
+    assert skipped(offsets(None), start(offsets(None))) is None
 
 
 def test_a_recreated_topic_is_a_named_error() -> None:
     """An offset of a deleted topic means nothing in a new one of the same name."""
     with pytest.raises(TopicRecreated, match="raw-3@150"):
-        start(position(150, metadata="winnow topic=another"))
-
-
-@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), *[st.integers(0, 2**63)] * 3))
-def test_a_note_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
-    """What a task leaves beside an offset, the driver understands."""
-    assert metadata == OffsetMetadata.read(str(metadata))
-
-
-@given(st.text())
-def test_any_text_can_be_a_note(text: str) -> None:
-    """Whatever lies beside an offset, reading it is no error; only what begins with our name counts."""
-    assert OffsetMetadata() == OffsetMetadata.read(f"x{text}")
-    OffsetMetadata.read(f"winnow {text}")
+        start(offsets(150, metadata="winnow topic=another"))
 
 
 @pytest.mark.parametrize(
     "metadata",
-    ["", "kafka-consumer-groups", "topic=another", "winnow topic=id-1", str(OffsetMetadata("id-1", 3, 2, 1))],
+    [
+        "",
+        "kafka-consumer-groups",
+        "topic=another",
+        "winnow topic=id-1",
+        str(OffsetMetadata("id-1", 3, Counts(2, 1, {"empty": 1}))),
+    ],
 )
 def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
     """Ordinary tools write no metadata of ours: their resets stand."""
-    assert 150 == start(position(150, metadata=metadata)).start
+    assert 150 == start(offsets(150, metadata=metadata)).start
 
 
 @given(
@@ -126,12 +123,12 @@ def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
     st.sampled_from(["error", "earliest", "latest"]),
 )
 def test_a_start_is_always_readable(committed: int, policy: str) -> None:
-    """Whatever the group remembers, a offset_range starts where the partition has records, or not at all."""
-    at = position(committed)
+    """Whatever the group remembers, a range starts where the partition has records, or not at all."""
+    at = offsets(committed)
     try:
         offset_range = start(at, out_of_range=policy)
     except Blocked:
         assert policy == "error"
-        assert not at.low <= committed <= at.high
+        assert not at.watermarks.log_start <= committed <= at.watermarks.high_watermark
     else:
-        assert at.low <= offset_range.start <= at.high
+        assert at.watermarks.log_start <= offset_range.start <= at.watermarks.high_watermark

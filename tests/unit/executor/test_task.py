@@ -10,9 +10,10 @@ from itertools import pairwise, product
 import pyarrow as pa
 import pytest
 
-from app.executor import task
+from app.executor import commits, task
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Destination, Guarantee, OffsetMetadata, OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, Destination, Guarantee, OffsetRange, Outcome, Partition, Receipt
+from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Chunk, Lines
 from parsers.contract import Parsed
 from tests.fakes import (
@@ -63,7 +64,9 @@ def run(
         start = committed.offset if committed else 0
         ranges.append(OffsetRange(partition, committed.offset if committed else None, start, end))
     clients = FakeClients(kafka, task_config, clock, script)
-    return task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=8, clock=clock)
+    return task.run(
+        make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=8, runtime=clock.runtime
+    )
 
 
 def expected() -> list[bytes]:
@@ -73,7 +76,7 @@ def expected() -> list[bytes]:
 @pytest.fixture(autouse=True)
 def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be parked, so that the points of a script come in one order."""
-    monkeypatch.setattr(task, "MAX_PARKED", 0)
+    monkeypatch.setattr(commits, "MAX_PARKED", 0)
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
@@ -96,7 +99,9 @@ class TestFlow:
 
         (receipt,) = run(kafka, guarantee)
 
-        assert CommittedOffset(12, str(OffsetMetadata(since=0, records=11, dead=1))) == kafka.committed[A]
+        bytes_in = sum(len(record.value or b"") for record in source() if record is not CONTROL)
+        counts = Counts(11, 10, {"no_marker": 1}, bytes_in, sum(map(len, expected())))
+        assert CommittedOffset(12, str(OffsetMetadata("", 0, counts))) == kafka.committed[A]
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
@@ -238,7 +243,11 @@ class TestOutcomes:
             patch.setattr(task.Task, "keep_up", fence_then_keep_up)
             ranges = (OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
             receipts = task.run(
-                make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=1_000, clock=clock
+                make_assignment(task_config, *ranges),
+                clients,
+                make_parser(task_config),
+                seconds=1_000,
+                runtime=clock.runtime,
             )
 
         assert [Outcome.FENCED, Outcome.DONE] == [receipt.outcome for receipt in receipts]
@@ -251,9 +260,9 @@ class TestOutcomes:
         clients = FakeClients(kafka, task_config, clock)
         real = clients.writer
 
-        def slowly(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        def slowly(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
             clock.now += 100
-            return real(partition, consumer)
+            return real(partition, offsets)
 
         clients.writer = slowly  # type: ignore[method-assign]
 
@@ -262,7 +271,7 @@ class TestOutcomes:
             clients,
             make_parser(task_config),
             seconds=8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert expected() == kafka.sink[A]
@@ -279,7 +288,7 @@ class TestOutcomes:
             FakeClients(kafka, task_config, clock),
             make_parser(task_config),
             seconds=8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert Outcome.FAILED is receipt.outcome
@@ -298,7 +307,7 @@ class TestOutcomes:
             FakeClients(kafka, task_config, clock),
             make_parser(task_config),
             seconds=8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert expected()[4:] == kafka.sink[A]
@@ -319,8 +328,8 @@ class TestOutcomes:
         clients = FakeClients(kafka, task_config, clock)
         real = clients.writer
 
-        def slow_at_first(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, consumer)
+        def slow_at_first(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, offsets)
             writer.suspect = kafka.epochs.get(partition, 0) == 0
             return writer
 
@@ -331,7 +340,7 @@ class TestOutcomes:
             clients,
             make_parser(task_config),
             seconds=8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert 2 == kafka.epochs[A]
@@ -340,26 +349,26 @@ class TestOutcomes:
 
     def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """While a lane's commit takes long, records of others are sent; its own wait, in order, and none is lost."""
-        monkeypatch.setattr(task, "MAX_PARKED", 8)
+        monkeypatch.setattr(commits, "MAX_PARKED", 8)
         kafka = FakeKafka({A: source(40), B: source(40)})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
         real, b_went_on = clients.writer, threading.Event()
-        commits: Counter[Partition] = Counter()
+        counted: Counter[Partition] = Counter()
 
-        def held(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, consumer)
+        def held(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, offsets)
             commit, send = writer.commit, writer.send
 
             def held_commit(offset: int, metadata: str) -> None:
-                commits[partition] += 1
-                if partition == A and commits[A] == 2:  # the first only stores where to start
+                counted[partition] += 1
+                if partition == A and counted[A] == 2:  # the first only stores where to start
                     assert b_went_on.wait(10), "nothing was sent for the other lane"
                 commit(offset, metadata)
 
             def watched_send(lines: Lines) -> None:
                 send(lines)
-                if partition == B and commits[A] == 2:
+                if partition == B and counted[A] == 2:
                     b_went_on.set()
 
             writer.commit, writer.send = held_commit, watched_send  # type: ignore[method-assign]
@@ -368,7 +377,9 @@ class TestOutcomes:
         clients.writer = held  # type: ignore[method-assign]
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
-        task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, clock=clock)
+        task.run(
+            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
+        )
 
         for partition in (A, B):
             assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
@@ -383,14 +394,14 @@ class TestOutcomes:
         self, full: bool, few: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where commits take longer than their interval, the next wait: a little; with many lanes long, if records do."""
-        monkeypatch.setattr(task, "SIDE_BY_SIDE", few)
+        monkeypatch.setattr(commits, "SIDE_BY_SIDE", few)
         kafka = FakeKafka({A: [], B: source(2_000)})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
         real, began = clients.writer, []
 
-        def slow(partition: Partition, consumer: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, consumer)
+        def slow(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            writer = real(partition, offsets)
             commit = writer.commit
 
             def slow_commit(offset: int, metadata: str) -> None:
@@ -414,7 +425,9 @@ class TestOutcomes:
         clients.consumer = lambda: consumer  # type: ignore[method-assign]
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
-        task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, clock=clock)
+        task.run(
+            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
+        )
 
         passes = began[1:-1]  # the first stores where to start, the last belongs to the end
         assert len(passes) > 2
@@ -433,7 +446,7 @@ class TestStrangeParsers:
             FakeClients(kafka, task_config, clock),
             Stumbles(broken),
             seconds=8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert [cleansed(n) for n in range(10) if n != 7] == kafka.sink[A]
@@ -450,7 +463,7 @@ class TestStrangeParsers:
             FakeClients(kafka, task_config, clock),
             make_parser(task_config),
             8,
-            clock=clock,
+            runtime=clock.runtime,
         )
 
         assert [cleansed(1), cleansed(3)] == kafka.sink[A]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.kafka import clients
-from app.kafka.clients import PLAIN, best_backend, why_not_bulk
+from app.kafka import backend
+from app.kafka.backend import PLAIN, best_backend, why_not_bulk
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,11 +201,11 @@ class TestGuards:
 
     def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         """Without Numba records pass as Python objects, which is said once."""
-        clients._problem.cache_clear()
+        backend._problem.cache_clear()
         monkeypatch.setitem(sys.modules, "app.kafka.bulk.consumer", None)
 
         assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
-        clients._problem.cache_clear()
+        backend._problem.cache_clear()
 
         (said,) = caplog.messages
         assert "app.kafka.bulk.consumer" in said

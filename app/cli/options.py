@@ -1,0 +1,79 @@
+"""What commands share: how they take a configuration, and how they end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from app import config, log
+from app.errors import ConfigError, WinnowError
+from app.model import Guarantee, Plugin
+from app.offsets import registry as stores
+from app.offsets.contract import StoreContext
+from parsers import registry
+from parsers.contract import Parser
+
+T = TypeVar("T")
+
+configuration = click.option(
+    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration, a YAML file."
+)
+overrides = click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
+)
+
+
+def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
+    """End the process with the exit code of the outcome, and print an error as a line rather than a traceback."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # whatever click passes on
+        try:
+            code = command(*args, **kwargs)
+        except ConfigError as error:
+            for problem in error.problems:
+                click.echo(f"configuration: {problem}", err=True)
+            code = error.exit_code
+        except WinnowError as error:
+            click.echo(f"winnow: {error}", err=True)
+            code = error.exit_code
+        sys.exit(code)
+
+    return wrapper
+
+
+def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
+    """Return the configuration, after making sure that its plugins can be built, and set up logging as it says."""
+    loaded = config.read(file, assignments)
+    parser_of(loaded.config.parser)
+    _check_store(loaded.config)
+    log.configure(loaded.config.log_level)
+    return loaded
+
+
+def parser_of(choice: config.ParserChoice) -> Parser:
+    """Return the parser that a configuration names."""
+    return _built("parser", lambda: registry.load(choice.name, choice.options))
+
+
+def _check_store(settings: config.Config) -> None:
+    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.kafka)
+    store = _built("offsets.store", lambda: stores.open_store(Plugin(choice.name, choice.options), context))
+    if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
+        problem = (
+            f"offsets.store.name is {choice.name}, which takes no part in Kafka's transactions: "
+            "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
+        )
+        raise ConfigError((problem,))
+
+
+def _built(key: str, build: Callable[[], T]) -> T:
+    try:
+        return build()
+    except ValueError as error:
+        raise ConfigError(tuple(f"{key}: {problem}" for problem in str(error).splitlines())) from None

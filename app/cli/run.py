@@ -1,0 +1,31 @@
+"""`winnow run`: the service."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from app.cli.options import configuration, overrides, read, reports_errors
+
+
+@click.command()
+@configuration
+@overrides
+@click.option("--until-end", is_flag=True, help="Stop at the ends that the partitions have when the service starts.")
+@reports_errors
+def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int:  # noqa: FBT001  # click's flag
+    """Run the service until SIGTERM, SIGINT, or the end."""
+    settings = read(file, assignments).config
+    from app.driver.stop import Stop
+    from app.spark.job import start_rounds
+    from app.start import service
+
+    # Spark starts Python workers with this; unless told otherwise, with what runs the driver.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    submitted = "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    stop = Stop()
+    stop.on_signals()
+    return service(settings, lambda: start_rounds(settings.spark, submitted=submitted), stop).run(until_end=until_end)

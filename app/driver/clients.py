@@ -1,0 +1,108 @@
+"""The seam between the driver and Kafka and Spark: protocols that the real clients and the tests' fakes implement."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.model import Assignment, Destination, Partition, Receipt, Topic, Watermarks
+from app.offsets.contract import OffsetStore
+
+
+class Topics(Protocol):
+    """
+    What the driver asks about topics.
+
+    Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
+    """
+
+    def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> Mapping[str, Topic]:
+        """Return the topics of that name or pattern; raise TopicMissing for one that is gone and not known."""
+        ...
+
+    def destination(self, name: str) -> Destination:
+        """Return a topic that we write to; raise TopicMissing where it does not exist."""
+        ...
+
+    def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
+        """Return the watermarks of each partition."""
+        ...
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
+        """Return the first offset at or after a time; None where there is none yet."""
+        ...
+
+
+class Group(Protocol):
+    """What the driver asks about its consumer group."""
+
+    def refuse_foreign_members(self) -> None:
+        """Raise ForeignMember if somebody else consumes in the group."""
+        ...
+
+
+class Fence(Protocol):
+    """The driver's means to end tasks."""
+
+    def fence(self, partitions: Iterable[Partition]) -> bool:
+        """Shut out whoever owns these partitions; return whether one was reached."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Everything that the driver talks to, except Spark."""
+
+    topics: Topics
+    group: Group
+    fence: Fence
+    offsets: OffsetStore
+
+
+class RunningRound(Protocol):
+    """A round that tasks work on; see `app.spark.job`."""
+
+    @property
+    def lost_tasks(self) -> int:
+        """How many attempts have failed."""
+        ...
+
+    @property
+    def done_tasks(self) -> int:
+        """How many tasks have reported."""
+        ...
+
+    @property
+    def starved(self) -> bool:
+        """Whether a task finds no slot."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the round's end; return whether it has ended."""
+        ...
+
+    def cancel(self) -> None:
+        """Kill the tasks."""
+        ...
+
+    def receipts(self) -> Sequence[Receipt]:
+        """Return what the tasks report; raise SparkFailed if the round was cancelled or lost."""
+        ...
+
+
+class Rounds(Protocol):
+    """Runs rounds: Spark, except in tests."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks can run at once now."""
+        ...
+
+    def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
+        """Start a round."""
+        ...
+
+    def stop(self) -> None:
+        """Release what it holds."""
+        ...

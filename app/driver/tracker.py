@@ -1,0 +1,202 @@
+"""Keeps the snapshot up to date with what the driver sees, and hands each new one to whoever listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from app.driver.discover import Workload
+from app.driver.starting_offsets import PartitionOffsets
+from app.errors import AccountingError, SparkFailed, Unreachable
+from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.runtime import REAL, Runtime
+from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
+
+Listener = Callable[[Snapshot, Snapshot], None]
+"""Takes the snapshot before a change, and the one after it."""
+
+
+class StatusTracker:
+    """
+    The owner of the snapshot.
+
+    Args:
+        group: the consumer group.
+        listeners: called with each change, in order.
+        runtime: the clocks.
+    """
+
+    def __init__(self, group: str, listeners: Iterable[Listener] = (), runtime: Runtime = REAL) -> None:
+        self._runtime = runtime
+        self._listeners = tuple(listeners)
+        now = runtime.wall_clock()
+        self.snapshot = Snapshot(at=now, group=group, started=now)
+        self._ranges: dict[Partition, OffsetRange] = {}
+        self._metadata: dict[Partition, OffsetMetadata] = {}
+        """What stood beside each committed offset when we looked last."""
+        self._totals = Counts()
+        self._refreshed_at = runtime.monotonic()
+
+    def discovered(self, workload: Workload) -> None:
+        """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
+        self.kafka_is_back()
+        self._ranges.update(workload.ranges)
+        partitions = self._with_offsets(workload.offsets)
+        for partition in workload.ranges:
+            planned = self._planned(partitions[partition])
+            partitions[partition] = replace(planned, skipped=workload.skipped.get(partition, planned.skipped))
+        for partition, error in workload.blocked.items():
+            known = partitions.get(partition) or self.snapshot.partitions[partition]
+            problem = self._problem(known.problem, Problem.of(error, self._now()))
+            partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
+        self._refreshed_at = self._runtime.monotonic()
+        self._publish(partitions=partitions)
+
+    def _planned(self, status: PartitionStatus) -> PartitionStatus:
+        """Return a partition that a round can work on; one that failed stays so until a task has it again."""
+        if status.state is PartitionState.FAILED:
+            return status
+        return replace(self._in_state(status, PartitionState.PLANNED), problem=None)
+
+    def refreshed(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        """Take in the offsets of a running round: how far its tasks have come since the last look."""
+        self.kafka_is_back()
+        now, totals = self._runtime.monotonic(), self._totals
+        partitions = self._with_offsets(offsets)
+        lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
+        progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
+        self._refreshed_at = now
+        self._publish(partitions=partitions, progress=progress)
+
+    def kafka_is_away(self, error: Unreachable) -> None:
+        """Take in that Kafka does not answer the driver."""
+        self._publish(outage=self._problem(self.snapshot.outage, Problem.of(error, self._now())))
+
+    def kafka_is_back(self) -> None:
+        """Take in that Kafka answers the driver."""
+        if self.snapshot.outage:
+            self._publish(outage=None)
+
+    def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
+        """Take in that tasks begin to work on these ranges."""
+        partitions = dict(self.snapshot.partitions)
+        for each in ranges:
+            self._ranges[each.partition] = each
+            running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
+            partitions[each.partition] = replace(running, problem=None)
+        number = self.snapshot.round.number + 1 if self.snapshot.round else 1
+        lag = sum(partitions[each.partition].lag for each in ranges)
+        began = RoundStatus(number, self._now(), slots, tasks, len(ranges), lag)
+        self._publish(phase=Phase.RUNNING, partitions=partitions, round=began)
+
+    def tasks_lost(self, count: int) -> None:
+        """Take in how many attempts at tasks the round has lost."""
+        self._change_round(lost_tasks=count)
+
+    def round_ends(self, ending: End, reason: str = "") -> None:
+        """Take in that the round is being ended, and why."""
+        self._change_round(ending=ending, reason=reason)
+
+    def tasks_killed(self) -> None:
+        """Take in that the tasks had to be killed."""
+        self._change_round(killed=True)
+
+    def round_dropped(self, seconds: float) -> None:
+        """Take in that the killed tasks of a round report nothing."""
+        self._change_round(seconds=seconds)
+
+    def round_lost(self, error: SparkFailed, seconds: float) -> None:
+        """Take in that Spark gave the round up."""
+        self._change_round(ending=End.LOST, reason=str(error), seconds=seconds)
+
+    def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
+        """
+        Take in what the tasks of the round report.
+
+        Raises:
+            AccountingError: a receipt does not balance; the service must stop.
+        """
+        partitions, counts = dict(self.snapshot.partitions), Counts()
+        for receipt in receipts:
+            _check(receipt)
+            counts += Counts(receipt.records, receipt.out, receipt.dead)
+            partitions[receipt.partition] = self._reported(partitions[receipt.partition], receipt)
+        ending = self.snapshot.round.ending if self.snapshot.round else None
+        self._change_round(ending=ending or End.DONE, seconds=seconds, counts=counts)
+        self._publish(partitions=partitions)
+
+    def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
+        failed = receipt.outcome is Outcome.FAILED
+        after = self._in_state(before, PartitionState.FAILED if failed else PartitionState.PLANNED)
+        return replace(
+            after,
+            committed=receipt.end,
+            counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
+            problem=Problem(receipt.error, "", self._now()) if failed else None,
+            recovered=receipt.error if receipt.error and not failed else before.recovered,
+            reopened=before.reopened + receipt.reopened,
+        )
+
+    def stopping(self, cause: str) -> None:
+        """Take in that somebody asked the service to stop."""
+        self._publish(phase=Phase.STOPPING, cause=cause)
+
+    def stopped(self, cause: str) -> None:
+        """Take in that the service has stopped."""
+        self._publish(phase=Phase.STOPPED, cause=cause)
+
+    def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
+        """Return the status of each partition that exists, with these offsets and the counts beside them."""
+        return {partition: self._with_offset(at) for partition, at in offsets.items()}
+
+    def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
+        known = self.snapshot.partitions.get(at.partition)
+        before = known or PartitionStatus(at.partition, PartitionState.PLANNED, self._now())
+        chosen = self._ranges.get(at.partition)
+        return replace(
+            before,
+            committed=at.committed.offset if at.committed else None,
+            last_stable=at.watermarks.last_stable,
+            high_watermark=at.watermarks.high_watermark,
+            lag=at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start),
+            counts=before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else ""),
+        )
+
+    def _newly_counted(self, partition: Partition, text: str) -> Counts:
+        """Return what tasks have counted since the last look; the first look finds nothing new."""
+        before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
+        self._metadata[partition] = metadata
+        if before is None:
+            return Counts()
+        same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
+        new = metadata.counts.since(before.counts) if same else metadata.counts
+        self._totals += new
+        return new
+
+    def _problem(self, before: Problem | None, now: Problem) -> Problem:
+        """Return a problem that was known before as it was, because `since` must not move."""
+        return before if before is not None and str(before) == str(now) else now
+
+    def _in_state(self, status: PartitionStatus, state: PartitionState) -> PartitionStatus:
+        return status if status.state is state else replace(status, state=state, since=self._now())
+
+    def _change_round(self, **changes: object) -> None:
+        if self.snapshot.round is not None:
+            self._publish(round=replace(self.snapshot.round, **changes))  # type: ignore[arg-type]  # its own fields
+
+    def _publish(self, **changes: object) -> None:
+        before = self.snapshot
+        self.snapshot = replace(before, at=self._now(), totals=self._totals, **changes)  # type: ignore[arg-type]  # its own fields
+        for listener in self._listeners:
+            listener(before, self.snapshot)
+
+    def _now(self) -> float:
+        return self._runtime.wall_clock()
+
+
+def _check(receipt: Receipt) -> None:
+    if not receipt.balances:
+        where, dead = f"{receipt.partition}@{receipt.start}", sum(receipt.dead.values())
+        msg = f"{where}: {receipt.records} records came in, {receipt.out} went out, {dead} to the dead letters"
+        raise AccountingError(msg, "this is a bug; please report it with this line")

@@ -1,0 +1,123 @@
+"""Produces from Arrow's buffers by compiled kernels: no Python object for any record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from confluent_kafka import KafkaException, Producer
+from numpy.typing import NDArray
+
+from app.kafka.bulk import kernels, native
+from app.kafka.sender import Targets
+from app.records import DeadLetter, DeadLetters, Lines
+from parsers.compiled.buffers import Buffers
+
+_PRODUCEVA = native.address(native.produceva)
+
+
+class BulkSender:
+    """Queues records from Arrow's buffers; see `app.kafka.sender.Sender`."""
+
+    def __init__(self, client: Producer, targets: Targets) -> None:
+        self.targets = targets
+        self._handle = native.handle(client)
+        self._line = _Target(self._handle, targets.sink, targets.sink_partition)
+        self._dead_letter = _Target(self._handle, targets.dead_letters, targets.dead_letter_partition)
+        self._open = True
+
+    def offer(self, lines: Lines, begin: int) -> int:
+        """Queue lines for the sink, from row `begin` on."""
+        self._check_open()
+        values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
+        state = np.array([begin, 0], np.int64)
+        kernels.produce(
+            _PRODUCEVA,
+            self._handle,
+            self._line.fields(),
+            values.values,
+            values.offsets,
+            values.validity,
+            values.first,
+            keys.values,
+            keys.offsets,
+            keys.validity,
+            keys.first,
+            lines.rows,
+            lines.timestamps,
+            state,
+        )
+        return _came_to(state)
+
+    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+        """
+        Queue rejects for the dead-letter topic, from row `begin` on.
+
+        confluent-kafka's own call would allocate state for each record that only its own poll frees.
+        """
+        self._check_open()
+        flat = DeadLetters.of(dead_letters)
+        texts = Buffers.of(flat.parts)
+        state = np.array([begin, 0], np.int64)
+        kernels.produce_dead_letters(
+            _PRODUCEVA,
+            self._handle,
+            self._dead_letter.fields(int(np.diff(flat.begins).max(initial=0)) // 2 - 1),
+            texts.values,
+            texts.offsets,
+            texts.validity,
+            texts.first,
+            flat.begins,
+            flat.timestamps,
+            state,
+        )
+        return _came_to(state)
+
+    def close(self) -> None:
+        """Release librdkafka's topics; afterwards the producer may end."""
+        if self._open:
+            self._open = False
+            self._line.close()
+            self._dead_letter.close()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            msg = "the sender is closed"
+            raise RuntimeError(msg)
+
+
+class _Target:
+    """The fields of rd_kafka_produceva that name one partition; a kernel fills in the others for each record."""
+
+    def __init__(self, client: int, topic: str, partition: int) -> None:
+        self._topic = native.topic_new(client, topic.encode(), None)
+        self._fields = np.zeros((kernels.VALUE_FIELD + 1, native.FIELD_WORDS), np.int64)
+        self._fields[kernels.FLAGS_FIELD, :2] = native.MESSAGE_FLAGS, native.COPY
+        self._fields[kernels.TOPIC_FIELD, :2] = native.TOPIC, self._topic
+        self._fields[kernels.PARTITION_FIELD, :2] = native.PARTITION, partition
+        self._fields[kernels.TIMESTAMP_FIELD, 0] = native.TIMESTAMP
+        self._fields[kernels.KEY_FIELD, 0] = native.KEY
+        self._fields[kernels.VALUE_FIELD, 0] = native.VALUE
+
+    def fields(self, headers: int = 0) -> NDArray[np.int64]:
+        """Return the fields, with room for so many headers after them."""
+        wanted = kernels.VALUE_FIELD + 1 + headers
+        if wanted > len(self._fields):
+            more = np.zeros((wanted - len(self._fields), native.FIELD_WORDS), np.int64)
+            more[:, 0] = native.HEADER
+            self._fields = np.concatenate([self._fields, more])
+        return self._fields[:wanted]
+
+    def close(self) -> None:
+        """Release the topic."""
+        native.topic_destroy(self._topic)
+
+
+def _came_to(state: NDArray[np.int64]) -> int:
+    """Return the row that a kernel came to: the last, or one that found the queue full; raise any other refusal."""
+    row, error = state.tolist()
+    if error:
+        refusal = native.take_error(error)
+        if refusal.code() != native.QUEUE_FULL:
+            raise KafkaException(refusal)
+    return int(row)

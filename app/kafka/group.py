@@ -1,0 +1,37 @@
+"""What the driver asks Kafka about its consumer group: nobody else may be a member of it."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from app.errors import ForeignMember
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.failures import error_of
+
+
+class KafkaGroup:
+    """The consumer group that the service commits to and never joins."""
+
+    def __init__(self, connection: AdminConnection, group: str) -> None:
+        self._connection = connection
+        self._group = group
+
+    def refuse_foreign_members(self) -> None:
+        """
+        Make sure that nobody consumes in our group: the broker would let both commit, and records would be skipped.
+
+        Raises:
+            ForeignMember: somebody does; the error names who.
+            Unreachable, NotUsable: Kafka does not answer, or refuses.
+        """
+        asked = self._connection.client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+        try:
+            members = self._connection.wait(asked[self._group]).members
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return
+            raise self._connection.failure(error, f"describing group {self._group!r}") from error
+        if members:
+            who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
+            msg = f"group {self._group!r} has members that are not Winnow ({who})"
+            raise ForeignMember(msg, "stop them, or choose another group.id")

@@ -1,0 +1,127 @@
+"""What the driver asks Kafka about topics: which there are, how large they are, and where their partitions end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from app.errors import TopicMissing
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.failures import error_of
+from app.model import Destination, Partition, Topic, Watermarks
+
+# The broker's default for max.message.bytes, for where we may not read the topic's configuration.
+USUAL_MAX_BYTES = 1_048_588
+
+
+class KafkaTopics:
+    """Answers the driver's questions about topics; every method raises Unreachable or NotUsable."""
+
+    def __init__(self, connection: AdminConnection) -> None:
+        self._connection = connection
+
+    def source_topics(
+        self, names: Collection[str], pattern: str | None, known: Collection[str] = frozenset()
+    ) -> dict[str, Topic]:
+        """
+        Return the source topics, given by name or by a pattern that whole names match.
+
+        Args:
+            names: topics that must exist, except those that are known.
+            pattern: may match nothing yet.
+            known: topics that have existed; one that is gone is left out.
+
+        Raises:
+            TopicMissing: a topic that is not known does not exist.
+        """
+        if pattern is not None:
+            known = names = [name for name in self._names() if re.fullmatch(pattern, name)]
+        if not names:
+            return {}
+        described = self._connection.client.describe_topics(
+            TopicCollection(list(names)), request_timeout=ANSWER_SECONDS
+        )
+        found: dict[str, Topic] = {}
+        for name, future in described.items():
+            try:
+                found[name] = self._topic(name, future)
+            except TopicMissing:
+                if name not in known:
+                    raise
+        return found
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(self._connection.client.list_topics(timeout=ANSWER_SECONDS).topics)
+        except KafkaException as error:
+            raise self._connection.failure(error, "listing topics") from error
+
+    def _topic(self, name: str, future: Future[Any]) -> Topic:
+        try:
+            described = self._connection.wait(future)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                msg = f"topic {name!r} does not exist"
+                raise TopicMissing(msg, "create it, or correct the configuration") from error
+            raise self._connection.failure(error, f"describing topic {name!r}") from error
+        return Topic(name, str(described.topic_id or ""), len(described.partitions))
+
+    def destination(self, name: str) -> Destination:
+        """
+        Return a topic that we write to.
+
+        Raises:
+            TopicMissing: it does not exist.
+        """
+        topic = self.source_topics([name], None)[name]
+        return Destination(name, topic.partitions, self._max_bytes(name))
+
+    def _max_bytes(self, name: str) -> int:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        described = self._connection.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
+        try:
+            return int(self._connection.wait(described[resource])["max.message.bytes"].value)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return USUAL_MAX_BYTES
+            raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
+
+    def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
+        """Return the watermarks of each partition."""
+        wanted = list(partitions)
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        log_start = self._offsets(wanted, earliest, IsolationLevel.READ_UNCOMMITTED)
+        last_stable = self._offsets(wanted, latest, IsolationLevel.READ_COMMITTED)
+        high = self._offsets(wanted, latest, IsolationLevel.READ_UNCOMMITTED)
+        return {each: Watermarks(log_start[each], last_stable[each], high[each]) for each in wanted}
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        """Return the first offset that was written at or after a time; None where there is none yet."""
+        found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def _offsets(
+        self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        asked = self._connection.client.list_offsets(
+            {TopicPartition(*partition): spec for partition in partitions},
+            isolation_level=isolation,
+            request_timeout=ANSWER_SECONDS,
+        )
+        return {
+            Partition(at.topic, at.partition): self._connection.answer(
+                future, f"reading the offsets of {at.topic}-{at.partition}"
+            ).offset
+            for at, future in asked.items()
+        }

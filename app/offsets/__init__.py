@@ -1,0 +1,1 @@
+"""Where the next offset of each partition is remembered: one contract, one file for each store."""

@@ -1,0 +1,89 @@
+"""What an offset store is: it remembers the next offset of each partition, and it never goes back by accident."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard, runtime_checkable
+
+from app.model import CommittedOffset, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class StoreContext:
+    """
+    What a store is opened for.
+
+    Args:
+        group: the consumer group whose offsets it keeps.
+        kafka: the `kafka` section of the configuration.
+        consumer: the Kafka consumer of the task that opens the store, so that a store in Kafka needs no second
+            connection; None in the driver.
+    """
+
+    group: str
+    kafka: Mapping[str, str]
+    consumer: Any = None
+
+
+@runtime_checkable
+class OffsetStore(Protocol):
+    """
+    Remembers the next offset of each partition of one group.
+
+    The driver and each task open a store of their own. A store is used by several threads of its process at once.
+    Subclass `app.offsets.testing.OffsetStoreContract` to prove one.
+    """
+
+    transactional: bool
+    """Whether an offset can be saved inside a Kafka transaction, which exactly-once delivery needs."""
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+        """
+        Return the stored offset of each partition that has one.
+
+        Args:
+            partitions: the partitions to look up.
+            stable: wait until no transaction is about to move one of these offsets (KIP-447).
+
+        Raises:
+            Unreachable: the store does not answer now.
+            NotUsable: a person must act, for example because of credentials.
+        """
+        ...
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the next offset to read; saving the same offset again renews it.
+
+        Raises:
+            Fenced: the stored offset is larger, because another owner went on from there; nothing changes.
+            Transient: it is unknown whether the offset was stored.
+        """
+        ...
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store an offset even if that goes back, because a person or a policy decided so.
+
+        Raises:
+            Transient: it is unknown whether the offset was stored.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class TransactionalOffsetStore(OffsetStore, Protocol):
+    """A store whose offsets can move with the records of a Kafka transaction."""
+
+    def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
+        """Store the next offset to read inside the producer's open transaction, whose fence keeps older owners out."""
+        ...
+
+
+def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:
+    """Return whether a store can take part in Kafka's transactions."""
+    return store.transactional

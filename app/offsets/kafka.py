@@ -1,0 +1,134 @@
+"""The default store: the consumer group's offsets in Kafka, which move inside the transaction of their records."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from app.errors import Fenced, NotUsable, Transient, Unreachable
+from app.kafka import settings
+from app.kafka.failures import of_cluster, of_partition
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from app.watchdog import in_time
+
+# The driver asks again soon; a task that opens has nothing else to do.
+DRIVER_SECONDS, TASK_SECONDS = 5.0, 10.0
+# What the offset commit inside a transaction may take once every record is acknowledged; usually 2 ms.
+COMMIT_SECONDS = 5.0
+
+
+class KafkaGroupOffsets:
+    """
+    The offsets of a consumer group.
+
+    An admin client could read them too, but its list_consumer_group_offsets crashes the process (librdkafka 2.16,
+    rd_kafka_cgrp_op with no group) while a restarted coordinator loads. A consumer has a group, and is safe.
+
+    Args:
+        context: what the store is opened for; with a task's consumer, the store uses that one for everything.
+    """
+
+    transactional = True
+
+    def __init__(self, context: StoreContext) -> None:
+        self._context = context
+        self._seconds = DRIVER_SECONDS if context.consumer is None else TASK_SECONDS
+        self._readers: dict[bool, Consumer] = {}
+        self._lock = threading.Lock()
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+        """
+        Return the group's offset of each partition that has one.
+
+        `stable` waits for transactions that are about to move an offset (KIP-447): librdkafka asks for that where the
+        consumer reads committed records only. While hundreds of partitions commit there is always one.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or refuses.
+        """
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        doing = f"reading the offsets of group {self._context.group!r}"
+        try:
+            found = self._reader(stable=stable).committed(wanted, self._seconds) if wanted else []
+        except KafkaException as error:
+            failure = of_cluster(error, doing)
+            self._drop_reader(stable, failure)
+            raise failure from error
+        for at in found:
+            if at.error is not None:
+                failure = of_cluster(at.error, f"{doing} in {at.topic}-{at.partition}")
+                self._drop_reader(stable, failure)
+                raise failure
+        return {
+            Partition(at.topic, at.partition): CommittedOffset(at.offset, at.metadata or "")
+            for at in found
+            if at.offset >= 0
+        }
+
+    def save_in_transaction(self, producer: Producer, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Send the offset as part of the producer's open transaction.
+
+        Raises:
+            KafkaException: as librdkafka raises it; the writer knows what it means for its transaction.
+        """
+        group = self._reader(stable=True).consumer_group_metadata()
+        with in_time(COMMIT_SECONDS):
+            producer.send_offsets_to_transaction([TopicPartition(*partition, offset, metadata)], group, COMMIT_SECONDS)
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Commit the offset without a transaction, unless the group is further already.
+
+        Raises:
+            Fenced: the group's offset is larger.
+            Transient: the commit failed, or its outcome is unknown.
+        """
+        try:
+            stored = self.load([partition], stable=True).get(partition)
+        except (Unreachable, NotUsable) as error:
+            raise Transient(partition, f"the committed offset cannot be read: {error}", offset) from error
+        if stored is not None and stored.offset > offset:
+            what = f"another owner has committed up to {stored.offset}; this one stops, and nothing is lost"
+            raise Fenced(partition, what, offset)
+        self.reset(partition, offset, metadata)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Commit the offset without a transaction, even if that goes back.
+
+        Raises:
+            Transient: the commit failed, or its outcome is unknown.
+        """
+        try:
+            self._reader(stable=True).commit(offsets=[TopicPartition(*partition, offset, metadata)], asynchronous=False)
+        except KafkaException as error:
+            raise of_partition(error, partition, "committing the offset", offset) from error
+
+    def close(self) -> None:
+        """Close the consumers that the store made itself."""
+        with self._lock:
+            while self._readers:
+                self._readers.popitem()[1].close()
+
+    def _reader(self, *, stable: bool) -> Consumer:
+        if self._context.consumer is not None:
+            consumer: Consumer = self._context.consumer
+            return consumer
+        with self._lock:
+            if stable not in self._readers:
+                self._readers[stable] = self._connect("read_committed" if stable else "read_uncommitted")
+            return self._readers[stable]
+
+    def _connect(self, isolation: str) -> Consumer:
+        own = {"group.id": self._context.group, "isolation.level": isolation, "enable.auto.commit": False}
+        return Consumer(settings.common(self._context.kafka) | own, logger=settings.SILENT)
+
+    def _drop_reader(self, stable: bool, failure: Exception) -> None:  # noqa: FBT001  # the key of a reader
+        """Connect again after an outage: a client whose only broker was killed may never answer again."""
+        if isinstance(failure, Unreachable):
+            with self._lock:
+                self._readers.pop(stable, None)

@@ -1,0 +1,156 @@
+"""
+The metadata that tasks commit beside each offset: which topic it belongs to, and what became of the records before it.
+
+    winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011
+
+The counts are committed together with the records that they count, so they are exact, whatever process dies. A task
+continues the counts that it finds, so they go on over rounds, crashes and upgrades; `since` says from which offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from urllib.parse import quote, unquote
+
+FIRST_VERSION, VERSION = "winnow", "winnow/2"
+MAX_BYTES = 4000
+"""A little less than the broker's default for `offset.metadata.max.bytes`, 4,096."""
+UNKNOWN = "unknown"
+"""The reason of dead letters that the first version counted without one."""
+OTHER = "other"
+"""The reason that stands for the rare ones where the metadata would grow too long."""
+
+# Twelve bytes for each of the usual reasons leave room for everything else. Any other reason follows a `~`.
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "empty": "e",
+        "no_marker": "nm",
+        "field_count": "fc",
+        "houseid": "h",
+        "gathertime": "gt",
+        "srcip": "si",
+        "destip": "di",
+        "srcport": "sp",
+        "destport": "dp",
+        "illegal_character": "ic",
+        "too_large": "tl",
+        "envelope": "en",
+        "parser_error": "pe",
+    }
+)
+_REASONS = {code: reason for reason, code in CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Records and bytes of one partition: what came in, and where it went."""
+
+    records: int = 0
+    out: int = 0
+    dead: Mapping[str, int] = field(default_factory=dict)
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        dead = {reason: self.dead.get(reason, 0) + other.dead.get(reason, 0) for reason in {**self.dead, **other.dead}}
+        return Counts(
+            self.records + other.records,
+            self.out + other.out,
+            dead,
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+        )
+
+    def since(self, earlier: Counts) -> Counts:
+        """Return what was counted after `earlier`; a count that went back counts as nothing."""
+        dead = {
+            reason: more for reason, count in self.dead.items() if (more := count - earlier.dead.get(reason, 0)) > 0
+        }
+        return Counts(
+            max(0, self.records - earlier.records),
+            max(0, self.out - earlier.out),
+            dead,
+            max(0, self.bytes_in - earlier.bytes_in),
+            max(0, self.bytes_out - earlier.bytes_out),
+        )
+
+    @property
+    def dead_total(self) -> int:
+        """How many records went to the dead letters."""
+        return sum(self.dead.values())
+
+
+NOTHING = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMetadata:
+    """
+    What stands beside a committed offset.
+
+    Args:
+        topic_id: tells a topic from a later one of the same name; empty where the broker gives none.
+        since: the offset from which the counts count.
+        counts: what became of the records from there to the committed offset.
+    """
+
+    topic_id: str = ""
+    since: int = 0
+    counts: Counts = NOTHING
+
+    def __str__(self) -> str:
+        counts = self.counts
+        before = f"{VERSION} topic={self.topic_id} since={self.since} in={counts.records} out={counts.out}"
+        after = f" ib={counts.bytes_in} ob={counts.bytes_out}"
+        return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetMetadata:
+        """Return what `text` says, in this version or the first; text that somebody else wrote says nothing."""
+        version, *words = text.split() or [""]
+        if version not in (FIRST_VERSION, VERSION):
+            return cls()
+        values = dict(word.partition("=")[::2] for word in words)
+        dead = _counted(values.get("dead", ""))
+        records = _number(values.get("in", ""))
+        out = _number(values["out"]) if "out" in values else max(0, records - sum(dead.values()))
+        counts = Counts(records, out, dead, _number(values.get("ib", "")), _number(values.get("ob", "")))
+        return cls(values.get("topic", ""), _number(values.get("since", "")), counts)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a task of Winnow wrote it."""
+        return self != OffsetMetadata()
+
+
+def _reasons(dead: Mapping[str, int], room: int) -> str:
+    """Write the counts by reason, the most frequent first; what has no room becomes `other`."""
+    frequent = sorted((item for item in dead.items() if item[1]), key=lambda item: -item[1])
+    written = [f"{_code(reason)}:{count}" for reason, count in frequent]
+    rest = 0
+    while len(",".join(written)) + 30 > room and written:
+        rest += int(written.pop().rpartition(":")[2])
+    return ",".join([*written, *([f"~{OTHER}:{rest}"] if rest else [])])
+
+
+def _code(reason: str) -> str:
+    return CODES.get(reason) or f"~{quote(reason, safe='')}"
+
+
+def _counted(text: str) -> dict[str, int]:
+    """Read the counts by reason; the first version has only their sum."""
+    if text.isdecimal():
+        return {UNKNOWN: int(text)} if int(text) else {}
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        code, _, count = part.rpartition(":")
+        reason = unquote(code[1:]) if code.startswith("~") else _REASONS.get(code, "")
+        if reason:
+            counts[reason] = counts.get(reason, 0) + _number(count)
+    return counts
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() else 0

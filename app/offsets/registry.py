@@ -1,0 +1,48 @@
+"""
+Finds an offset store by the name that a configuration gives it.
+
+A package adds a store with an entry point: the group `winnow.offsets`, the name that a user writes, and what opens the
+store, a class or a function that takes a `StoreContext` and then the options as keyword arguments.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from app.model import Plugin
+from app.offsets.contract import OffsetStore, StoreContext
+from parsers.plugins import Plugins
+
+
+class UnknownStore(ValueError):
+    """No usable offset store is registered under that name."""
+
+
+class StoreOptionError(ValueError):
+    """An option of the store is unknown, missing or wrong; the message names every problem."""
+
+
+_STORES = Plugins(
+    kind="offset store",
+    method="load(partitions, *, stable)",
+    group="winnow.offsets",
+    built_in={"kafka": "app.offsets.kafka:KafkaGroupOffsets"},
+    unknown=UnknownStore,
+    wrong_option=StoreOptionError,
+)
+
+
+def names() -> list[str]:
+    """Return the names of all stores that are installed, sorted."""
+    return _STORES.names()
+
+
+def open_store(store: Plugin, context: StoreContext) -> OffsetStore:
+    """
+    Open the store of that name; nothing connects before its first call.
+
+    Raises:
+        UnknownStore: no usable store has that name.
+        StoreOptionError: the store does not take these options.
+    """
+    return cast("OffsetStore", _STORES.load(store.name, store.options, OffsetStore, context))

@@ -1,0 +1,27 @@
+"""The clocks and threads of a process: the real ones, unless a simulation hands in its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """
+    What the driver and a task need of the machine they run on.
+
+    Args:
+        monotonic: a clock in seconds that never goes back.
+        wall_clock: seconds since the epoch.
+        threads: makes a pool of at most so many threads, whose names begin with a prefix.
+    """
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    threads: Callable[[int, str], Executor] = ThreadPoolExecutor
+
+
+REAL = Runtime()

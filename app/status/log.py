@@ -1,0 +1,112 @@
+"""The log as a function of two snapshots: what changed between them, never what stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import structlog
+
+from app.model import Partition
+from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, RoundStatus, Snapshot
+
+log = structlog.get_logger()
+
+# What a person reads where a round ends early; a rebalance and a stop are usual.
+ENDINGS = {
+    End.REBALANCE: ("info", "the round ends for a rebalance"),
+    End.STARVED: ("warning", "a task finds no slot; the round ends for a rebalance"),
+    End.OVERDUE: ("warning", "a task does not end; the round ends for a rebalance"),
+    End.LOST: ("error", "round failed; nothing is lost, the next one goes on from the committed offsets"),
+}
+
+
+class Line(NamedTuple):
+    """One line of the log."""
+
+    level: str
+    event: str
+    fields: dict[str, object]
+
+
+def write(before: Snapshot, after: Snapshot) -> None:
+    """Log what changed; a listener of the status tracker."""
+    for level, event, fields in lines(before, after):
+        getattr(log, level)(event, **fields)
+
+
+def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield a line for each change that a person wants to know of."""
+    yield from _outage(before, after)
+    for partition, status in after.partitions.items():
+        yield from _partition(before.partitions.get(partition), status)
+    if after.round is not None:
+        yield from _round(before.round, after.round)
+    if after.progress is not None and after.progress is not before.progress:
+        counts, seconds = after.progress.counts, after.progress.seconds
+        yield Line("info", "progress", _flow(counts.records, counts.dead_total, seconds) | {"lag": after.progress.lag})
+    yield from _phase(before, after)
+
+
+def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    if after.phase is Phase.STOPPING and before.phase is not Phase.STOPPING:
+        yield Line("info", "stopping", {"cause": after.cause})
+    if after.phase is Phase.STOPPED and before.phase is not Phase.STOPPED:
+        totals = after.totals
+        counts = {"records": totals.records, "out": totals.out, "dead": totals.dead_total}
+        yield Line("info", "stopped", {"cause": after.cause, **counts})
+
+
+def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    tasks_go_on = after.round is not None and after.round.seconds is None
+    if after.outage and not before.outage:
+        event = "Kafka does not answer the driver; the tasks go on" if tasks_go_on else "waiting for Kafka"
+        yield Line("warning", event, {"reason": str(after.outage)})
+    if before.outage and not after.outage:
+        event = "Kafka answers the driver again" if tasks_go_on else "Kafka is back"
+        yield Line("info", event, {"waited_seconds": round(after.at - before.outage.since, 1)})
+
+
+def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
+    where = _where(after.partition)
+    was = before.state if before else None
+    problem_before = str(before.problem) if before and before.problem else ""
+    if after.problem and str(after.problem) != problem_before:
+        if after.state is PartitionState.BLOCKED:
+            yield Line("error", "partition blocked; the others go on", {"error": str(after.problem), **where})
+        elif after.state is PartitionState.FAILED:
+            fields = {"error": str(after.problem), "offset": after.committed, **where}
+            yield Line("warning", "partition failed; the next round tries again", fields)
+    if was is PartitionState.BLOCKED and after.state is not PartitionState.BLOCKED:
+        yield Line("info", "partition no longer blocked", where)
+    if after.skipped and (before is None or after.skipped != before.skipped):
+        start, end = after.skipped
+        fields = {"start": start, "end": end, "lost": end - start, **where}
+        yield Line("warning", "offsets skipped, as out.of.range says", fields)
+    if after.recovered and before is not None and after.reopened > before.reopened:
+        fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
+        yield Line("info", "partition recovered", fields | where)
+
+
+def _round(before: RoundStatus | None, after: RoundStatus) -> Iterator[Line]:
+    if before is None or before.number != after.number:
+        return
+    if after.lost_tasks > before.lost_tasks:
+        yield Line("warning", "a task was lost; Spark tries it again", {"lost": after.lost_tasks})
+    if after.ending in ENDINGS and after.ending is not before.ending:
+        level, event = ENDINGS[after.ending]
+        yield Line(level, event, {"reason": after.reason} if after.reason else {})
+    if after.killed and not before.killed:
+        yield Line("info", "tasks are killed; what they have not committed is done again", {})
+    if after.counts is not None and before.counts is None:
+        flow = _flow(after.counts.records, after.counts.dead_total, after.seconds or 0)
+        yield Line("info", "round", {**flow, "out": after.counts.out, "lag_before": after.lag_before})
+
+
+def _flow(records: int, dead: int, seconds: float) -> dict[str, object]:
+    per_second = round(records / seconds) if seconds > 0 else 0
+    return {"records": records, "dead": dead, "seconds": round(seconds, 1), "per_second": per_second}
+
+
+def _where(partition: Partition) -> dict[str, object]:
+    return {"topic": partition.topic, "partition": partition.number}

@@ -1,0 +1,192 @@
+"""The snapshot: everything that a log, a metric, a health check or a page may show, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from app.errors import PartitionError, WinnowError
+from app.model import Partition
+from app.offsets.metadata import NOTHING, Counts
+
+VERSION = 1
+
+
+class Phase(StrEnum):
+    """What the service as a whole does."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class PartitionState(StrEnum):
+    """What happens to one partition."""
+
+    PLANNED = "planned"  # it is known, and no task works on it
+    RUNNING = "running"
+    FAILED = "failed"  # its task gave it up; the next round tries again
+    BLOCKED = "blocked"  # it waits for a person
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """
+    Something that is wrong.
+
+    Args:
+        cause: what happened.
+        cure: what a person can do about it; empty where it mends itself.
+        since: when it began, in seconds since the epoch.
+        partition: where, if that is one partition.
+        offset: where in it.
+    """
+
+    cause: str
+    cure: str
+    since: float
+    partition: Partition | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: WinnowError, since: float) -> Problem:
+        """Return an error as a problem that began at a time."""
+        if isinstance(error, PartitionError):
+            return cls(error.cause, error.cure, since, error.partition, error.offset)
+        return cls(error.cause, error.cure, since)
+
+    def __str__(self) -> str:
+        where = "" if self.partition is None else f"{self.partition}"
+        where += "" if self.offset is None else f"@{self.offset}"
+        return ": ".join(part for part in (where, self.cause, self.cure) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """
+    One source partition.
+
+    Args:
+        partition: which partition.
+        state: what happens to it.
+        since: when that state began, in seconds since the epoch.
+        committed: the next offset to read; None where no offset is committed.
+        last_stable: the last stable offset: committed records end there.
+        high_watermark: where all records end.
+        lag: how many offsets wait from the next one to the last stable one.
+        counts: what became of its records since the service started.
+        problem: what is wrong with it.
+        skipped: the offsets that `out.of.range` skipped last, first and after the last.
+        recovered: the last error that its task got over by itself; empty if there was none.
+        reopened: how often a producer had to be replaced since the service started.
+    """
+
+    partition: Partition
+    state: PartitionState
+    since: float
+    committed: int | None = None
+    last_stable: int = 0
+    high_watermark: int = 0
+    lag: int = 0
+    counts: Counts = NOTHING
+    problem: Problem | None = None
+    skipped: tuple[int, int] | None = None
+    recovered: str = ""
+    reopened: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What was done between two looks at Kafka, and how many seconds lie between them."""
+
+    counts: Counts
+    lag: int
+    seconds: float
+
+
+class End(StrEnum):
+    """Why a round ended."""
+
+    DONE = "done"  # its deadline or the agreed end was reached
+    REBALANCE = "rebalance"
+    STARVED = "starved"  # a task found no slot
+    OVERDUE = "overdue"  # a task did not end
+    STOPPED = "stopped"
+    LOST = "lost"  # Spark gave it up
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStatus:
+    """
+    One round.
+
+    Args:
+        number: 1 for the first round of this service.
+        began: when it began, in seconds since the epoch.
+        slots: how many tasks could run at once.
+        tasks: how many tasks it has.
+        partitions: how many partitions they work on.
+        lag_before: the offsets that waited when it began.
+        lost_tasks: how many attempts at its tasks were lost so far.
+        ending: why it ends or ended; None while it runs.
+        reason: the details of `ending`.
+        killed: whether its tasks had to be killed.
+        seconds: how long it took; None while it runs.
+        counts: what its tasks report; None while it runs, and where they were killed or lost.
+    """
+
+    number: int
+    began: float
+    slots: int
+    tasks: int
+    partitions: int
+    lag_before: int
+    lost_tasks: int = 0
+    ending: End | None = None
+    reason: str = ""
+    killed: bool = False
+    seconds: float | None = None
+    counts: Counts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """
+    The service at one moment.
+
+    Args:
+        at: the moment, in seconds since the epoch.
+        group: the consumer group.
+        started: when the service started, in seconds since the epoch.
+        phase: what it does.
+        cause: why it stops; empty while it runs.
+        partitions: the status of every source partition.
+        round: the last round; None before the first.
+        progress: what the tasks did between the last two looks at Kafka; None before the first.
+        outage: that Kafka does not answer the driver; None while it answers.
+        totals: what became of all records since the service started.
+    """
+
+    at: float
+    group: str
+    started: float
+    phase: Phase = Phase.STARTING
+    cause: str = ""
+    partitions: Mapping[Partition, PartitionStatus] = field(default_factory=dict)
+    round: RoundStatus | None = None
+    progress: Progress | None = None
+    outage: Problem | None = None
+    totals: Counts = NOTHING
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Everything that is wrong now, the service's own problems first."""
+        of_partitions = (status.problem for status in self.partitions.values())
+        return [problem for problem in (self.outage, *of_partitions) if problem is not None]
+
+    @property
+    def lag(self) -> int:
+        """How many offsets wait in all partitions."""
+        return sum(status.lag for status in self.partitions.values())

@@ -1,0 +1,115 @@
+"""
+Finds what is registered under a name and builds it from its options: parsers here, offset stores in `app.offsets`.
+
+Built-in plugins stand in a table in code, because an executor that was sent the sources has no package metadata. Other
+packages register theirs with entry points.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from parsers.errors import hint, listed
+
+Factory = Callable[..., object]
+
+
+@dataclass(frozen=True, slots=True)
+class Plugins:
+    """
+    The plugins of one kind.
+
+    Args:
+        kind: what a plugin is called in messages, such as `parser`.
+        method: the method that makes an object one of them, written with its arguments.
+        group: the group of their entry points.
+        built_in: name → `module:attribute`.
+        unknown: the error for a name that leads to no usable plugin.
+        wrong_option: the error for an option that is unknown, missing or wrong.
+    """
+
+    kind: str
+    method: str
+    group: str
+    built_in: Mapping[str, str]
+    unknown: type[ValueError]
+    wrong_option: type[ValueError]
+
+    def names(self) -> list[str]:
+        """Return the names of all that are installed, sorted."""
+        return sorted({point.name for point in self._points()})
+
+    def load(self, name: str, options: Mapping[str, object], protocol: type, *arguments: object) -> object:
+        """
+        Build the plugin of that name.
+
+        Args:
+            name: what it is registered under.
+            options: its options as a user writes them; `.` and `-` in a key stand for `_`.
+            protocol: what it must be an instance of.
+            arguments: what every plugin of this kind takes before its options.
+        """
+        factory = self._factory(name)
+        keywords = self._keywords(name, options)
+        problems = list(_problems(factory, keywords, len(arguments)))
+        if problems:
+            msg = f"{self.kind} {name}: {listed(problems)}"
+            raise self.wrong_option(msg)
+        try:
+            plugin = factory(*arguments, **keywords)
+        except self.wrong_option as error:
+            msg = f"{self.kind} {name}: {error}"
+            raise self.wrong_option(msg) from error
+        except (TypeError, ValueError) as error:
+            msg = f"{self.kind} {name} does not accept its options: {error}"
+            raise self.wrong_option(msg) from error
+        if not isinstance(plugin, protocol):
+            msg = f"{self.kind} {name} is not usable: {type(plugin).__name__} has no method {self.method}"
+            raise self.unknown(msg)
+        return plugin
+
+    def _points(self) -> tuple[EntryPoint, ...]:
+        own = (EntryPoint(name, value, self.group) for name, value in self.built_in.items())
+        return (*own, *entry_points(group=self.group))
+
+    def _factory(self, name: str) -> Factory:
+        found = {point.value: point for point in self._points() if point.name == name}
+        if not found:
+            msg = f"no {self.kind} is called {name!r}; {hint(str(name), self.names())}"
+            raise self.unknown(msg)
+        if len(found) > 1:
+            msg = f"more than one {self.kind} is called {name!r}: {', '.join(sorted(found))}; uninstall all but one"
+            raise self.unknown(msg)
+        (point,) = found.values()
+        try:
+            return cast("Factory", point.load())
+        except (ImportError, AttributeError) as error:
+            msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {error}"
+            raise self.unknown(msg) from error
+
+    def _keywords(self, name: str, options: Mapping[str, object]) -> dict[str, object]:
+        keywords: dict[str, object] = {}
+        for key, value in options.items():
+            keyword = str(key).replace(".", "_").replace("-", "_")
+            if keyword in keywords:
+                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: keep one"
+                raise self.wrong_option(msg)
+            keywords[keyword] = value
+        return keywords
+
+
+def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:
+    """Yield a sentence for each option that the factory does not know, or misses."""
+    parameters = list(inspect.signature(factory).parameters.values())[positional:]
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for keyword in keywords:
+            if keyword not in named:
+                yield f"no option {keyword!r}; {hint(keyword, named)}"
+    for parameter in named.values():
+        if parameter.default is parameter.empty and parameter.name not in keywords:
+            yield f"option {parameter.name!r} is missing: write {parameter.name}: …"

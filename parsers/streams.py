@@ -1,0 +1,35 @@
+"""Cleanses a stream of lines with a parser: what `winnow parse` does, without Kafka and without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import IO
+
+import pyarrow as pa
+
+from parsers.contract import Parser, Reject
+
+BATCH_LINES = 10_000
+
+
+def cleanse(parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject], object]) -> int:
+    """
+    Write the cleansed form of each line to a sink, in order; return how many lines were rejected.
+
+    Args:
+        parser: makes cleansed lines.
+        source: raw lines.
+        sink: takes cleansed lines.
+        reject: called for each rejected line with its number, from 1, and why it was rejected.
+    """
+    before = rejected = 0
+    while lines := list(islice(source, BATCH_LINES)):
+        parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+        sink.writelines((value or b"") + b"\n" for value in parsed.values.to_pylist())
+        for each in parsed.rejects():
+            reject(before + each.row + 1, each)
+        before += len(lines)
+        rejected += len(parsed.reject_rows)
+    sink.flush()
+    return rejected

@@ -1,0 +1,86 @@
+"""What stands beside a committed offset: written by tasks, read by the driver, by older and newer versions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.executor.parse import PARSER_ERROR, TOO_LARGE
+from app.offsets.metadata import CODES, MAX_BYTES, OTHER, UNKNOWN, Counts, OffsetMetadata
+from parsers.flume.envelope import REASON as ENVELOPE
+from parsers.idc_access_log import IdcAccessLog
+
+NUMBERS = st.integers(0, 2**63 - 1)
+REASONS = st.sampled_from(sorted(CODES)) | st.text(min_size=1, max_size=20)
+COUNTS = st.builds(
+    Counts, NUMBERS, NUMBERS, st.dictionaries(REASONS, st.integers(1, 2**63 - 1), max_size=10), NUMBERS, NUMBERS
+)
+KAFKA_DEFAULT = 4096
+"""The broker's default for `offset.metadata.max.bytes`."""
+
+
+@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS))
+def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
+    """What a task commits beside an offset, the driver understands, whatever a parser calls its reasons."""
+    assert metadata == OffsetMetadata.parse(str(metadata))
+
+
+@given(st.text())
+def test_any_text_can_be_read(text: str) -> None:
+    """Whatever stands beside an offset, reading it is no error; only what begins with our name counts."""
+    assert OffsetMetadata() == OffsetMetadata.parse(f"x{text}")
+    OffsetMetadata.parse(f"winnow {text}")
+    OffsetMetadata.parse(f"winnow/2 {text}")
+
+
+@pytest.mark.parametrize("text", ["", "kafka-consumer-groups", "topic=another", "winnow/3 topic=x in=3"])
+def test_metadata_of_others_says_nothing(text: str) -> None:
+    """An offset that an operator or a later version has set carries no counts of ours."""
+    assert not OffsetMetadata.parse(text).is_ours
+
+
+def test_the_first_version_is_still_read() -> None:
+    """An upgrade goes on with its counts; its dead letters had no reasons."""
+    found = OffsetMetadata.parse("winnow topic=abc since=5 in=10 dead=3")
+
+    assert OffsetMetadata("abc", 5, Counts(10, 7, {UNKNOWN: 3})) == found
+
+
+def test_every_reason_of_the_product_has_a_code() -> None:
+    """The codes are what keeps the metadata short."""
+    assert {*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR} == set(CODES)
+    assert len(set(CODES.values())) == len(CODES)
+
+
+def test_all_reasons_fit_beside_an_offset() -> None:
+    """All 13 reasons with counts of a trillion take less than a quarter of what a broker stores by default."""
+    large = 10**12
+
+    text = str(OffsetMetadata("A" * 22, large, Counts(large, large, dict.fromkeys(CODES, large), large, large)))
+
+    assert len(text) < KAFKA_DEFAULT // 4
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=80), st.integers(1, 10**9), max_size=300))
+def test_reasons_without_number_still_fit(dead: dict[str, int]) -> None:
+    """A parser with hundreds of reasons loses the names of the rarest, never their count, and never a commit."""
+    text = str(OffsetMetadata("A" * 22, 7, Counts(10**12, 5, dead)))
+
+    found = OffsetMetadata.parse(text).counts.dead
+    assert len(text) <= MAX_BYTES < KAFKA_DEFAULT
+    assert sum(dead.values()) == sum(found.values())
+    assert set(found) <= {*dead, OTHER}
+
+
+@given(COUNTS, COUNTS)
+def test_what_was_added_is_what_is_new(before: Counts, more: Counts) -> None:
+    """Counts can be added and taken apart again."""
+    new = (before + more).since(before)
+
+    assert more == new
+
+
+def test_a_count_that_went_back_counts_as_nothing() -> None:
+    """A reset of the offset must not make a counter go down."""
+    assert Counts() == Counts(1, 1, {"empty": 1}, 1, 1).since(Counts(5, 5, {"empty": 5}, 5, 5))
