@@ -1,0 +1,47 @@
+"""The contract of offset stores on real servers."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from app.embedded.broker import Cluster
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.kafka import KafkaGroupOffsets
+from app.offsets.testing import OffsetStoreContract
+from tests.conftest import Topics
+
+
+class TestKafkaGroupOffsets(OffsetStoreContract):
+    """The group's offsets in Kafka, as the driver and at-least-once tasks use them."""
+
+    @pytest.fixture(autouse=True)
+    def _kafka(self, broker: Cluster, topics: Topics) -> None:
+        self.topics = topics
+        self.context = StoreContext(f"group-{uuid.uuid4().hex}", {"bootstrap.servers": broker.bootstrap})
+
+    def open_store(self) -> OffsetStore:
+        return KafkaGroupOffsets(self.context)
+
+    def partitions(self, count: int) -> list[Partition]:
+        topic = self.topics("raw", count)
+        return [Partition(topic, number) for number in range(count)]
+
+    def test_a_stable_load_waits_for_a_transaction(self) -> None:
+        """An offset inside an open transaction is not answered from before it (KIP-447)."""
+        (partition,) = self.partitions(1)
+        own = {"transactional.id": f"t-{uuid.uuid4().hex}", "log_level": "0"}
+        producer = Producer({**self.context.kafka, **own})
+        producer.init_transactions(10)
+        with self.store() as store:
+            store.save(partition, 1, "before")
+            group = KafkaGroupOffsets(self.context)._reader(stable=True).consumer_group_metadata()
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction([TopicPartition(*partition, 2, "inside")], group, 10)
+
+            assert {partition: CommittedOffset(1, "before")} == store.load([partition], stable=False)
+            producer.commit_transaction(10)
+            assert {partition: CommittedOffset(2, "inside")} == store.load([partition], stable=True)

@@ -1,0 +1,222 @@
+"""The snapshot follows what the driver sees; its counts are those that tasks have committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.driver.discover import Workload
+from app.driver.starting_offsets import PartitionOffsets
+from app.driver.tracker import StatusTracker
+from app.errors import AccountingError, NoStartingOffset, Unreachable
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.runtime import Runtime
+from app.status.snapshot import End, PartitionState, Phase, Snapshot
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+
+
+class Watch:
+    """A tracker on a clock of its own, with what it published."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.published: list[Snapshot] = []
+        runtime = Runtime(monotonic=lambda: self.now, wall_clock=lambda: self.now)
+        self.tracker = StatusTracker("g", [lambda _, after: self.published.append(after)], runtime)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.tracker.snapshot
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def at(partition: Partition, offset: int | None, counts: Counts | None = None, since: int = 0) -> PartitionOffsets:
+    metadata = str(OffsetMetadata("id", since, counts)) if counts else ""
+    committed = None if offset is None else CommittedOffset(offset, metadata)
+    return PartitionOffsets(partition, "id", Watermarks(0, 100, 120), committed)
+
+
+def workload(*offsets: PartitionOffsets) -> Workload:
+    ranges = {
+        each.partition: OffsetRange(
+            each.partition, each.committed.offset if each.committed else None, each.next_offset(0)
+        )
+        for each in offsets
+    }
+    return Workload({each.partition: each for each in offsets}, ranges)
+
+
+def begin(watch: Watch, *offsets: PartitionOffsets) -> None:
+    found = workload(*offsets)
+    watch.tracker.discovered(found)
+    watch.tracker.round_began(2, 1, list(found.ranges.values()))
+
+
+def test_a_discovery_shows_every_partition(watch: Watch) -> None:
+    """Committed offset, last stable offset, high watermark and lag of each; nothing is counted yet."""
+    watch.tracker.discovered(workload(at(A, 40, Counts(9, 9), since=5), at(B, None)))
+
+    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    assert (40, 100, 120, 60) == (a.committed, a.last_stable, a.high_watermark, a.lag)
+    assert (None, 100) == (b.committed, b.lag)
+    assert (PartitionState.PLANNED, Counts(), 1_000.0) == (a.state, a.counts, a.since)
+    assert (160, Counts()) == (watch.snapshot.lag, watch.snapshot.totals)
+
+
+def test_counts_are_what_tasks_have_committed(watch: Watch) -> None:
+    """Between two looks: records, dead letters by reason and bytes, exactly as they stand beside the offset."""
+    begin(watch, at(A, 40, Counts(9, 9), since=5), at(B, None))
+    watch.now += 10
+
+    counts = Counts(29, 26, {"empty": 2, "srcip": 1}, 900, 300)
+    watch.tracker.refreshed({A: at(A, 60, counts, since=5), B: at(B, 10, Counts(10, 10), since=0)})
+
+    assert Counts(20, 17, {"empty": 2, "srcip": 1}, 900, 300) == watch.snapshot.partitions[A].counts
+    assert watch.snapshot.progress is not None
+    assert (30, 3, 130, 10) == (
+        watch.snapshot.progress.counts.records,
+        watch.snapshot.progress.counts.dead_total,
+        watch.snapshot.progress.lag,
+        watch.snapshot.progress.seconds,
+    )
+    assert 30 == watch.snapshot.totals.records
+
+
+def test_a_killed_task_loses_no_count(watch: Watch) -> None:
+    """Its receipt never comes, but what it committed stands beside the offset, and the next task goes on from there."""
+    begin(watch, at(A, 0, Counts(1, 1)))
+    watch.tracker.tasks_killed()
+    watch.tracker.round_dropped(5.0)
+
+    begin(watch, at(A, 30, Counts(31, 31)))
+    watch.tracker.round_ended([receipt(A, 30, 40, Counts(41, 41))], 5.0)
+
+    assert 40 == watch.snapshot.partitions[A].counts.records == watch.snapshot.totals.records
+
+
+def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) -> None:
+    """Records that are done again count again; a counter never goes back."""
+    begin(watch, at(A, 0, Counts(100, 100)))
+    watch.tracker.refreshed({A: at(A, 10)})  # an operator's tool writes no metadata
+    watch.tracker.refreshed({A: at(A, 30, Counts(20, 20), since=10)})
+
+    assert Counts(20, 20) == watch.snapshot.partitions[A].counts
+
+
+def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: object) -> Receipt:
+    done = end - start
+    text = str(OffsetMetadata("id", 0, counts))
+    return Receipt(partition, start, end, done, done, metadata=text, **more)  # type: ignore[arg-type]  # its own fields
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from(["refresh", "receipt", "killed"])), max_size=12))
+def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
+    """Whether the driver hears of commits by a look, by a receipt or not at all until later."""
+    watch, done = Watch(), 0
+    begin(watch, at(A, 0, Counts(5, 5)))
+    for records, how in steps:
+        before, done = done, done + records
+        now = Counts(5 + done, 5 + done)
+        if how == "refresh":
+            watch.tracker.refreshed({A: at(A, done, now)})
+        elif how == "receipt":
+            watch.tracker.round_ended([receipt(A, before, done, now)], 1.0)
+            begin(watch, at(A, done, now))
+    begin(watch, at(A, done, Counts(5 + done, 5 + done)))
+
+    assert done == watch.snapshot.totals.records == watch.snapshot.partitions[A].counts.records
+
+
+def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
+    """Where, how many, and that it is a bug."""
+    begin(watch, at(A, 0))
+
+    with pytest.raises(
+        AccountingError, match="raw-0@0: 10 records came in, 8 went out, 1 to the dead letters: this is"
+    ):
+        watch.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
+
+
+def test_states_and_since_when(watch: Watch) -> None:
+    """A state keeps its beginning for as long as it lasts."""
+    found = workload(at(A, 0), at(B, 0))
+    blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
+    watch.tracker.discovered(blocked)
+    watch.now += 7
+    watch.tracker.discovered(blocked)
+    watch.tracker.round_began(2, 1, [found.ranges[A]])
+
+    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    assert (PartitionState.RUNNING, 1_007.0) == (a.state, a.since)
+    assert (PartitionState.BLOCKED, 1_000.0) == (b.state, b.since)
+    assert [("no offset", "set one", 1_000.0)] == [(p.cause, p.cure, p.since) for p in watch.snapshot.problems]
+
+    watch.tracker.discovered(found)
+    assert [PartitionState.PLANNED] * 2 == [each.state for each in watch.snapshot.partitions.values()]
+    assert [] == watch.snapshot.problems
+
+
+def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch) -> None:
+    """The problem is shown until then, with the task's own words."""
+    begin(watch, at(A, 0))
+    failed = Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")
+    watch.tracker.round_ended([failed], 1.0)
+    watch.tracker.discovered(workload(at(A, 0)))
+
+    assert PartitionState.FAILED is watch.snapshot.partitions[A].state
+    assert ["raw-0@0: broken"] == [problem.cause for problem in watch.snapshot.problems]
+
+    watch.tracker.round_began(1, 1, [OffsetRange(A, 0, 0)])
+    assert [] == watch.snapshot.problems
+
+
+def test_a_round_from_its_beginning_to_its_end(watch: Watch) -> None:
+    """Number, slots, tasks and why it ended."""
+    begin(watch, at(A, 40))
+    watch.tracker.round_ends(End.REBALANCE, "partitions came or went")
+    watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
+
+    ended = watch.snapshot.round
+    assert ended is not None
+    assert (1, 2, 1, 1, 60) == (ended.number, ended.slots, ended.tasks, ended.partitions, ended.lag_before)
+    assert (End.REBALANCE, "partitions came or went", 12.5) == (ended.ending, ended.reason, ended.seconds)
+    assert Counts(60, 60) == ended.counts
+
+    begin(watch, at(A, 100))
+    assert watch.snapshot.round is not None
+    assert (2, None, None) == (watch.snapshot.round.number, watch.snapshot.round.ending, watch.snapshot.round.seconds)
+
+
+def test_an_outage_is_one_problem(watch: Watch) -> None:
+    """However often Kafka is asked, it began once; and it is over when Kafka answers."""
+    watch.tracker.kafka_is_away(Unreachable("connection refused"))
+    watch.now += 30
+    watch.tracker.kafka_is_away(Unreachable("connection refused"))
+
+    assert [("connection refused", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+    watch.tracker.kafka_is_back()
+    assert [] == watch.snapshot.problems
+
+
+def test_a_snapshot_never_changes(watch: Watch) -> None:
+    """Whoever has one can keep it; a change makes another."""
+    begin(watch, at(A, 0))
+    first, kept = watch.snapshot, replace(watch.snapshot)
+
+    watch.tracker.refreshed({A: at(A, 50, Counts(50, 50))})
+    watch.tracker.stopped("done")
+
+    assert first == kept
+    assert first is not watch.snapshot
+    assert (Phase.STOPPED, "done") == (watch.snapshot.phase, watch.snapshot.cause)
+    assert watch.published[-1] is watch.snapshot

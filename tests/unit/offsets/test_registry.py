@@ -1,0 +1,122 @@
+"""Offset stores found by name, and the contract on a store that is made of a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from app.model import CommittedOffset, Partition, Plugin
+from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.registry import StoreOptionError, UnknownStore, names, open_store
+from app.offsets.testing import OffsetStoreContract
+from tests.fakes import FakeKafka, FakeOffsets
+
+CONTEXT = StoreContext("group", {"bootstrap.servers": "nowhere:9092"})
+THIRD_PARTY = '''
+class Dictionary:
+    """A store of somebody else."""
+
+    transactional = False
+
+    def __init__(self, context, *, url: str, prefix: str = ""):
+        self.context, self.url = context, url
+
+    def load(self, partitions, *, stable): return {}
+    def save(self, partition, offset, metadata): pass
+    def reset(self, partition, offset, metadata): pass
+    def close(self): pass
+'''
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a distribution with a store of its own."""
+    (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
+    metadata = tmp_path / "somebodys_store-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-store\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[winnow.offsets]\ndictionary = somebodys_store:Dictionary\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_kafka_is_the_built_in_store() -> None:
+    """The default needs no registration by anybody, and takes part in transactions."""
+    store = open_store(Plugin("kafka"), CONTEXT)
+
+    assert "kafka" in names()
+    assert store.transactional
+    store.close()
+
+
+@pytest.mark.usefixtures("third_party")
+def test_a_package_adds_a_store_with_an_entry_point() -> None:
+    """One file and one registration; its options are keyword arguments, with dots as users write them."""
+    store = open_store(Plugin("dictionary", {"url": "somewhere"}), CONTEXT)
+
+    assert "dictionary" in names()
+    assert not store.transactional
+    assert (CONTEXT, "somewhere") == (store.context, store.url)  # type: ignore[attr-defined]  # it is somebody's
+
+
+@pytest.mark.usefixtures("third_party")
+@pytest.mark.parametrize(
+    ("store", "error", "answer"),
+    [
+        (Plugin("kafak"), UnknownStore, "no offset store is called 'kafak'; did you mean 'kafka'?"),
+        (Plugin("kafka", {"url": "x"}), StoreOptionError, "offset store kafka: no option 'url'"),
+        (Plugin("dictionary"), StoreOptionError, "option 'url' is missing"),
+    ],
+)
+def test_a_mistake_says_what_to_write(store: Plugin, error: type[Exception], answer: str) -> None:
+    """A wrong name or option is refused before anything connects."""
+    with pytest.raises(error, match=answer):
+        open_store(store, CONTEXT)
+
+
+class TestContractOnAFake(OffsetStoreContract):
+    """The fake that other tests use keeps the contract of the stores that it stands for."""
+
+    @pytest.fixture(autouse=True)
+    def _kafka(self) -> None:
+        self.kafka = FakeKafka({})
+
+    def open_store(self) -> OffsetStore:
+        return FakeOffsets(self.kafka)
+
+
+class Forgetful(FakeOffsets):
+    """Wrong: it goes back."""
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        self.reset(partition, offset, metadata)
+
+
+class Eager(FakeOffsets):
+    """Wrong: it answers for partitions that have no offset."""
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        return {
+            each: super(Eager, self).load([each], stable=stable).get(each, CommittedOffset(0)) for each in partitions
+        }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test"),
+    [
+        (Forgetful, "test_an_offset_does_not_go_back"),
+        (Forgetful, "test_a_zombie_cannot_move_it_back"),
+        (Eager, "test_partitions_do_not_mix"),
+    ],
+)
+def test_the_contract_finds_a_store_that_is_wrong(wrong: type[FakeOffsets], test: str) -> None:
+    """A contract that nothing can break proves nothing."""
+    kafka = FakeKafka({})
+
+    class Broken(OffsetStoreContract):
+        def open_store(self) -> OffsetStore:
+            return wrong(kafka)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        getattr(Broken(), test)()

@@ -1,0 +1,136 @@
+"""The log is a function of two snapshots: a line for what changed, none for what stayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.errors import OutOfRange
+from app.model import Partition
+from app.offsets.metadata import Counts
+from app.status import log
+from app.status.snapshot import (
+    End,
+    PartitionState,
+    PartitionStatus,
+    Phase,
+    Problem,
+    Progress,
+    RoundStatus,
+    Snapshot,
+)
+
+P = Partition("raw", 3)
+LOST = Problem.of(OutOfRange(P, "offsets 1 to 4 were deleted", 1, "reset the offset"), since=90)
+STATUS = PartitionStatus(P, PartitionState.RUNNING, since=50, committed=10)
+ROUND = RoundStatus(number=1, began=50, slots=2, tasks=2, partitions=8, lag_before=400)
+BEFORE = Snapshot(at=100, group="g", started=10, phase=Phase.RUNNING, partitions={P: STATUS}, round=ROUND)
+
+
+def events(before: Snapshot, after: Snapshot) -> list[tuple[str, str]]:
+    return [(level, event) for level, event, _ in log.lines(before, after)]
+
+
+def fields(before: Snapshot, after: Snapshot) -> dict[str, object]:
+    ((_, _, told),) = log.lines(before, after)
+    return told
+
+
+def with_partition(**changes: object) -> Snapshot:
+    return replace(BEFORE, partitions={P: replace(STATUS, **changes)})  # type: ignore[arg-type]  # its own fields
+
+
+def with_round(**changes: object) -> Snapshot:
+    return replace(BEFORE, round=replace(ROUND, **changes))  # type: ignore[arg-type]  # its own fields
+
+
+BLOCKED = with_partition(state=PartitionState.BLOCKED, problem=LOST)
+FAILED = with_partition(state=PartitionState.FAILED, problem=Problem("raw-3@9: broken", "", 90))
+OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
+
+
+@pytest.mark.parametrize("snapshot", [BEFORE, BLOCKED, FAILED, OUTAGE, with_round(ending=End.STARVED)])
+def test_what_stays_is_not_repeated(snapshot: Snapshot) -> None:
+    """However often the driver looks, a state is logged when it begins."""
+    assert [] == events(snapshot, replace(snapshot, at=200))
+
+
+@pytest.mark.parametrize(
+    ("after", "line"),
+    [
+        (BLOCKED, ("error", "partition blocked; the others go on")),
+        (FAILED, ("warning", "partition failed; the next round tries again")),
+        (with_partition(recovered="slow", reopened=1), ("info", "partition recovered")),
+        (with_partition(skipped=(4, 9)), ("warning", "offsets skipped, as out.of.range says")),
+        (OUTAGE, ("warning", "Kafka does not answer the driver; the tasks go on")),
+        (with_round(lost_tasks=1), ("warning", "a task was lost; Spark tries it again")),
+        (with_round(ending=End.REBALANCE, reason="new"), ("info", "the round ends for a rebalance")),
+        (with_round(ending=End.STARVED), ("warning", "a task finds no slot; the round ends for a rebalance")),
+        (with_round(ending=End.OVERDUE), ("warning", "a task does not end; the round ends for a rebalance")),
+        (with_round(killed=True), ("info", "tasks are killed; what they have not committed is done again")),
+        (with_round(seconds=9.0, counts=Counts(1, 1)), ("info", "round")),
+        (replace(BEFORE, phase=Phase.STOPPING, cause="SIGTERM"), ("info", "stopping")),
+        (replace(BEFORE, phase=Phase.STOPPED, cause="done"), ("info", "stopped")),
+    ],
+)
+def test_a_change_has_one_line(after: Snapshot, line: tuple[str, str]) -> None:
+    """Each change of state that a person wants to know of is one line."""
+    assert [line] == events(BEFORE, after)
+
+
+def test_a_blocked_partition_says_where_and_what_to_do() -> None:
+    """The line holds topic, partition, offset, the cause and the cure."""
+    told = fields(BEFORE, BLOCKED)
+
+    assert {"topic": "raw", "partition": 3, "error": f"{LOST}"} == told
+    assert "raw-3@1: offsets 1 to 4 were deleted: reset the offset" == str(LOST)
+
+
+def test_another_reason_is_news() -> None:
+    """A partition that is blocked for another reason than before is logged again."""
+    other = replace(STATUS, state=PartitionState.BLOCKED, problem=replace(LOST, cause="its topic is gone"))
+
+    assert [("error", "partition blocked; the others go on")] == events(BLOCKED, replace(BEFORE, partitions={P: other}))
+
+
+def test_the_end_of_a_block_and_of_an_outage_is_news() -> None:
+    """A person who was called learns that it is over."""
+    assert [("info", "partition no longer blocked")] == events(BLOCKED, BEFORE)
+    assert [("info", "Kafka answers the driver again")] == events(OUTAGE, BEFORE)
+
+
+def test_an_outage_between_rounds_is_waited_for() -> None:
+    """No task works then: the service waits, and says for how long it has waited."""
+    before, away = replace(BEFORE, round=None), replace(OUTAGE, round=None)
+
+    assert [("warning", "waiting for Kafka")] == events(before, away)
+    assert [("info", "Kafka is back")] == events(away, before)
+    assert {"waited_seconds": 40.0} == fields(away, before)
+
+
+def test_progress_is_a_line_for_each_look() -> None:
+    """Even the same numbers again: silence would look like a service that hangs."""
+    first, second = (replace(BEFORE, progress=Progress(Counts(50, 48, {"empty": 2}), 7, 10.0)) for _ in range(2))
+
+    assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BEFORE, first)
+    assert [("info", "progress")] == events(first, second)
+
+
+def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
+    """Its tasks have no receipts; what they have committed counts all the same."""
+    killed = with_round(killed=True, ending=End.STARVED)
+
+    assert [] == events(killed, replace(BEFORE, round=replace(killed.round or ROUND, seconds=3.0)))
+    assert ["error"] == [level for level, _ in events(BEFORE, with_round(ending=End.LOST, reason="x", seconds=3.0))]
+
+
+def test_the_lines_are_written() -> None:
+    """As a listener of the tracker, with structlog."""
+    with capture_logs() as written:
+        log.write(BEFORE, with_round(ending=End.REBALANCE, reason="partitions came or went"))
+
+    assert [
+        {"log_level": "info", "event": "the round ends for a rebalance", "reason": "partitions came or went"}
+    ] == written
