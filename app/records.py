@@ -19,7 +19,7 @@ NO_TIMESTAMP = -1
 
 
 def offsets_of(values: pa.BinaryArray) -> NDArray[np.int32]:
-    """Read where each value begins, and where the last one ends, off the array's own buffer; nothing is copied."""
+    """Return the offset of each value and the end of the last, from the array's own buffer; nothing is copied."""
     buffer = values.buffers()[1]
     if buffer is None:  # an empty array may have no offsets
         return np.zeros(1, np.int32)
@@ -40,8 +40,8 @@ class Chunk:
         keys: null where a record has no key (an empty key is not null).
         values: null where a record has no value (a tombstone).
         headers: reads the headers of one row, until the consumer is polled again; only rejects need them.
-        ends: partitions whose end was reached, with the offset behind it (beyond control and aborted records).
-        failures: what the broker said of partitions that it would not read.
+        ends: partitions whose end was reached, with the offset after it (past control and aborted records).
+        failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
     """
 
@@ -99,7 +99,7 @@ class DeadLetter(NamedTuple):
 
 class DeadLetters(Sequence[DeadLetter]):
     """
-    Rejected records of one source partition as one Arrow array; looked at one by one, they are made on the way.
+    Rejected records of one source partition as one Arrow array; iterating over it makes them one by one.
 
     Args:
         parts: for each dead letter its value, its key, and of each header the name, followed by a zero, and the value.
@@ -112,7 +112,7 @@ class DeadLetters(Sequence[DeadLetter]):
 
     @classmethod
     def of(cls, dead_letters: Sequence[DeadLetter]) -> Self:
-        """Give dead_letters this form, unless they have it."""
+        """Return dead letters in this form; those that have it are returned as they are."""
         if isinstance(dead_letters, cls):
             return dead_letters
         parts: list[bytes | None] = []
@@ -126,7 +126,7 @@ class DeadLetters(Sequence[DeadLetter]):
         return cls(pa.array(parts, pa.binary()), np.array(begins, np.int32), stamps)
 
     def sizes(self) -> NDArray[np.int32]:
-        """Give the bytes of each dead_letter's parts."""
+        """Return the size of each dead letter in bytes."""
         return np.diff(offsets_of(self.parts)[self.begins])
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Ends a worker process that hangs inside a C call, which nothing in Python can interrupt."""
+"""Ends a worker process that hangs inside a C call, because nothing in Python can interrupt that."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import Self
 LIMIT_SECONDS = 30.0
 # How much longer than its own timeout a call may take before it counts as hanging.
 GRACE_SECONDS = 2.0
-# Each time it is wound up, faulthandler's timer ends a thread and starts another: up to a millisecond.
-ENOUGH_SECONDS = 1.0
+# To set faulthandler's timer ends one thread and starts another, which takes up to a millisecond.
+RESET_SECONDS = 1.0
 
 _deadlines: dict[int, float] = {}
-"""Of each thread that is inside a call with a timeout of its own."""
+"""The deadline of each thread that is inside a call with a timeout of its own."""
 
 
 @contextmanager
 def in_time(seconds: float) -> Iterator[None]:
     """
-    Surround a call that promises to return within so many seconds; if it does not keep that, the process ends.
+    Surround a call that promises to return within so many seconds; the process ends if the call does not.
 
     `send_offsets_to_transaction` can ignore its timeout while the group coordinator is down (librdkafka #5456). Until
-    the process ends, its open transactions hold back every read_committed reader, so each call is held to its own word.
+    the process ends, its open transactions hold back every read_committed reader. So each call is held to its timeout.
     """
     thread = threading.get_ident()
     _deadlines[thread] = time.monotonic() + seconds + GRACE_SECONDS
@@ -41,15 +41,15 @@ def in_time(seconds: float) -> Iterator[None]:
 
 class Watchdog:
     """
-    A dead man's switch: unless it is fed, the process prints its stacks to stderr and exits; Spark tries again.
+    A dead man's switch: unless it is fed, the process prints its stacks to stderr and exits, and Spark tries again.
 
-    Who feeds it also looks after the calls of all other threads (`in_time`). faulthandler's timer is a C thread, so it
-    works even if the hanging call holds the interpreter's lock.
+    Feeding it also checks the calls of all other threads (`in_time`). faulthandler's timer is a C thread, so it works
+    even if the hanging call holds the interpreter's lock.
     """
 
     def __init__(self, seconds: float = LIMIT_SECONDS) -> None:
         self._seconds = seconds
-        self._enough_until = 0.0
+        self._next_reset = 0.0
 
     def __enter__(self) -> Self:
         self.feed()
@@ -61,16 +61,16 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def feed(self) -> None:
-        """Say that the task is alive; said again too soon, it costs nothing."""
+        """Report that the task is alive; again within a second this costs nothing."""
         self.look()
         now = time.monotonic()
-        if now < self._enough_until:
+        if now < self._next_reset:
             return
-        self._enough_until = now + min(ENOUGH_SECONDS, self._seconds / 10)
+        self._next_reset = now + min(RESET_SECONDS, self._seconds / 10)
         faulthandler.dump_traceback_later(self._seconds, exit=True, file=sys.__stderr__ or sys.stderr)
 
     def look(self) -> None:
-        """End the process if a call of any thread has not kept its word."""
+        """End the process if a call of any thread is past its deadline."""
         now = time.monotonic()
         if any(deadline < now for deadline in list(_deadlines.values())):
             faulthandler.dump_traceback(file=sys.__stderr__ or sys.stderr)

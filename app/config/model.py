@@ -156,7 +156,7 @@ class Offsets(Section):
 class Config(Section):
     """All of it."""
 
-    group_id: str = Field(min_length=1, description="the consumer group whose offsets tell what is done")
+    group_id: str = Field(min_length=1, description="the consumer group whose offsets say what is done")
     source: Source
     sink: Sink
     dead_letters: DeadLetterTopic
@@ -176,7 +176,7 @@ class Config(Section):
         default=10.0,
         ge=1,
         le=3600,
-        description="how often to look whether partitions must be shared out anew; if not, tasks go on without a pause",
+        description="how often to check whether the partitions need a rebalance; if not, tasks go on without a pause",
     )
     commit_interval: Seconds = Field(
         default=0.5,

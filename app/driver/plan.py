@@ -1,4 +1,4 @@
-"""Plans a round: who cleanses which partitions. Pure."""
+"""Plans a round: which task cleanses which partitions. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
 
 
 def heaviest(tasks: Iterable[Sequence[OffsetRange]], loads: Mapping[Partition, int]) -> int:
-    """Tell how much the busiest task has to do."""
+    """Return how much the busiest task has to do."""
     return max(sum(_load(offset_range, loads) for offset_range in task) for task in tasks)
 
 

@@ -1,4 +1,4 @@
-"""A request to stop, from a signal or a test, that every wait of the driver listens to."""
+"""A request to stop, from a signal or a test; it ends every wait of the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class Stop:
-    """Set once, by SIGTERM or SIGINT; waits end at once when it is."""
+    """Set once, by SIGTERM or SIGINT; from then on every wait ends at once."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -25,11 +25,11 @@ class Stop:
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, but not longer than until somebody asks us to stop; tell whether somebody did."""
+        """Wait, at most until a stop is requested; return whether one is."""
         return self._event.wait(seconds)
 
     def on_signals(self) -> None:
-        """Listen to SIGTERM and SIGINT. Spark installs its own SIGINT handler, so call this after it started, too."""
+        """Listen to SIGTERM and SIGINT. Call it again after Spark started, which installs its own SIGINT handler."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 

@@ -1,4 +1,4 @@
-"""Makes dead letters: the source record as it was, with Kafka Connect's error headers, which known tools read."""
+"""Makes dead letters: the source record unchanged, with Kafka Connect's error headers, which existing tools read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADER_FRAMING = 8
 
 
 def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[DeadLetter]:
-    """Make a dead letter of each rejected row, in order; see `dead_letter`. Headers are read now, which a poll ends."""
+    """Return a dead letter for each rejected row, in order. Headers are read now: after the next poll they are gone."""
     if not len(parsed.reject_rows):
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
@@ -38,7 +38,7 @@ def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[
 
 
 def _all_at_once(chunk: Chunk, parsed: Parsed) -> DeadLetters:
-    """Make them without a Python object for any: records that have no headers, with none of them cut."""
+    """Return the dead letters of records without headers, none of them cut, without a Python object for any of them."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
     origins = [chunk.partitions[source] for source in sources.tolist()]
@@ -53,18 +53,18 @@ def _all_at_once(chunk: Chunk, parsed: Parsed) -> DeadLetters:
         parsed.details.cast(pa.binary()),
     ]
     value, key, name, topic, number, offset, reason, detail = np.cumsum([0, *map(len, columns[:-1])]).tolist()
-    each, all_the_same = np.arange(total), np.zeros(total, np.int64)
+    each, zeros = np.arange(total), np.zeros(total, np.int64)
     order = [value + each, key + each]
-    stage, told = name + len(_NAMES) + all_the_same, (topic + origin_of, number + origin_of)
-    for place, header in enumerate((stage, *told, offset + each, reason + each, detail + each)):
-        order += name + place + all_the_same, header
+    stage, origin = name + len(_NAMES) + zeros, (topic + origin_of, number + origin_of)
+    for place, header in enumerate((stage, *origin, offset + each, reason + each, detail + each)):
+        order += name + place + zeros, header
     parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1).ravel()))
     return DeadLetters(parts, np.arange(total + 1, dtype=np.int32) * len(order), chunk.timestamps[rows])
 
 
 def make_dead_letter(chunk: Chunk, partition: Partition, reject: Reject, max_bytes: int) -> DeadLetter:
     """
-    Turn a rejected record into a dead letter, with key, value, headers and timestamp unchanged.
+    Return the dead letter of a rejected record, with key, value, headers and timestamp unchanged.
 
     Only what the dead-letter topic could not take even compressed is cut; then the message says how long the value
     was, its SHA-256, and where the whole record still stands.

@@ -1,4 +1,4 @@
-"""Parses a chunk, and stands between a user's parser and the record flow: whatever it does, no record is lost."""
+"""Parses a chunk, and protects the record flow from a user's parser: whatever that does, no record is lost."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TOO_LARGE = "too_large"
 
 
 def make_parser(config: TaskConfig) -> Parser:
-    """Build the parser of a run, with its envelope."""
+    """Return the parser of a run, which opens the envelope first where there is one."""
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
 def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
     """
-    Parse raw values. A line that the sink's topic would not take with its key is a reject, and so is a raw value
-    for which the parser raises.
+    Return the outcome of raw values. A line that the sink's topic would not take with its key is a reject, and so is a
+    value for which the parser raises.
     """
     return _without_oversized(_guarded(parser, values), keys, max_bytes)
 
 
 def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
-    """Call a parser; if it raises or loses count, find the guilty rows one by one."""
+    """Call the parser; if it raises or breaks its contract, call it row by row to find the rows that make it do so."""
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))
@@ -69,19 +69,19 @@ def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, max_bytes: int) -> 
     if not len(sizes) or sizes.max() <= max_bytes:
         return parsed
     large, fits = np.flatnonzero(sizes > max_bytes), np.flatnonzero(sizes <= max_bytes)
-    told = (
+    too_large = (
         Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {max_bytes}")
         for i in large
     )
-    return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *told]))
+    return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *too_large]))
 
 
 def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:
-    told = list(rejects)
+    listed = list(rejects)
     return Parsed(
         values,
         rows,
-        np.array([reject.row for reject in told], np.int32),
-        pa.array([reject.reason for reject in told], pa.string()),
-        pa.array([reject.detail for reject in told], pa.string()),
+        np.array([reject.row for reject in listed], np.int32),
+        pa.array([reject.reason for reject in listed], pa.string()),
+        pa.array([reject.detail for reject in listed], pa.string()),
     )

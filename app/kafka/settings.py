@@ -25,7 +25,7 @@ CONSUMER_DEFAULTS: Settings = {
     # The default of 1,000 ms makes a consumer that empties its queue wait a second before it fetches again.
     "fetch.queue.backoff.ms": 2,
     "fetch.wait.max.ms": 100,
-    # A fetch may decompress to many times its size, and the queue's limit is only looked at before it.
+    # A fetch may decompress to many times its size, and librdkafka checks the queue's limit only before it.
     "fetch.max.bytes": 4 << 20,
     "queued.min.messages": 30_000,
     "queued.max.messages.kbytes": 32 << 10,

@@ -91,7 +91,7 @@ class OffsetMetadata:
     What stands beside a committed offset.
 
     Args:
-        topic_id: tells a topic from a later one of the same name; empty where the broker gives none.
+        topic_id: the id of the topic, which no later topic of the same name has; empty where the broker gives none.
         since: the offset from which the counts count.
         counts: what became of the records from there to the committed offset.
     """

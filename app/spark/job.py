@@ -19,11 +19,12 @@ from app.spark import session
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# How long a task may wait before its round is ended: where no slot is free, because an executor was lost; and beside a
-# free one, because a new executor is counted before it takes tasks, on a busy machine long before.
+# How long a task may wait before its round is ended. No slot is free if an executor was lost. A slot is free and not
+# used if the executor is new: Spark counts it before it takes tasks, on a busy machine long before.
 RETRY_SECONDS = 2.0
 LAUNCH_SECONDS = 15.0
-ENDED = "Spark has ended under us (its log tells why): start Winnow again; it goes on from the committed offsets"
+ENDED = "Spark has ended while Winnow runs; its log says why"
+RESTART = "start Winnow again; it goes on from the committed offsets"
 
 
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
@@ -35,10 +36,10 @@ def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
 
 def seconds_left(assignment: Assignment) -> float:
     """
-    Tell how long this attempt may work.
+    Return how many seconds this attempt may work.
 
-    A first attempt takes the whole round, whatever this machine's clock says. A retry looks at the clock, so that the
-    others need not wait for it; a clock that is wrong only makes it shorter or as long as a first attempt.
+    A first attempt takes the whole round, whatever this machine's clock says. A retry goes by the clock, so that the
+    others need not wait for it; with a wrong clock it is shorter, or as long as a first attempt.
     """
     context = TaskContext.get()
     if context is None or context.attemptNumber() == 0:
@@ -52,7 +53,7 @@ def warm_up() -> None:
         import parsers.idc_access_log
 
         parsers.idc_access_log.IdcAccessLog()
-    with contextlib.suppress(Exception):  # where it cannot be loaded, tasks take the plain way and say why
+    with contextlib.suppress(Exception):  # where it cannot be loaded, tasks use the plain backend and log why
         import app.kafka.bulk.consumer  # noqa: F401
 
 
@@ -74,7 +75,7 @@ class SparkRounds:
     def slots(self) -> int:
         """How many tasks can run at once now; executors come and go. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
-            store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark hands on no public way
+            store = self._context._jsc.sc().statusStore()  # noqa: SLF001  # pyspark has no public method for it
             executors = store.executorList(True)  # a Java method: only the active ones
             cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
             per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
@@ -84,7 +85,7 @@ class SparkRounds:
         """Start a round; it goes on by itself. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
-                raise SparkFailed(ENDED)
+                raise SparkFailed(ENDED, RESTART)
         self._number += 1
         return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
 
@@ -131,7 +132,7 @@ class RunningRound:
             self._failure = error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the round's end, at most so many seconds; tell whether it has ended."""
+        """Wait for the round's end, at most so many seconds; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -186,15 +187,15 @@ class RunningRound:
 
 @contextlib.contextmanager
 def _spark_answers() -> Iterator[None]:
-    """Say that Spark has ended in one line, whichever call is the first to notice."""
+    """Turn any sign that Spark has ended into one error, whichever call is the first to notice."""
     try:
         yield
     except (Py4JError, OSError) as error:
-        raise SparkFailed(ENDED) from error
+        raise SparkFailed(ENDED, RESTART) from error
 
 
 def _cause(trace: str) -> str:
-    """Find what a person wants to read in Java's and Python's stacked traces: Python's last word, or Java's first."""
+    """Return the line of stacked Java and Python traces that a person wants: Python's last error, or Java's first."""
     words = re.findall(r"^\s*((?!at |org\.apache|java|py4j|Caused)[\w.]+: \S.*)$", trace, re.MULTILINE)
     first = re.search(r"^: (\S+: .*)$", trace, re.MULTILINE)
     return words[-1] if words else first[1] if first else trace.splitlines()[0]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 OWNED: Mapping[str, str] = {
-    "spark.speculation": "a speculative twin of a task would fence the task it doubles",
+    "spark.speculation": "a speculative attempt would fence the task that it duplicates",
 }
 """The properties that must stay false, each with the reason that a user is given."""
 

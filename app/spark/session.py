@@ -24,14 +24,14 @@ DEFAULTS: Mapping[str, str] = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 << 20),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    # Nothing here does linear algebra; its threads would only be in the way.
+    # Nothing here does linear algebra; its threads would only take time from ours.
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
     # A task that is cancelled may sit in a C call: find it, and end its worker.
     "spark.task.reaper.enabled": "true",
     "spark.task.reaper.killTimeout": "60s",
 }
 FIXED: Mapping[str, str] = {
-    # A speculative twin would fence the task it doubles, and be fenced back.
+    # A speculative attempt would fence the task that it duplicates, and be fenced in turn.
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",
     # Otherwise the count of running tasks, by which a lost one is noticed, is up to a heartbeat (10 s) old.

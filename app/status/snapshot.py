@@ -99,7 +99,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was done between two looks at Kafka, and how many seconds lie between them."""
+    """What was done between two refreshes from Kafka, and how many seconds lie between them."""
 
     counts: Counts
     lag: int
@@ -164,7 +164,7 @@ class Snapshot:
         cause: why it stops; empty while it runs.
         partitions: the status of every source partition.
         round: the last round; None before the first.
-        progress: what the tasks did between the last two looks at Kafka; None before the first.
+        progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver; None while it answers.
         totals: what became of all records since the service started.
     """

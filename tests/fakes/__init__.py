@@ -266,7 +266,7 @@ class FakeWriter:
         self._script.at(Point.AFTER_COMMIT, self._partition)
 
     def reset(self, offset: int, metadata: str) -> None:
-        self.commit(offset, metadata)
+        self._kafka.committed[self._partition] = CommittedOffset(offset, metadata)
 
     def discard(self) -> None:
         pass
@@ -285,7 +285,10 @@ class FakeWriter:
 
 
 class FakeAcknowledged(FakeWriter):
-    """At least once: what is sent is visible at once."""
+    """At least once: what is sent is visible at once, and the store of offsets refuses to go back."""
+
+    def _commit(self, at: CommittedOffset) -> None:
+        FakeOffsets(self._kafka).save(self._partition, at.offset, at.metadata)
 
 
 class FakeTransaction(FakeWriter):

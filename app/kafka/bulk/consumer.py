@@ -126,7 +126,7 @@ class BulkConsumer(TaskConsumer):
         )
 
     def _sources(self, runs: NDArray[np.int64], records: int) -> NDArray[np.int32]:
-        """Tell which of our partitions each record is from."""
+        """Return the index of each record's partition."""
         names = {topic: _topic(topic) for topic in set(runs[:, 0].tolist())}
         places = [self.places[Partition(names[topic], number)] for topic, number, _ in runs.tolist()]
         return np.repeat(np.array(places, np.int32), np.diff(runs[:, 2], append=records))
@@ -165,7 +165,7 @@ class _Column:
         self._rows, self._nulls = rows, nulls
 
     def array(self) -> pa.BinaryArray:
-        """Give the array; nothing is copied."""
+        """Return the array; nothing is copied."""
         validity = pa.py_buffer(self.validity.data) if self._nulls else None
         buffers = [validity, pa.py_buffer(self.ends.data), pa.py_buffer(self.texts.data)]
         return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), self._rows, buffers, self._nulls))

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from parsers.compiled.jit import inlined, intrinsic, kernel
 
 RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
-"""What a scan counts: the elements of `found`."""
+"""What a scan counts: the indices of `found`."""
 ROW, ERROR = range(2)
-"""How far producing has come: the elements of `state`."""
+"""How far producing has come: the indices of `state`."""
 FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
 """The first rows of `fields`; those of headers follow."""
 
@@ -124,7 +124,7 @@ def call_destroy(_context, _function, _message):
 
 @intrinsic
 def call_produceva(_context, _function, _client, _fields, _count):
-    """Call rd_kafka_produceva; give its error, 0 if there is none."""
+    """Call rd_kafka_produceva; return its error, 0 if there is none."""
 
     def build(_target, builder, _signature, args):
         return _call(builder, args[0], _I64, args[1:])
@@ -144,7 +144,7 @@ def scan(
     found: NDArray[np.int64],
 ) -> None:
     """
-    Sort out what was consumed, and count it.
+    Separate records from events, and count both.
 
     Args:
         messages: the addresses of all that was consumed.
@@ -243,7 +243,7 @@ def destroy(destroy_of: int, messages: NDArray[np.int64]) -> None:
 
 @inlined
 def set_bytes(fields, field, word, texts, ends, validity, first, row):
-    """Say in two words of a field where some bytes are, and how many; null and empty are not the same."""
+    """Set two words of a field to the address and the size of some bytes; null and empty differ."""
     fields[field, word], fields[field, word + 1] = 0, 0
     bit = first + row
     if validity == 0 or (byte_at(validity + (bit >> 3)) >> (bit & 7)) & 1 != 0:
@@ -319,9 +319,9 @@ def produce_dead_letters(
     Args:
         produceva: the address of rd_kafka_produceva.
         client: the `rd_kafka_t *`.
-        fields: as for `produce`, and behind them one row for each header of the record that has most.
+        fields: as for `produce`, followed by one row for each header of the record that has most.
         parts: the address of the bytes of an Arrow array: for each record its value, its key, and of each header the
-            name, with a zero behind it, and the value.
+            name, followed by a zero, and the value.
         part_ends: the address of its first offset.
         part_validity: the address of its validity bitmap, or 0 if it has no nulls.
         part_first: the number of its first bit there.

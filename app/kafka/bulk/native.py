@@ -2,7 +2,7 @@
 librdkafka itself, by ctypes: the library that confluent-kafka carries, and the handles of confluent-kafka's clients.
 
 Everything here is librdkafka's public C interface, but for one fact about confluent-kafka: the `rd_kafka_t *` of a
-client stands right behind the object's header. `problem` says whether a process may rely on all that.
+client stands right after the object's header. `problem` says whether a process may rely on all that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOPIC, PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 7, 
 COPY = 2
 """The flag of a record whose bytes are copied while it is produced (RD_KAFKA_MSG_F_COPY)."""
 DELIVERY_REPORT = 1
-"""The type of the event that tells what became of produced records (RD_KAFKA_EVENT_DR)."""
+"""The type of the event that reports deliveries (RD_KAFKA_EVENT_DR)."""
 QUEUE_FULL: int = KafkaError._QUEUE_FULL  # noqa: SLF001  # librdkafka's own codes are only exported with an underscore
 
 Layout = Sequence[tuple[str, type[Any]]]
@@ -63,7 +63,7 @@ def _function(name: str, result: type[Any] | None, *arguments: type[Any]) -> Any
 
 
 def address(function: Any) -> int:  # noqa: ANN401  # a foreign function
-    """Tell where a function is, for kernels that call it."""
+    """Return the address of a function, for kernels that call it."""
     return cast("int", c.cast(function, c_void_p).value)
 
 
@@ -98,7 +98,7 @@ waiting = _function("outq_len", c_int, c_void_p)
 
 def handle(client: Consumer | Producer) -> int:
     """
-    Give the `rd_kafka_t *` of a client.
+    Return the `rd_kafka_t *` of a client.
 
     Raises:
         RuntimeError: the client is closed.
@@ -115,24 +115,24 @@ def handle(client: Consumer | Producer) -> int:
 
 
 def take_error(error: int) -> KafkaError:
-    """Read an error that a call has given, and free it."""
+    """Return the error that a call returned, and free it."""
     taken = KafkaError(error_code(error), _text(error_string(error)))
     error_destroy(error)
     return taken
 
 
 def error_of_message(message: int) -> KafkaError:
-    """Read the error that stands in a record's place."""
+    """Return the error that stands in a record's place."""
     return KafkaError(Message.from_address(message).error, _text(message_errstr(message)))
 
 
 def error_of_event(event: int) -> KafkaError:
-    """Read the error that an event tells."""
+    """Return the error of an event."""
     return KafkaError(event_error(event), _text(event_error_string(event)))
 
 
 def headers_of(message: int) -> list[tuple[str, bytes | None]]:
-    """Read the headers of a record; a name that is not UTF-8 comes as readable as it can."""
+    """Return the headers of a record; bytes of a name that are not UTF-8 are replaced."""
     headers = c_void_p()
     if message_headers(message, headers):
         return []  # the error is "there are none"
@@ -143,13 +143,13 @@ def headers_of(message: int) -> list[tuple[str, bytes | None]]:
     return found
 
 
-def _text(told: bytes | None) -> str:
-    return (told or b"").decode("utf-8", "replace")
+def _text(text: bytes | None) -> str:
+    return (text or b"").decode("utf-8", "replace")
 
 
 def problem() -> str:  # noqa: PLR0911  # one return for each guard
-    """Say why librdkafka cannot be used without confluent-kafka's Python calls here; empty if it can."""
-    told, number = libversion()
+    """Return why librdkafka cannot be used without confluent-kafka's Python calls here; empty if it can."""
+    name_of_version, number = libversion()
     if sys.implementation.name != "cpython":
         return f"this is {sys.implementation.name}, not CPython"
     if (c.sizeof(c_void_p), sys.byteorder) != (8, "little"):
@@ -157,10 +157,10 @@ def problem() -> str:  # noqa: PLR0911  # one return for each guard
     if (c.sizeof(Message), c.sizeof(Field)) != (MESSAGE_SIZE, 8 * FIELD_WORDS):
         return "librdkafka's structures are laid out differently here"
     if not OLDEST <= (number >> 24, number >> 16 & 0xFF) < BEYOND:
-        return f"librdkafka {told} is not one that is known: 2.16 or later 2.x"
+        return f"librdkafka {name_of_version} is unknown here: 2.16 or a later 2.x is needed"
     if version() != number:
         return "another librdkafka stands before the one that confluent-kafka carries"
     probe = Producer({"bootstrap.servers": "localhost:9", "client.id": "winnow-probe", "log_level": 0})
     if not (name(handle(probe)) or b"").startswith(b"winnow-probe#producer-"):
-        return "confluent-kafka keeps its clients in an unknown way"
+        return "confluent-kafka lays out its clients in an unknown form"
     return ""

@@ -72,7 +72,7 @@ class PlainConsumer(TaskConsumer):
         )
 
     def _sources(self, messages: list[Message]) -> NDArray[np.int32]:
-        """Tell which of our partitions each record is from."""
+        """Return the index of each record's partition."""
         places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         # mypy: a record has a topic and a partition; a plain tuple equals a Partition
         return np.fromiter(map(self.places.__getitem__, places), np.int32, len(messages))  # type: ignore[arg-type]

@@ -54,15 +54,21 @@ def source(good: int = 10) -> list[Record | None]:
 
 
 def run(
-    kafka: FakeKafka, guarantee: Guarantee = EXACTLY, script: Script | None = None, end: int | None = None
+    kafka: FakeKafka,
+    guarantee: Guarantee = EXACTLY,
+    script: Script | None = None,
+    end: int | None = None,
+    *,
+    start: int | None = None,
+    topic_id: str = "",
 ) -> list[Receipt]:
     """Run one task on all partitions of a fake Kafka; ranges are as the driver would plan them now."""
     task_config, clock = make_task_config(guarantee), FakeClock()
     ranges = []
     for partition in kafka.source:
         committed = kafka.committed.get(partition)
-        start = committed.offset if committed else 0
-        ranges.append(OffsetRange(partition, committed.offset if committed else None, start, end))
+        begin = start if start is not None else committed.offset if committed else 0
+        ranges.append(OffsetRange(partition, committed.offset if committed else None, begin, end, topic_id))
     clients = FakeClients(kafka, task_config, clock, script)
     return task.run(
         make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=8, runtime=clock.runtime
@@ -132,6 +138,42 @@ class TestFlow:
         assert expected() == kafka.sink[A]
         assert [cleansed(77)] == kafka.sink[B]
         assert [11, 1] == [receipt.records for receipt in receipts]
+
+    def test_the_counts_go_on_over_tasks(self, guarantee: Guarantee) -> None:
+        """What stands beside the offset counts from where the first task began; a receipt counts its own task only."""
+        kafka = FakeKafka({A: source()})
+        run(kafka, guarantee, end=4)
+        (receipt,) = run(kafka, guarantee)
+
+        metadata = OffsetMetadata.parse(kafka.committed[A].metadata)
+        assert (0, 11, 10, {"no_marker": 1}) == (
+            metadata.since,
+            metadata.counts.records,
+            metadata.counts.out,
+            metadata.counts.dead,
+        )
+        assert (7, metadata) == (receipt.records, OffsetMetadata.parse(receipt.metadata))
+
+    def test_the_counts_of_another_topic_are_not_continued(self, guarantee: Guarantee) -> None:
+        """A topic that was created again under the same name begins at nothing."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A] = CommittedOffset(2, str(OffsetMetadata("another", 0, Counts(2, 2))))
+
+        run(kafka, guarantee, topic_id="this")
+
+        metadata = OffsetMetadata.parse(kafka.committed[A].metadata)
+        assert ("this", 2, 9) == (metadata.topic_id, metadata.since, metadata.counts.records)
+
+    def test_a_policy_may_go_back(self, guarantee: Guarantee) -> None:
+        """Where out.of.range decides to start below the committed offset, the store is told so, once."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed[A] = CommittedOffset(500)
+
+        (receipt,) = run(kafka, guarantee, start=0)
+
+        assert Outcome.DONE is receipt.outcome
+        assert expected() == kafka.sink[A]
+        assert 12 == kafka.committed[A].offset
 
     def test_an_idle_partition_renews_its_offset(self, guarantee: Guarantee) -> None:
         """A partition without traffic commits its offset again, so that the broker never expires it."""
