@@ -49,9 +49,19 @@ RULES = [
         within("confluent_kafka"),
     ),
     Rule(
-        "the demo's audit ranges no code with what it audits",
-        within("app.demo.verify", "app.demo.lines"),
+        "the demo's verification shares no code with what it verifies",
+        within("app.demo.verify", "app.demo.lines", "app.demo.vocabulary", "app.demo.faults"),
         within("app.kafka", "app.executor", "app.driver", "parsers"),
+    ),
+    Rule(
+        "nothing outside the command line imports the demo",
+        outside("app.cli", "app.demo"),
+        within("app.demo"),
+    ),
+    Rule(
+        "nothing outside the command line and the demo imports the embedded Kafka",
+        outside("app.cli", "app.demo", "app.embedded"),
+        within("app.embedded"),
     ),
     Rule(
         "the driver decides: it does not import the executor",
