@@ -14,7 +14,7 @@ LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashe
 # PySpark is published as sources only. The wheel that is built of it is unpacked at once, so its jars are not compressed.
 BUILD := --no-build-isolation --config-settings=--build-option=--compression=stored
 
-# uv reads neither pip.conf nor PIP_...: these lines say in uv's words what pip was told about the package index.
+# uv reads neither pip.conf nor PIP_...: these lines translate what pip is configured to know about the package index.
 define uv_settings
 for section in global install :env:; do $(BIN)/python -m pip config list | sed -n "s/^$$section\.//p"; done | sed -nE \
 	-e "s/^index-url='(.*)'$$/export UV_DEFAULT_INDEX='\1'/p" \

@@ -130,7 +130,7 @@ def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the service; stop it on the way out, whatever happened."""
+    """Run a command; stop it at the end of the block, whatever happened."""
     service = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
         yield service
