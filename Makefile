@@ -4,19 +4,48 @@
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+RUNTIME := .venv/.runtime-ready
 READY := .venv/.ready
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+UV_CACHE := .venv/.cache
+LOCK := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+# PySpark is published as sources only. The wheel that is built of it is unpacked at once, so its jars are not compressed.
+BUILD := --no-build-isolation --config-settings=--build-option=--compression=stored
+
+# uv reads neither pip.conf nor PIP_...: these lines translate what pip is configured to know about the package index.
+define uv_settings
+for section in global install :env:; do $(BIN)/python -m pip config list | sed -n "s/^$$section\.//p"; done | sed -nE \
+	-e "s/^index-url='(.*)'$$/export UV_DEFAULT_INDEX='\1'/p" \
+	-e "s/^extra-index-url='(.*)'$$/export UV_INDEX='\1'/p" \
+	-e "s/^find-links='(.*)'$$/export UV_FIND_LINKS='\1'/p" \
+	-e "s/^trusted-host='(.*)'$$/export UV_INSECURE_HOST='\1'/p" \
+	-e "s/^cert='(.*)'$$/export SSL_CERT_FILE='\1'/p" \
+	-e "s/^proxy='(.*)'$$/export ALL_PROXY='\1'/p" \
+	-e "s/^(default-)?timeout='(.*)'$$/export UV_HTTP_TIMEOUT='\2'/p" | sed 's/\\n/ /g'
+endef
+
+# Hashes pin every package, so it does not matter which index a file comes from (unsafe-best-match is what pip does).
+# The cache is removed afterwards: what it holds of PySpark alone takes 2 GB. The installed files are hard links to it.
+UV := UV_NO_CONFIG=1 UV_SYSTEM_CERTS=1 UV_INDEX_STRATEGY=unsafe-best-match UV_CACHE_DIR=$(UV_CACHE) $(BIN)/uv
+
+define install
+eval "$$($(uv_settings))"; [ -t 2 ] || quiet=--quiet; \
+$(UV) pip install $$quiet --python $(BIN)/python --no-deps $(BUILD) $(1) \
+|| { echo "  uv could not install this: pip does it instead, which takes longer"; $(PIP) $(BUILD) $(1); }
+endef
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## create .venv with the winnow command, from hash-pinned dependencies
 
-demo: $(READY)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
+demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
 	@$(BIN)/winnow demo
 
 test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka and a real Spark
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
@@ -27,16 +56,16 @@ chaos: $(READY)  ## do harm to the service on a real cluster, check every record
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
 
-proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, tasks in peace, epochs (about an hour)
+proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, tasks in peace, epochs (about an hour; SEED=5)
 	$(BIN)/python -m tests.chaos zombies
 	$(BIN)/python -m tests.chaos peace
 	$(BIN)/python -m tests.chaos epochs
-	$(BIN)/python -m tests.chaos run --minutes 90 --rate 3000 --kills 200 --lines 5000000 $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.chaos run --minutes 90 --seed $(or $(SEED),5) --rate 3300 --kills 200 --lines 5000000
 
 controls: $(READY)  ## run services that are wrong on purpose: the checker must find each of them out (about 4 minutes)
 	$(BIN)/python -m tests.chaos controls
 
-bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 15 minutes)
+bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 20 minutes)
 	$(BIN)/python -m tests.bench
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
@@ -49,9 +78,10 @@ format: $(READY)  ## rewrite the sources as ruff wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock:  ## resolve the pinned dependencies anew (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o docker/requirements.lock
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
+lock: $(READY)  ## resolve the pinned dependencies anew
+	$(LOCK) pyproject.toml -o docker/requirements.lock
+	$(LOCK) --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
+	$(BIN)/python -m app.embedded.jars > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
 
 clean:  ## remove what the other targets created here
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
@@ -61,10 +91,21 @@ prerequisites:
 	@java_home="$${JAVA_HOME:+$$JAVA_HOME/bin/}"; version=$$("$${java_home}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
 	[ "$${version:-0}" -ge 17 ] || { echo "winnow needs Java 17 or newer: found $${version:-none} (set JAVA_HOME or PATH)" >&2; exit 1; }
 
-$(READY): docker/build.lock tests/requirements.lock pyproject.toml | prerequisites
+# What runs the demo: every package with its hash, and the winnow command from this folder.
+$(RUNTIME): docker/build.lock docker/requirements.lock pyproject.toml | prerequisites
 	@echo "setting up .venv (once)"
 	@"$(PYTHON)" -m venv --clear .venv
-	@$(PIP) --require-hashes -r docker/build.lock
-	@$(PIP) --require-hashes --no-build-isolation -r tests/requirements.lock
-	@$(PIP) --no-deps --no-build-isolation --editable .
+	@echo "  the installer"
+	@$(PIP) --no-compile --require-hashes -r docker/build.lock
+	@echo "  PySpark (450 MB) and the other packages that Winnow runs with"
+	@$(call install,--require-hashes -r docker/requirements.lock)
+	@$(call install,--editable .)
+	@rm -rf $(UV_CACHE)
+	@touch $@
+
+# What tests and lints it, besides.
+$(READY): $(RUNTIME) tests/requirements.lock
+	@echo "  the packages of the tests"
+	@$(call install,--require-hashes -r tests/requirements.lock)
+	@rm -rf $(UV_CACHE)
 	@touch $@

@@ -119,7 +119,7 @@ class StandaloneSpark:
             each for name in self._processes for each in psutil.Process(self._processes[name].pid).children(True)
         ]
         for process in self._processes.values():
-            process.end(at_once=True)
+            process.stop_and_wait(at_once=True)
         for executor in executors:
             if executor.is_running():
                 executor.kill()

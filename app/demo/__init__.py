@@ -1,1 +1,1 @@
-"""`winnow demo`: an embedded real Kafka, generated lines, and an audit that shares no code with the service."""
+"""`winnow demo`: an embedded real Kafka, generated lines, and a verification that shares no code with the service."""

@@ -1,4 +1,4 @@
-"""`winnow demo`: the main job on an embedded real Kafka, watched and then audited from outside."""
+"""`winnow demo`: the main job on an embedded real Kafka, watched and verified from outside."""
 
 from __future__ import annotations
 
@@ -6,31 +6,27 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from rich.console import Console
-from rich.live import Live
 from rich.progress import Progress
-from rich.table import Table
 
 from app.demo import lines
+from app.demo.background import BackgroundVerification, Topics
+from app.demo.board import Board
 from app.demo.lines import Recipe
-from app.demo.verify import CONSUMER, Audit, Verdict
+from app.demo.verify import CONSUMER, Verdict, VerificationFailed
 from app.embedded.broker import Broker, BrokerFailed
 from app.embedded.jars import FetchFailed, JavaMissing
 from app.errors import NotUsable
-from app.model import Partition, Plugin
-from app.offsets.contract import StoreContext
-from app.offsets.registry import open_store
 
 SOURCE, SINK, DEAD_LETTERS, GROUP = "raw-logs", "clean-logs", "raw-logs.dlq", "idc-cleansing"
 PARTITIONS = 8
-REDRAW_SECONDS = 0.5
+LOOK_SECONDS = 0.2
 
 console = Console()
 
@@ -44,25 +40,33 @@ def show(records: int, *, keep: bool) -> int:
     """
     recipe = Recipe(partitions=PARTITIONS, count=records, bad=0.02, enveloped=0.1)
     try:
-        with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker() as broker:
-            file = _configuration(Path(folder), broker.bootstrap)
+        with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker(Path(folder)) as (broker, file):
             _produce(broker, recipe)
             verdict, ended = _cleanse(file, broker, recipe)
             _tell(verdict, recipe, broker, file, keep=keep)
             if keep:
                 _wait_for_ctrl_c()
-    except (JavaMissing, FetchFailed, BrokerFailed) as error:
+    except (JavaMissing, FetchFailed, BrokerFailed, VerificationFailed) as error:
         raise NotUsable(str(error)) from error
     return 0 if verdict.ok and ended == 0 else 1
 
 
 @contextmanager
-def _broker() -> Iterator[Broker]:
+def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
+    """Start Kafka while `winnow check` compiles the kernels; return it with the service's configuration."""
     console.print("[bold]1[/] starting Apache Kafka 4.3.0 on loopback")
-    with Broker() as broker:
+    broker = Broker()
+    file = _configuration(folder, broker.bootstrap)
+    check = _winnow("check", "-c", str(file))
+    with (folder / "check.log").open("wb") as log, _running(check, log.fileno()) as kernels, broker:
         for topic, partitions in ((SOURCE, PARTITIONS), (SINK, PARTITIONS), (DEAD_LETTERS, 2)):
             broker.create_topic(topic, partitions)
-        yield broker
+        kernels.wait()
+        yield broker, file
+
+
+def _winnow(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "app.cli", *arguments]
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:
@@ -81,7 +85,7 @@ def _configuration(folder: Path, bootstrap: str) -> Path:
 
 
 def _produce(broker: Broker, recipe: Recipe) -> None:
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("producing", total=recipe.count)
         lines.load(broker.bootstrap, SOURCE, recipe, progress=lambda produced: progress.update(bar, completed=produced))
     console.print(f"[bold]2[/] produced {recipe.count:,} raw lines to {SOURCE} ({recipe.partitions} partitions)")
@@ -89,32 +93,44 @@ def _produce(broker: Broker, recipe: Recipe) -> None:
 
 def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
     """Run the service as a user would, and read what it writes while it does."""
-    command = [sys.executable, "-m", "app.cli", "run", "-c", str(file), "--until-end"]
-    console.print(f"[bold]3[/] winnow run -c {file} --until-end")
+    console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
-    partitions = [Partition(SOURCE, number) for number in range(PARTITIONS)]
-    kafka = open_store(Plugin("kafka"), StoreContext(GROUP, {"bootstrap.servers": broker.bootstrap}))
-    audit = Audit(broker.bootstrap, recipe, source=SOURCE, sink=SINK, dead_letters=DEAD_LETTERS)
-    with log.open("wb") as output, audit, _running(command, output.fileno()) as service:
-        board = Board(recipe.count)
-        with Live(board.draw(audit.verdict(), 0), console=console, auto_refresh=False) as live:
-            while service.poll() is None:
-                audit.poll(0.1)
-                if board.due():
-                    done = sum(committed.offset for committed in kafka.load(partitions, stable=True).values())
-                    live.update(board.draw(audit.verdict(), done), refresh=True)
-            verdict = audit.finish()
-            live.update(board.draw(verdict, recipe.count - verdict.lost), refresh=True)
-    if not console.is_terminal:
-        console.print()  # rich ends the line only on a terminal
+    with (
+        log.open("wb") as output,
+        BackgroundVerification(broker.bootstrap, recipe, Topics(SOURCE, SINK, DEAD_LETTERS)) as verification,
+        _running(_winnow("run", "-c", str(file), "--until-end"), output.fileno()) as service,
+        _committed(broker.bootstrap) as committed,
+        Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,
+    ):
+        while service.poll() is None:
+            board.show(committed(), verification.latest(LOOK_SECONDS))
+        verification.finish()
+        done = committed()
+        while not verification.done:
+            board.show(done, verification.latest(LOOK_SECONDS), ended=True)
+        verdict = verification.latest()
+        assert verdict is not None  # it is done
     if service.returncode:
         console.print(f"[red]the service ended with {service.returncode}:[/]\n{_tail(log)}", highlight=False)
     return verdict, service.returncode
 
 
 @contextmanager
+def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
+    """Return what asks Kafka for the group's committed offsets, as any lag exporter does without joining the group."""
+    # Settled offsets (read_committed) would be waited for while a transaction is about to move one.
+    settings = {**CONSUMER, "group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
+    consumer = Consumer(settings)
+    partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+    try:
+        yield lambda: sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
+    finally:
+        consumer.close()
+
+
+@contextmanager
 def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the service; stop it on the way out, whatever happened."""
+    """Run a command; stop it at the end of the block, whatever happened."""
     service = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
         yield service
@@ -128,42 +144,14 @@ def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes
                 service.wait()
 
 
-class Board:
-    """The live table."""
-
-    def __init__(self, records: int) -> None:
-        self._records = records
-        self._drawn_at = 0.0
-        self._last = (time.monotonic(), 0)
-        self._fastest = 0.0
-
-    def due(self) -> bool:
-        """Tell whether it is time to draw again."""
-        return time.monotonic() - self._drawn_at > REDRAW_SECONDS
-
-    def draw(self, seen: Verdict, done: int) -> Table:
-        """Draw what has been committed and what a reader of the topics has seen."""
-        self._drawn_at = now = time.monotonic()
-        before, counted = self._last
-        rate = (seen.out + seen.dead - counted) / max(now - before, 0.001)
-        self._last = now, seen.out + seen.dead
-        self._fastest = max(self._fastest, rate if now - before > REDRAW_SECONDS / 2 else 0)
-        table = Table("in", "out", "dead letters", "lag", "records/s", "fastest", title=f"{SOURCE} ▶ {SINK}")
-        table.add_row(
-            *(f"{number:,.0f}" for number in (done, seen.out, seen.dead, self._records - done, rate, self._fastest))
-        )
-        for reason, count in sorted(seen.dead_by_reason.items(), key=lambda item: -item[1]):
-            table.add_row("", "", f"{count:,} {reason}", "", "", "")
-        return table
-
-
 def _tell(verdict: Verdict, recipe: Recipe, broker: Broker, file: Path, *, keep: bool) -> None:
     """Print the count, some lines, a dead letter, and how to look further."""
     right = "[green]equal[/]" if verdict.ok else f"[red]WRONG: {verdict.faults}[/]"
     console.print("[bold]4[/] counted by a read_committed consumer that shares no code with Winnow:")
     console.print(
         f"  in {recipe.count:,} = out {verdict.out:,} + dead letters {verdict.dead:,}: {right}; lost {verdict.lost}, "
-        f"doubled {verdict.doubled}, out of order {verdict.out_of_order}"
+        f"doubled {verdict.doubled}, out of order {verdict.out_of_order}",
+        soft_wrap=True,
     )
     console.print("\nthree cleansed lines:")
     for message in _first(broker.bootstrap, SINK, 3):

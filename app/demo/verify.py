@@ -28,7 +28,7 @@ DIGITS = 9
 FOREIGN = (-1, -1)
 HEADER = "__connect.errors."
 CONSUMER: dict[str, str | int | float | bool] = {
-    "group.id": "winnow-audit",  # never joined, never committed to
+    "group.id": "winnow-verification",  # never joined, never committed to
     "log_level": 0,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
@@ -39,14 +39,14 @@ CONSUMER: dict[str, str | int | float | bool] = {
 }
 
 
-class AuditFailed(Exception):
-    """The audit cannot read what it must judge."""
+class VerificationFailed(Exception):
+    """The verification cannot read what it must judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What an audit has found. The first four fields are counts, each of the others is a number of faults.
+    What a verification has found. The first four fields are counts, each of the others is a number of faults.
 
     Args:
         records_in: records of the recipe.
@@ -55,12 +55,12 @@ class Verdict:
         dead_by_reason: the dead letters by the reason in their headers.
         lost: records seen in neither topic.
         doubled: records seen again after the first time, in either topic.
-        out_of_order: records first seen behind a later one of their source partition, within a partition of a topic.
+        out_of_order: records first seen after a later one of their source partition, within a partition of a topic.
         wrong_value: cleansed lines, or original bytes of dead letters, that differ from what the recipe expects.
         wrong_topic: good lines among the dead letters, and bad lines in the sink.
         wrong_partition: records of the sink not in source partition mod number of sink partitions.
         wrong_timestamp: records whose timestamp is not that of their source record.
-        wrong_header: dead letters whose headers do not tell their origin, the expected reason and a message.
+        wrong_header: dead letters whose headers do not name their origin, the expected reason and a message.
         foreign: records whose key is of no record of the recipe.
         held_back: offsets that no read_committed reader can reach, because a transaction before them was left open.
     """
@@ -91,7 +91,7 @@ class Verdict:
         return not self.faults
 
 
-class Audit:
+class Verification:
     """
     Reads a sink and a dead-letter topic and compares them with the recipe of the source topic.
 
@@ -121,6 +121,11 @@ class Audit:
     ) -> None:
         """Close the consumer."""
         self._consumer.close()
+
+    def expect(self) -> None:
+        """Ask the recipe now what must come out, so that `poll` need not while it happens."""
+        for book in self._books.values():
+            book.write_up_to(book.size - 1)
 
     def poll(self, timeout: float = 0.1) -> int:
         """Read and judge what has come since the last call, one batch at most; return how many records that was."""
@@ -166,8 +171,8 @@ class Audit:
         if place[0] is None:
             return
         if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - it is public
-            fault = f"The audit cannot read {place[0]} [{place[1]}]: {error.str()}"
-            raise AuditFailed(fault)
+            fault = f"The verification cannot read {place[0]} [{place[1]}]: {error.str()}"
+            raise VerificationFailed(fault)
         self._ends[place] = message.offset() or 0
 
     def _place(self, key: str | bytes | None) -> tuple[int, int]:
@@ -220,8 +225,8 @@ class Audit:
                 return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
             except KafkaException as error:
                 if time.monotonic() > deadline:
-                    message = f"The audit cannot ask where its topics end: {error.args[0].str()}"
-                    raise AuditFailed(message) from None
+                    message = f"The verification cannot ask where its topics end: {error.args[0].str()}"
+                    raise VerificationFailed(message) from None
                 self.poll()
 
 
@@ -279,6 +284,6 @@ def _partitions(admin: AdminClient, topic: str) -> int:
     """Return how many partitions a topic has."""
     found = admin.list_topics(topic, timeout=30).topics[topic]
     if found.error:
-        message = f"The audit cannot read topic {topic}: {found.error.str()}"
-        raise AuditFailed(message)
+        message = f"The verification cannot read topic {topic}: {found.error.str()}"
+        raise VerificationFailed(message)
     return len(found.partitions)

@@ -111,7 +111,7 @@ class Broker(Cluster):
 
     @property
     def pids(self) -> list[int]:
-        """Return the pids of the running processes (each server's process; the server is its child)."""
+        """Return the pids of the running processes (of each server's supervisor; the server is its child)."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def start(self, node: int | None = None) -> None:
@@ -136,12 +136,12 @@ class Broker(Cluster):
         self._end(node, at_once=True)
 
     def _end(self, node: int | None, *, at_once: bool) -> None:
-        """Let go of all servers first: they stop side by side."""
+        """Tell all servers before waiting for any: they stop side by side."""
         ending = [self._processes.pop(each) for each in self._nodes(node) if each in self._processes]
         for process in ending:
-            process.request_stop(at_once=at_once)
+            process.stop(at_once=at_once)
         for process in ending:
-            process.end()
+            process.stop_and_wait()
 
     def close(self) -> None:
         """End the servers and remove their data, unless a folder was given."""
@@ -208,7 +208,7 @@ class Broker(Cluster):
         }
 
     def _launch(self, node: int, java: str, jars: Path) -> ManagedProcess:
-        """Start one server on its process, in a process group of its own, its output in server.log."""
+        """Start one server under a supervisor, in a process group of its own, its output in server.log."""
         folder = self.folder / f"node-{node}"
         server = [java, *HEAP, *self._java, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
         command = [*server, str(folder / "server.properties")]

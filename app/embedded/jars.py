@@ -1,8 +1,13 @@
-"""The jars of a JVM program, fetched once into the user's cache by PySpark's own Ivy. Runs on the user's machine."""
+"""
+The jars of a JVM program, fetched once into the user's cache by PySpark's own Ivy. Runs on the user's machine.
+
+Kafka's jars are pinned by kafka.lock. `python -m app.embedded.jars` prints that file anew, from what Ivy resolves.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import re
@@ -14,11 +19,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
+
+from rich.console import Console
+from rich.progress import Progress
 
 from app.errors import NotUsable
 
 OLDEST_JAVA = 17
 FETCH_SECONDS = 900
+LOCK = Path(__file__).with_name("kafka.lock")
+# Ivy as it is asks for poms, parents and checksums too, one after the other: 49 s for Kafka's 46 jars instead of 11.
+PINNED_ONLY = (
+    '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true"'
+    ' usepoms="false" useMavenMetadata="false" checksums=""/></resolvers></ivysettings>'
+)
 
 
 class JavaMissing(NotUsable):
@@ -31,19 +46,37 @@ class FetchFailed(NotUsable):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A set of Maven modules (`organisation:module:revision`) and the folder of the cache that their jars go to."""
+    """
+    A set of Maven modules (`organisation:module:revision`) and the folder of the cache that their jars go to.
+
+    Args:
+        title: what a reader calls it.
+        folder: the name of its folder in the cache.
+        size: how much there is to fetch, in words.
+        modules: what to fetch: all modules where there are hashes, else those whose dependencies Ivy adds.
+        hashes: the SHA-256 of each module's jar, in the order of the modules.
+    """
 
     title: str
     folder: str
     size: str
     modules: tuple[str, ...]
+    hashes: tuple[str, ...] = ()
 
 
+def _kafka() -> Bundle:
+    """Return Kafka's bundle as kafka.lock pins it."""
+    rows = [row.split(" sha256:") for row in LOCK.read_text().splitlines()]
+    modules, hashes = zip(*rows, strict=True)
+    return Bundle("Apache Kafka 4.3.0", "kafka-4.3.0", f"{len(modules)} jars, 44 MB", modules, hashes)
+
+
+KAFKA = _kafka()
 # Kafka's own pom leaves out a logging back end: without one the server would die in silence.
-KAFKA = Bundle(
-    "Apache Kafka 4.3.0",
-    "kafka-4.3.0",
-    "46 jars",
+UNPINNED = Bundle(
+    KAFKA.title,
+    "kafka-unpinned",
+    KAFKA.size,
     ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.36"),
 )
 
@@ -96,42 +129,91 @@ def pyspark_folder() -> Path:
 def _fetch(bundle: Bundle, cache: Path, target: Path) -> None:
     """Let Ivy fill a temporary folder and rename it: whoever sees the target sees it whole."""
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{bundle.folder}-") as temporary:
-        wanted = Path(temporary, "ivy.xml")
-        wanted.write_text(_ivy_module(bundle))
-        _ivy(bundle, cache / "ivy", wanted, Path(temporary, "jars"))
-        Path(temporary, "jars").rename(target)
+        folder = Path(temporary)
+        (folder / "ivy.xml").write_text(_ivy_module(bundle))
+        (folder / "ivysettings.xml").write_text(PINNED_ONLY)
+        _ivy(bundle, cache / "ivy", folder)
+        _check_hashes(bundle, folder / "jars")
+        (folder / "jars").rename(target)
 
 
-def _ivy(bundle: Bundle, home: Path, wanted: Path, into: Path) -> None:
-    """Run Ivy with its own cache and settings below ours."""
+def _ivy(bundle: Bundle, home: Path, folder: Path) -> None:
+    """Run Ivy with its own cache and settings below ours; the jars come to the folder's `jars`."""
     ivy = next((pyspark_folder() / "jars").glob("ivy-*.jar"), None)
     if ivy is None:
         message = f"No ivy-*.jar in {pyspark_folder() / 'jars'}. Reinstall PySpark: make clean setup"
         raise FetchFailed(message)
     command = [find_java(), f"-Divy.default.ivy.user.dir={home}", "-jar", str(ivy)]
-    command += ["-cache", str(home / "cache"), "-ivy", str(wanted), "-confs", "default"]
-    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=FETCH_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        message = f"{bundle.title} could not be fetched within {FETCH_SECONDS} s. Run it again: what has come is kept."
-        raise FetchFailed(message) from None
-    if done.returncode or not any(into.glob("*.jar")):
-        tail = "\n".join(done.stdout.splitlines()[-15:])
+    command += ["-settings", str(folder / "ivysettings.xml")] if bundle.hashes else []
+    # Ivy's cache remembers what a pom has said: one cache for each of the two settings.
+    command += ["-cache", str(home / ("pinned" if bundle.hashes else "cache"))]
+    command += ["-ivy", str(folder / "ivy.xml"), "-confs", "default"]
+    command += ["-retrieve", f"{folder / 'jars'}/[artifact]-[revision](-[classifier]).[ext]"]
+    code, said = _watch(command, len(bundle.hashes) or None)
+    if code or not any((folder / "jars").glob("*.jar")):
+        tail = "\n".join(said[-15:])
         message = f"{bundle.title} could not be fetched. Is Maven Central (or its mirror) reachable? Ivy said:\n{tail}"
         raise FetchFailed(message)
 
 
+def _watch(command: list[str], jars: int | None) -> tuple[int, list[str]]:
+    """Run Ivy, draw a bar of the jars that have come (on a terminal), and return its exit code and what it said."""
+    said = []
+    console = Console(stderr=True)
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        bar = progress.add_task("jars", total=jars)
+        deadline = Timer(FETCH_SECONDS, ivy.kill)
+        deadline.start()
+        try:
+            for line in ivy.stdout or ():
+                said.append(line.rstrip())
+                progress.advance(bar, "[SUCCESSFUL ]" in line)
+        except BaseException:  # also Ctrl-C: Ivy must not go on alone
+            ivy.kill()
+            raise
+        finally:
+            deadline.cancel()
+    if ivy.returncode < 0:
+        said.append(f"(stopped after {FETCH_SECONDS} s; what has come is kept for the next try)")
+    return ivy.returncode, said
+
+
+def _check_hashes(bundle: Bundle, jars: Path) -> None:
+    """Compare each jar of a pinned bundle with its hash."""
+    for module, expected in zip(bundle.modules, bundle.hashes, strict=bool(bundle.hashes)):
+        _, name, revision = module.split(":")
+        found = _sha256(jars / f"{name}-{revision}.jar")
+        if found != expected:
+            message = f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found}, not {expected}."
+            raise FetchFailed(message)
+
+
+def _sha256(jar: Path) -> str:
+    return hashlib.sha256(jar.read_bytes()).hexdigest()
+
+
 def _ivy_module(bundle: Bundle) -> str:
-    """Return the ivy.xml that asks for the bundle's modules with all they need at run time."""
+    """Return the ivy.xml that asks for the bundle's modules, and for what they need at run time if none is pinned."""
     rows = (module.split(":") for module in bundle.modules)
-    wanted = "".join(f'<dependency org="{o}" name="{m}" rev="{r}" conf="*->default"/>' for o, m, r in rows)
+    alone = ' transitive="false"' if bundle.hashes else ""
+    wanted = "".join(f'<dependency org="{o}" name="{m}" rev="{r}" conf="*->default"{alone}/>' for o, m, r in rows)
     return (
         f'<ivy-module version="2.0"><info organisation="winnow" module="{bundle.folder}"/>'
         f"<dependencies>{wanted}</dependencies></ivy-module>"
     )
+
+
+def _lock_rows() -> Iterator[str]:
+    """Return the rows of kafka.lock: the jars that Ivy resolves, by their places in its cache, with their hashes."""
+    wanted = {jar.name: _sha256(jar) for jar in fetch_jars(UNPINNED).glob("*.jar")}
+    for jar in sorted((cache_folder() / "ivy" / "cache").glob("*/*/*/*.jar")):
+        organisation, module = jar.parts[-4:-2]
+        if jar.name in wanted:
+            revision = jar.stem.removeprefix(f"{module}-")
+            yield f"{organisation}:{module}:{revision} sha256:{wanted[jar.name]}"
 
 
 @contextmanager
@@ -140,3 +222,7 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{row}\n" for row in _lock_rows()))

@@ -1,7 +1,7 @@
 """
 Measures Winnow and what else could do its job side by side, on one embedded broker and two cores.
 
-Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--audit] [--picture FILE]
+Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--verify] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from app.demo.lines import Recipe, load
-from app.demo.verify import Audit
+from app.demo.verify import Verification
 from app.embedded.broker import Broker
 from app.errors import NotUsable
 from tests.bench.job import Job, keep_to, prepared
@@ -44,8 +44,8 @@ def main() -> int:
             for system in systems if number % 2 else systems[::-1]:
                 with prepared(f"{system.slug}-{number}", broker, source, recipe.partitions, Path(folder)) as job:
                     results[system].append(measure(system, job, broker, recipe))
-                    if options.audit and number == 1:
-                        audit(system, job, recipe)
+                    if options.verify and number == 1:
+                        verify(system, job, recipe)
     print(table(results))
     title = f"{recipe.count:,} records, {recipe.partitions} partitions, {options.cores} cores for job and broker"
     draw([bar(system, medians(found)) for system, found in results.items()], title, options.picture)
@@ -62,7 +62,7 @@ def parse_options() -> argparse.Namespace:
     options.add_argument(
         "--only", action="append", default=[], metavar="WORD", help="only systems whose name holds this word"
     )
-    options.add_argument("--audit", action="store_true", help="compare every record of each system's first run")
+    options.add_argument("--verify", action="store_true", help="compare every record of each system's first run")
     options.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE", help="where the picture goes")
     return options.parse_args()
 
@@ -96,14 +96,16 @@ def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
     return result
 
 
-def audit(system: System, job: Job, recipe: Recipe) -> None:
+def verify(system: System, job: Job, recipe: Recipe) -> None:
     """Compare every record that a run has written with the recipe."""
-    with Audit(job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters) as audit:
-        faults = audit.finish(timeout=900).faults
+    with Verification(
+        job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters
+    ) as verification:
+        faults = verification.finish(timeout=900).faults
     if faults.keys() - system.tolerated:
         message = f"{system.name} made faults: {faults}"
         raise RunVoid(message)
-    say(f"{job.group}: audited; faults that it is known for: {faults or 'none'}")
+    say(f"{job.group}: verified; faults that it is known for: {faults or 'none'}")
 
 
 def table(results: Mapping[System, Sequence[Result]]) -> str:

@@ -169,7 +169,7 @@ def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]
             reader.read_during(feed.start(job, feed.Pace(PROBE_PER_SECOND), SETTLING_SECONDS))
             yield job, reader
         finally:
-            process.end()
+            process.stop_and_wait()
     drop(broker, [source])
 
 

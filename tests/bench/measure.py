@@ -60,7 +60,7 @@ def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
     try:
         watch.until_end_of(process)
     finally:
-        process.end()
+        process.stop_and_wait()
     if code := process.poll():
         message = f"{system.name} ended with exit code {code}:\n{_tail(log)}"
         raise RunVoid(message)

@@ -27,7 +27,7 @@ class System:
         name: what the table calls it.
         guarantee: what it promises.
         command: returns what runs a job; fetches what that needs. Raises NotUsable where it cannot be had.
-        tolerated: the faults of an audit that it is known for.
+        tolerated: the faults that it is known for.
     """
 
     name: str

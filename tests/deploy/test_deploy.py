@@ -584,7 +584,7 @@ def test_nothing_outlives_a_pod() -> None:
 
 
 def test_spark_neither_doubles_nor_abandons_a_task() -> None:
-    """No task has a speculative twin, a killed one is seen to its end, and Python workers live on."""
+    """No task has a speculative attempt, a killed one is seen to its end, and Python workers live on."""
     conf = application()["sparkConf"]
     assert conf["spark.speculation"] == "false"
     assert conf["spark.task.reaper.enabled"] == "true"

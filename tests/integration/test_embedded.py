@@ -15,9 +15,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 
+# A shell starts background jobs with SIGINT ignored, and Python leaves it so. A parent that Ctrl-C reaches does not.
 HOLD_A_BROKER = """
-import sys
+import signal, sys
 from app.embedded.broker import Broker
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Broker() as broker:
     print(broker.pids[0], broker.folder, flush=True)
     sys.stdin.read()

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from app.demo.lines import Recipe, load
-from app.demo.verify import Audit
+from app.demo.verify import Verification
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
@@ -57,23 +57,23 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> 
 
     with (
         Winnow(config, tmp_path) as service,
-        Audit(broker.bootstrap, RECIPE, source=source, sink=sink, dead_letters=dead) as audit,
+        Verification(broker.bootstrap, RECIPE, source=source, sink=sink, dead_letters=dead) as verification,
         ThreadPoolExecutor(1) as feeder,
     ):
         loading = feeder.submit(load, broker.bootstrap, source, RECIPE, progress=gate.wait)
         killed: list[int] = []
         try:
             for number in range(KILLS):
-                watch_until(audit, number * SLICE + dice.randrange(SLICE // 2))
-                watch_for(audit, dice.uniform(0, 0.5))
+                watch_until(verification, number * SLICE + dice.randrange(SLICE // 2))
+                watch_for(verification, dice.uniform(0, 0.5))
                 killed.append(kill_one(service, dice))
                 gate.open()
         finally:
             gate.open(KILLS)
         loading.result(PATIENCE)
-        watch_until(audit, RECIPE.count)
+        watch_until(verification, RECIPE.count)
         code = service.stop()
-        verdict = audit.finish()
+        verdict = verification.finish()
 
     assert KILLS == len(killed) == len(set(killed))
     assert service.said("a task was lost; Spark tries it again")
@@ -104,19 +104,19 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
     assert [] == service.left_behind()
 
 
-def watch_until(audit: Audit, records: int) -> None:
-    """Audit what comes, until so many records have come."""
+def watch_until(verification: Verification, records: int) -> None:
+    """Verify what comes, until so many records have come."""
     deadline = time.monotonic() + PATIENCE
-    while (seen := audit.verdict()).out + seen.dead < records:
+    while (seen := verification.verdict()).out + seen.dead < records:
         assert time.monotonic() < deadline, f"{seen.out + seen.dead} of {records} records came within {PATIENCE} s"
-        audit.poll()
+        verification.poll()
 
 
-def watch_for(audit: Audit, seconds: float) -> None:
-    """Audit what comes for a while."""
+def watch_for(verification: Verification, seconds: float) -> None:
+    """Verify what comes for a while."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        audit.poll(left)
+        verification.poll(left)
 
 
 def kill_one(service: Winnow, dice: random.Random) -> int:

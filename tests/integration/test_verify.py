@@ -1,4 +1,4 @@
-"""The auditor sees every kind of damage: each test plants one by hand, and one plants none."""
+"""The verification sees every kind of damage: each test plants one by hand, and one plants none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from app.demo.background import BackgroundVerification
+from app.demo.background import Topics as Names
 from app.demo.lines import Recipe
-from app.demo.verify import Audit, AuditFailed, Verdict
+from app.demo.verify import Verdict, Verification, VerificationFailed
 from app.embedded.broker import Broker, Cluster
 
 if TYPE_CHECKING:
@@ -167,14 +169,16 @@ class Stage:
             self.producer.produce(self.names[role], value, key, partition, timestamp=timestamp, headers=each)
         self.producer.flush(30)
 
-    def audit(self) -> Audit:
-        """Return an audit of the two topics."""
-        return Audit(self.bootstrap, RECIPE, source=SOURCE, sink=self.names["sink"], dead_letters=self.names["dead"])
+    def verification(self) -> Verification:
+        """Return a verification of the two topics."""
+        return Verification(
+            self.bootstrap, RECIPE, source=SOURCE, sink=self.names["sink"], dead_letters=self.names["dead"]
+        )
 
     def verdict(self, timeout: float = 30) -> Verdict:
-        """Return what an audit that comes afterwards finds."""
-        with self.audit() as audit:
-            return audit.finish(timeout)
+        """Return what a verification that comes afterwards finds."""
+        with self.verification() as verification:
+            return verification.finish(timeout)
 
 
 @pytest.fixture
@@ -211,34 +215,63 @@ def test_counts(stage: Stage) -> None:
 
 
 def test_reads_while_it_happens(stage: Stage) -> None:
-    """An audit that polls between two transactions counts what is committed so far, and is right in the end."""
+    """A verification that polls between two transactions counts what is committed so far, and is right in the end."""
     records = planted()
-    with stage.audit() as audit:
+    with stage.verification() as verification:
         stage.write(records[:1_000])
         stage.producer.commit_transaction(30)
-        while audit.verdict().lost > 2_000:
-            audit.poll()
+        while verification.verdict().lost > 2_000:
+            verification.poll()
         stage.write(records[1_000:])
         stage.producer.commit_transaction(30)
 
-        assert audit.finish().ok
+        assert verification.finish().ok
+
+
+def test_reads_in_the_background(stage: Stage) -> None:
+    """A process of its own counts what comes, and sends the last verdict when it is told that all has come."""
+    records = planted()
+    names = Names(SOURCE, stage.names["sink"], stage.names["dead"])
+    with BackgroundVerification(stage.bootstrap, RECIPE, names) as verification:
+        stage.write(records[:1_000])
+        stage.producer.commit_transaction(30)
+        while (verdict := verification.latest(0.1)) is None or verdict.lost > 2_000:
+            pass
+        stage.write(records[1_000:])
+        stage.producer.commit_transaction(30)
+        verification.finish()
+        while not verification.done:
+            verdict = verification.latest(0.1)
+
+    assert verdict
+    assert verdict.ok
+
+
+def test_a_failed_background_is_told(broker: Cluster, topics: Topics) -> None:
+    """When the process ends without a verdict, waiting for one ends too."""
+    names = Names(SOURCE, "nowhere", topics("dead"))
+    with (
+        BackgroundVerification(broker.bootstrap, RECIPE, names) as verification,
+        pytest.raises(VerificationFailed, match="ended before"),
+    ):
+        verification.latest(60)
 
 
 def test_survives_a_restart() -> None:
-    """An audit that is reading when the broker is killed goes on when it is back."""
+    """A verification that is reading when the broker is killed goes on when it is back."""
     with Broker() as broker:
         sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
-        with Audit(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as audit:
-            audit.poll()
+        with Verification(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as verification:
+            verification.poll()
             broker.kill()
-            audit.poll(1)
+            verification.poll(1)
             broker.start()
             producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
             for role, partition, key, value, timestamp, each in planted():
                 producer.produce(role, value, key, partition, timestamp=timestamp, headers=each)
             producer.flush(30)
 
-            assert audit.finish().ok
+            assert verification.finish().ok
 
 
 def test_aborted_records_are_lost(stage: Stage) -> None:
@@ -263,5 +296,5 @@ def test_open_transaction_is_told(stage: Stage) -> None:
 
 def test_missing_topic_is_named(broker: Cluster, topics: Topics) -> None:
     """A topic that does not exist is a named error."""
-    with pytest.raises(AuditFailed, match="nowhere"):
-        Audit(broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))
+    with pytest.raises(VerificationFailed, match="nowhere"):
+        Verification(broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))

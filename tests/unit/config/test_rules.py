@@ -99,7 +99,7 @@ class TestProperties:
         [
             ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: it is the fence"),
             ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow always reads committed"),
-            ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative twin"),
+            ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
         ],
     )
     def test_a_property_that_winnow_owns_is_refused(self, file: Path, flag: str, answer: str) -> None:

@@ -8,7 +8,8 @@ from collections import Counter
 import fastavro
 import pytest
 
-from app.demo.lines import MARK, SEPARATOR, Line, Recipe
+from app.demo.lines import Line, Recipe
+from app.demo.vocabulary import MARK, SEPARATOR
 
 RAW_REASONS = {
     *("empty", "no_marker", "field_count", "houseid", "gathertime"),

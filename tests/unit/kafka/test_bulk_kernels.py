@@ -101,7 +101,7 @@ for count in (0, 1, 7, 8, 9, 40):
         messages = np.array(addresses, np.int64)
         records, rest, runs = np.empty(count, np.int64), np.empty(count, np.int64), np.empty((count, 3), np.int64)
         found = np.empty(7, np.int64)
-        kernel.survey(messages, records, rest, runs, found)
+        kernel.scan(messages, records, rest, runs, found)
         n = int(found[kernel.RECORDS])
         assert records[:n].tolist() == [row[0] for row in rows]
         assert rest[: found[kernel.OTHERS]].tolist() == others

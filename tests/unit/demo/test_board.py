@@ -1,0 +1,64 @@
+"""What the demo shows: the service's own speed, by time and not by looks, and plain lines on a pipe."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from app.demo.board import Board, Speed
+from app.demo.verify import Verdict
+
+SEEN = Verdict(100, 60, 2, {"srcip": 2}, 38, *[0] * 9)
+
+
+def shown(done: int, seen: Verdict | None, *, ended: bool, terminal: bool) -> str:
+    """Return what a board prints."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=120)
+    with Board(console, 100, "raw ▶ clean") as board:
+        board.show(done, seen, ended=ended)
+    return output.getvalue()
+
+
+def test_speed_is_of_the_last_second() -> None:
+    """Looks that are close together make no peak, and the fastest second is remembered."""
+    speed = Speed()
+    for at, done in ((0, 0), (0.5, 500), (0.6, 5_000), (1.0, 5_000), (2.0, 6_000)):
+        speed.add(done, at)
+
+    assert 1_000 == speed.now
+    assert 5_000 == speed.fastest
+
+
+def test_nothing_is_known_before_a_second_has_passed() -> None:
+    """A first look is no speed."""
+    speed = Speed()
+    speed.add(10, 0.0)
+    speed.add(900, 0.5)
+
+    assert 0 == speed.now == speed.fastest
+
+
+def test_a_pipe_gets_lines() -> None:
+    """They say how far the service and the verification are, without a control character."""
+    text = shown(80, SEEN, ended=False, terminal=False)
+
+    assert text.startswith("  Spark is starting\n  cleansed 80, lag 20, fastest")
+    assert text.endswith("verified 62\n")
+    assert "\x1b" not in text
+
+
+def test_no_table_of_zeros() -> None:
+    """Until something is committed, a terminal shows that Spark is starting."""
+    text = shown(0, None, ended=False, terminal=True)
+
+    assert "Spark is starting" in text
+    assert "lag" not in text
+
+
+def test_a_terminal_gets_a_table() -> None:
+    """It has the service's columns, the verification's, and the reasons."""
+    text = shown(100, SEEN, ended=True, terminal=True)
+
+    assert all(word in text for word in ("cleansed", "lag", "fastest", "verified", "srcip", "verifying"))
