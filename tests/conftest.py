@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import hypothesis
@@ -15,6 +16,16 @@ from app.embedded.broker import Broker, Cluster
 # How long an example takes is for the benchmarks: on a busy machine it says nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
+
+
+ORDER = ("unit", "deploy", "integration")
+"""The folders of tests, what is quick first: whoever has broken something need not wait for a broker to hear of it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the folders in their order, however pytest was called."""
+    places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
+    items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
 
 
 class Topics(Protocol):
