@@ -1,4 +1,4 @@
-"""What all tests offset_range: one real Kafka for the whole session, started by the first test that asks for it."""
+"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
 
 
-ORDER = ("unit", "deploy", "integration")
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1",)
+"""For a broker that lives for minutes: compiling its code well takes more time than well compiled code saves."""
+ORDER = ("unit", "deploy", "containers", "integration")
 """The folders of tests, what is quick first: whoever has broken something need not wait for a broker to hear of it."""
 
 
@@ -42,7 +44,7 @@ def broker() -> Iterator[Cluster]:
     if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
         yield Cluster(bootstrap)
         return
-    with Broker() as embedded:
+    with Broker(java=QUICK_JAVA) as embedded:
         yield embedded
 
 

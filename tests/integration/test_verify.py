@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -11,9 +11,7 @@ from confluent_kafka import Producer
 from app.demo.lines import Recipe
 from app.demo.verify import Audit, AuditFailed, Verdict
 from app.embedded.broker import Broker, Cluster
-
-if TYPE_CHECKING:
-    from tests.conftest import Topics
+from tests.conftest import QUICK_JAVA, Topics
 
 RECIPE = Recipe(partitions=3, count=3_000, bad=0.1)
 SINK_PARTITIONS = 2
@@ -226,7 +224,7 @@ def test_reads_while_it_happens(stage: Stage) -> None:
 
 def test_survives_a_restart() -> None:
     """An audit that is reading when the broker is killed goes on when it is back."""
-    with Broker() as broker:
+    with Broker(java=QUICK_JAVA) as broker:
         sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
         with Audit(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as audit:
             audit.poll()
