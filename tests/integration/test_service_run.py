@@ -142,6 +142,7 @@ def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> Non
     write(broker, old, 0, 5)
     with Winnow(config, tmp_path) as service:
         until(lambda: len(read(broker.bootstrap, sink)) == 5, what="the lines before the deletion")
+        service.wait_for("progress", times=len(service.said("progress")) + 1)  # the driver has seen their offset
         admin = independent.client(broker.bootstrap)
         admin.delete_topics([old])[old].result(30)
         until(lambda: old not in admin.list_topics(timeout=5).topics)
