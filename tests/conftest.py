@@ -1,10 +1,11 @@
-"""What all tests offset_range: one real Kafka for the whole session, started by the first test that asks for it."""
+"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import hypothesis
@@ -15,6 +16,18 @@ from app.embedded.broker import Broker, Cluster
 # How long an example takes is for the benchmarks: on a busy machine it says nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
+
+
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1",)
+"""For a broker that lives for minutes: compiling its code well takes more time than well compiled code saves."""
+ORDER = ("unit", "deploy", "containers", "integration")
+"""The folders of tests, what is quick first: whoever has broken something need not wait for a broker to hear of it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the folders in their order, however pytest was called."""
+    places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
+    items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
 
 
 class Topics(Protocol):
@@ -31,7 +44,7 @@ def broker() -> Iterator[Cluster]:
     if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
         yield Cluster(bootstrap)
         return
-    with Broker() as embedded:
+    with Broker(java=QUICK_JAVA) as embedded:
         yield embedded
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.config import Config, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
 from app.errors import Blocked, TopicGone
-from app.model import OffsetRange, Partition, Topic
+from app.model import OffsetRange, Partition, Receipt, Topic
+from app.offsets.metadata import OffsetMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class Discovery:
         )
         self._timestamp = timestamp
         self._clients = clients
-        self._had_offset: set[Partition] = set()
+        self._had_offset_in: dict[Partition, str] = {}
+        """The id of the topic in which a committed offset was seen last."""
         self._known: set[Partition] | None = None
 
     def discover(self) -> Workload:
@@ -66,14 +68,29 @@ class Discovery:
                 ranges[partition] = self._decide(at, starts.get(partition))
             except Blocked as error:
                 blocked[partition] = error
-        self._had_offset |= {partition for partition, at in offsets.items() if at.committed}
+        self._remember(offsets)
         self._known = (self._known or set()) | offsets.keys()
         lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
         return Workload(offsets, ranges, blocked, {partition: span for partition, span in lost.items() if span})
 
     def refresh(self) -> dict[Partition, PartitionOffsets]:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
-        return self._offsets(stable=False)
+        offsets = self._offsets(stable=False)
+        self._remember(offsets)
+        return offsets
+
+    def committed(self, receipts: Iterable[Receipt]) -> None:
+        """Remember that tasks have committed offsets, which may vanish before they are seen here."""
+        for receipt in receipts:
+            metadata = OffsetMetadata.parse(receipt.metadata)
+            if metadata.is_ours:
+                self._had_offset_in[receipt.partition] = metadata.topic_id
+
+    def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        for partition, at in offsets.items():
+            if at.committed is not None:
+                topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
+                self._had_offset_in[partition] = topic_id or at.topic_id
 
     def _offsets(self, *, stable: bool) -> dict[Partition, PartitionOffsets]:
         self._clients.group.refuse_foreign_members()
@@ -110,7 +127,7 @@ class Discovery:
             at,
             self._policy,
             first_seen=first_seen,
-            had_offset=at.partition in self._had_offset,
+            had_offset_in=self._had_offset_in.get(at.partition),
             joined_later=self._known is not None and at.partition not in self._known,
         )
 

@@ -170,6 +170,7 @@ class Service:
         self._failed_rounds = 0
         checks = max(took, 1) / self._config.round_interval
         self._arrived = {receipt.partition: int(receipt.records / checks) for receipt in receipts}
+        self._discovery.committed(receipts)
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)

@@ -8,7 +8,8 @@ from app.errors import NoStartingOffset, OffsetVanished, OutOfRange, TopicRecrea
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
-RESET = "set it with kafka-consumer-groups --reset-offsets"
+RESET = "set the group's offset with kafka-consumer-groups --reset-offsets"
+RECREATED = "the topic was deleted and created again since an offset was committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class StartPolicy:
 
 
 def decide(
-    at: PartitionOffsets, policy: StartPolicy, *, first_seen: int | None, had_offset: bool, joined_later: bool
+    at: PartitionOffsets, policy: StartPolicy, *, first_seen: int | None, had_offset_in: str | None, joined_later: bool
 ) -> OffsetRange:
     """
     Return where a partition starts.
@@ -56,23 +57,30 @@ def decide(
         at: its offsets now.
         policy: the user's wishes.
         first_seen: the offset to start from where `starting.offsets` is a time.
-        had_offset: whether this service has seen a committed offset here before.
+        had_offset_in: the id of the topic in which this service has seen a committed offset here before; None if it
+            has seen none.
         joined_later: whether the partition appeared while the service ran; then all of it is new to us.
 
     Raises:
         Blocked: with what an operator must know to go on.
     """
     if at.committed is None:
-        if had_offset:
+        if had_offset_in is not None and _differ(had_offset_in, at.topic_id):  # Kafka deletes both together
+            raise TopicRecreated(at.partition, RECREATED, cure=RESET)
+        if had_offset_in is not None:
             raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
         return _range(at, at.watermarks.log_start if joined_later else _starting(at, policy, first_seen))
     topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
-    if topic_id and at.topic_id and topic_id != at.topic_id:
-        what = "the topic was deleted and created again since this offset was committed"
-        raise TopicRecreated(at.partition, what, at.committed.offset, "reset the group's offset to go on")
+    if _differ(topic_id, at.topic_id):
+        raise TopicRecreated(at.partition, RECREATED, at.committed.offset, RESET)
     if at.watermarks.log_start <= at.committed.offset <= at.watermarks.high_watermark:
         return _range(at, at.committed.offset)
     return _range(at, _out_of_range(at, at.committed.offset, policy))
+
+
+def _differ(topic_id: str, other: str) -> bool:
+    """Return whether two ids name two topics; a broker may give none."""
+    return bool(topic_id and other and topic_id != other)
 
 
 def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None) -> int:

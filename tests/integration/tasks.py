@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,12 @@ BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
 """For behaviour that must not depend on how records pass between librdkafka and us."""
 LARGE = {"max.message.bytes": str(4 << 20)}
+PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
+
+
+def noise(size: int, seed: int = 1) -> bytes:
+    """Make printable bytes that no compression makes much smaller."""
+    return random.Random(seed).randbytes(size).translate(PRINTABLE)
 
 
 def until(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:

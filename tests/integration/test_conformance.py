@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +25,7 @@ from app.records import Chunk, DeadLetter, Headers, Lines
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Record, Written, committed, line, produce, read, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, make_stage, until
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, make_stage, noise, until
 
 MEBIBYTE = 1 << 20
 
@@ -72,11 +71,6 @@ def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 
     """Make lines that all have this key."""
     rows = np.zeros(len(texts), np.int32)
     return Lines(pa.array(texts, pa.binary()), rows, pa.array([key], pa.binary()), np.array([timestamp]))
-
-
-def noise(size: int) -> bytes:
-    """Make printable bytes that no compression makes much smaller."""
-    return bytes(random.Random(size).choices(range(0x30, 0x7B), k=size))
 
 
 @BOTH_BACKENDS
@@ -242,7 +236,7 @@ def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, bac
 def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Records of 1 MiB, larger than any buffer yet, are read whole; the next chunks are not larger than they must be."""
     stage = make_stage(broker.bootstrap, topics, source=LARGE)
-    big = [noise(MEBIBYTE + n) for n in range(40)]
+    big = [noise(MEBIBYTE + n, seed=n) for n in range(40)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in big])
 
     with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
@@ -478,5 +472,5 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> t
 
 
 def shown(records: list[Record]) -> list[tuple[object, ...]]:
-    """Take all but the offsets, which commit markers move; records of two sources that offset_range a partition are in any order."""
+    """Take all but the offsets, which commit markers move; records of two sources that share a partition are in any order."""
     return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)

@@ -14,13 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
+from tests.conftest import QUICK_JAVA
 
 # A shell starts background jobs with SIGINT ignored, and Python leaves it so. A parent that Ctrl-C reaches does not.
-HOLD_A_BROKER = """
+HOLD_A_BROKER = f"""
 import signal, sys
 from app.embedded.broker import Broker
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with Broker() as broker:
+with Broker(java={QUICK_JAVA}) as broker:
     print(broker.pids[0], broker.folder, flush=True)
     sys.stdin.read()
 """
@@ -59,7 +60,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 def test_restart_keeps_ports_and_data() -> None:
     """After a stop and after a SIGKILL, a new start serves the same records at the same address."""
-    with Broker() as broker:
+    with Broker(java=QUICK_JAVA) as broker:
         address, topic = broker.bootstrap, broker.create_topic("kept")
         write(broker, topic, b"before the stop")
         broker.stop()
@@ -74,7 +75,7 @@ def test_restart_keeps_ports_and_data() -> None:
 
 def test_nothing_is_left_behind() -> None:
     """After the block, even one that fails, neither a process nor a folder is left."""
-    with pytest.raises(ZeroDivisionError), Broker() as broker:  # noqa: PT012 - the failure is inside
+    with pytest.raises(ZeroDivisionError), Broker(java=QUICK_JAVA) as broker:  # noqa: PT012 - the failure is inside
         processes, folder = tree(broker.pids[0]), broker.folder
         assert len(processes) == 2
         assert folder.is_dir()
@@ -115,15 +116,15 @@ def test_dies_with_an_interrupted_parent() -> None:
 
 def test_given_folder_is_kept(tmp_path: Path) -> None:
     """Data in a folder of the caller's outlive the broker, and another broker finds them."""
-    with Broker(folder=tmp_path) as broker:
+    with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
         write(broker, broker.create_topic("kept"), b"one")
-    with Broker(folder=tmp_path) as broker:
+    with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
         assert [b"one"] == read(broker, "kept", 1)
 
 
 def test_three_nodes_survive_the_loss_of_one() -> None:
     """Three nodes keep serving a replicated topic while one of them is dead, and take it back."""
-    with Broker(nodes=3) as broker:
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
         topic = broker.create_topic("replicated", config={"min.insync.replicas": "2"}, replication=3)
         broker.kill(2)
         write(broker, topic, b"with two")

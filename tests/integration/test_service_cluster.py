@@ -11,7 +11,7 @@ import pytest
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
-from tests.integration.service import Winnow, settings, working
+from tests.integration.service import QUICK_START, Winnow, settings, working
 from tests.integration.tasks import until
 from tests.standalone import StandaloneSpark
 
@@ -34,6 +34,7 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
         "spark.executor.cores": 1,
+        "spark.executor.extraJavaOptions": QUICK_START["JAVA_TOOL_OPTIONS"],
     }
 
     with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, Winnow(config, tmp_path) as service:

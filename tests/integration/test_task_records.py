@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Headers, Record, Written, cleanse, cleansed, line, produce, values
-from tests.integration.tasks import BOTH_GUARANTEES, LARGE, make_stage
+from tests.integration.tasks import BOTH_GUARANTEES, LARGE, make_stage, noise
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SAMPLE = DATA / "idc-access-log.sample"
@@ -26,11 +25,6 @@ MEBIBYTE = 1 << 20
 def with_url(url: bytes) -> bytes:
     """Make a good line with this url."""
     return line(0).replace(b"http://x.cn/0/0", url)
-
-
-def noise(size: int, seed: int = 1) -> bytes:
-    """Make printable bytes that no compression makes much smaller."""
-    return bytes(random.Random(seed).choices(range(0x30, 0x7B), k=size))
 
 
 def reasons(dead_letters: list[Record]) -> list[str]:

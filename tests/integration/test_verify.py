@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -13,9 +13,7 @@ from app.demo.background import Topics as Names
 from app.demo.lines import Recipe
 from app.demo.verify import Verdict, Verification, VerificationFailed
 from app.embedded.broker import Broker, Cluster
-
-if TYPE_CHECKING:
-    from tests.conftest import Topics
+from tests.conftest import QUICK_JAVA, Topics
 
 RECIPE = Recipe(partitions=3, count=3_000, bad=0.1)
 SINK_PARTITIONS = 2
@@ -259,7 +257,7 @@ def test_a_failed_background_is_told(broker: Cluster, topics: Topics) -> None:
 
 def test_survives_a_restart() -> None:
     """A verification that is reading when the broker is killed goes on when it is back."""
-    with Broker() as broker:
+    with Broker(java=QUICK_JAVA) as broker:
         sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
         with Verification(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as verification:
             verification.poll()

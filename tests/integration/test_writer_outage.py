@@ -22,6 +22,7 @@ from app.records import Lines
 from app.watchdog import GRACE_SECONDS
 from tests.chaos import hang
 from tests.chaos.cluster import stopped
+from tests.conftest import QUICK_JAVA
 from tests.independent import cleansed
 
 SLACK_SECONDS = 5
@@ -30,7 +31,7 @@ SLACK_SECONDS = 5
 @pytest.fixture
 def mortal() -> Iterator[Broker]:
     """Return a broker that a test may harm."""
-    with Broker() as broker:
+    with Broker(java=QUICK_JAVA) as broker:
         yield broker
 
 

@@ -134,8 +134,11 @@ class TestCheck:
         assert 2 == done.exit_code
         assert "parser" in done.stderr
 
-    def test_a_kafka_that_is_not_there_ends_with_3(self, runner: CliRunner, tmp_path: Path) -> None:
+    def test_a_kafka_that_is_not_there_ends_with_3(
+        self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """`check --connect` does not wait: it says what is wrong now."""
+        monkeypatch.setattr("app.kafka.admin.ANSWER_SECONDS", 0.3)
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
 

@@ -189,6 +189,21 @@ class TestRounds:
 
         assert any("vanished" in entry.get("error", "") for entry in logs)
 
+    def test_a_topic_that_is_recreated_under_a_task_blocks_its_partition(self) -> None:
+        """The task's receipt says where it had committed, even where the driver has never seen that offset itself."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+
+        def recreate() -> None:
+            kafka.topic_id = "id-2"
+            kafka.committed.pop(A)
+
+        rounds = FakeRounds(works(kafka, recreate))
+
+        with capture_logs() as logs:
+            assert 1 == service(kafka, rounds).run(until_end=True)
+
+        assert any("deleted and created again" in entry.get("error", "") for entry in logs)
+
     def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
         """The service goes on: there may be other topics, and this one may come back."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))

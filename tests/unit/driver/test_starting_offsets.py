@@ -23,7 +23,7 @@ def offsets(committed: int | None, metadata: str = "", topic_id: str = "id-1") -
 def start(
     at: PartitionOffsets, starting: str = "earliest", out_of_range: str = "error", **known: object
 ) -> OffsetRange:
-    usual: dict[str, object] = {"first_seen": None, "had_offset": False, "joined_later": False}
+    usual: dict[str, object] = {"first_seen": None, "had_offset_in": None, "joined_later": False}
     return decide(at, StartPolicy(starting, out_of_range), **(usual | known))  # type: ignore[arg-type]
 
 
@@ -58,7 +58,13 @@ def test_without_an_offset_error_is_an_error() -> None:
 def test_an_offset_that_vanished_is_never_silence() -> None:
     """If the group had an offset before and has none now, no policy is applied."""
     with pytest.raises(OffsetVanished, match="vanished"):
-        start(offsets(None), "earliest", had_offset=True)
+        start(offsets(None), "earliest", had_offset_in="id-1")
+
+
+def test_an_offset_that_vanished_with_its_topic_is_not_taken_for_a_first_start() -> None:
+    """Kafka deletes a group's offsets with their topic; a new topic of that name waits for a person all the same."""
+    with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and created again"):
+        start(offsets(None, topic_id="id-2"), "earliest", had_offset_in="id-1")
 
 
 def test_a_partition_that_joined_later_is_read_from_its_beginning() -> None:

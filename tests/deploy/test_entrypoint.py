@@ -1,0 +1,244 @@
+"""The image's entrypoint, with stand-ins for the programs that it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.conftest import ENTRYPOINT, Document
+
+STUB = """#!{python} -IS
+import json, os, sys
+print(json.dumps({{"argv": sys.argv, "env": dict(os.environ), "pid": os.getpid()}}))
+"""
+SPARK_EXECUTOR = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver-svc:7078",
+    "SPARK_EXECUTOR_ID": "3",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "768m",
+    "SPARK_APPLICATION_ID": "spark-0123",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "winnow-exec-3",
+    "SPARK_CONF_DIR": "/opt/spark/conf",
+    "SPARK_HOME": "/spark",
+}
+SPARK_DRIVER = ["driver", "--properties-file", "/opt/spark/conf/spark.properties"]
+
+
+class Container:
+    """The entrypoint with programs that tell how they were called."""
+
+    def __init__(self, folder: Path) -> None:
+        """Put the programs into a folder."""
+        self.folder = folder
+        for program in ("java", "python3", "winnow"):
+            (folder / program).write_text(STUB.format(python=sys.executable))
+            (folder / program).chmod(0o755)
+
+    def start(self, *arguments: str, **environment: str) -> tuple[int, str, str, int]:
+        """Run it to its end and return its exit code, its output, its errors and its process id."""
+        with subprocess.Popen(
+            [ENTRYPOINT, *arguments],
+            env={"PATH": f"{self.folder}:/usr/bin:/bin", "PYSPARK_PYTHON": str(self.folder / "python3")} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            output, errors = process.communicate(timeout=30)
+        return process.returncode, output, errors, process.pid
+
+    def started(self, *arguments: str, **environment: str) -> Document:
+        """Run it and return what the program that it became says."""
+        code, output, errors, pid = self.start(*arguments, **environment)
+        assert (code, errors) == (0, "")
+        report: Document = json.loads(output)
+        assert report["pid"] == pid, "the program must replace the entrypoint, or it never sees a signal"
+        return report
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Container:
+    """Make a container of stubs."""
+    return Container(tmp_path)
+
+
+def test_executor_is_called_as_spark_expects(container: Container) -> None:
+    """An executor is Spark's own class, with Java's options in their order and each setting in its place."""
+    options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 0, 9)} | {
+        "SPARK_JAVA_OPT_1": "-Dtext=two words 'and' \"quotes\""
+    }
+    report = container.started("executor", **SPARK_EXECUTOR, **options)
+    assert report["argv"] == [
+        str(container.folder / "java"),
+        "-Dn=0",
+        "-Dtext=two words 'and' \"quotes\"",
+        "-Dn=9",
+        "-Dn=10",
+        "-Xms768m",
+        "-Xmx768m",
+        "-cp",
+        "/opt/spark/conf:/spark/jars/*",
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+        "--driver-url",
+        "spark://CoarseGrainedScheduler@driver-svc:7078",
+        "--executor-id",
+        "3",
+        "--cores",
+        "2",
+        "--app-id",
+        "spark-0123",
+        "--hostname",
+        "10.0.0.7",
+        "--resourceProfileId",
+        "0",
+        "--podName",
+        "winnow-exec-3",
+    ]
+
+
+def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Path) -> None:
+    """JAVA_HOME wins over PATH, and a class path that Spark adds is kept."""
+    home = tmp_path / "jvm"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/java").symlink_to(container.folder / "java")
+    report = container.started("executor", **SPARK_EXECUTOR, JAVA_HOME=str(home), SPARK_CLASSPATH="/extra.jar")
+    assert report["argv"][0] == str(home / "bin/java")
+    assert "/opt/spark/conf:/extra.jar:/spark/jars/*" in report["argv"]
+
+
+def test_executor_that_reads_its_secret_from_a_file_is_told_its_master(container: Container) -> None:
+    """Spark reads a secret file only where the master is known as Kubernetes, and tells executors too late."""
+    secret = "-Dspark.authenticate.secret.file=/etc/winnow/secrets/spark.auth"
+    plain = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
+    told = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
+    assert not [argument for argument in plain if argument.startswith("-Dspark.master")]
+    assert told[1:4] == [secret, "-Dspark.master=k8s://driver", "-Xms768m"]
+
+
+@pytest.mark.parametrize("missing", sorted(SPARK_EXECUTOR.keys() - {"SPARK_CONF_DIR"}))
+def test_executor_does_not_start_without_a_setting(container: Container, missing: str) -> None:
+    """An executor without one of Spark's settings ends at once and names it."""
+    code, output, errors, _ = container.start(
+        "executor", **{name: value for name, value in SPARK_EXECUTOR.items() if name != missing}
+    )
+    assert code != 0
+    assert output == ""
+    assert missing in errors
+
+
+def test_driver_is_the_python_program(container: Container) -> None:
+    """The driver is Python itself, which leaves to its JVM: Spark's properties, client mode and the pod's address."""
+    report = container.started(
+        *SPARK_DRIVER,
+        "local:///opt/winnow/main.py",
+        "run",
+        "-c",
+        "/etc/winnow/winnow.yaml",
+        SPARK_DRIVER_BIND_ADDRESS="10.0.0.5",
+    )
+    assert report["argv"] == [
+        str(container.folder / "python3"),
+        "/opt/winnow/main.py",
+        "run",
+        "-c",
+        "/etc/winnow/winnow.yaml",
+    ]
+    assert shlex.split(report["env"]["PYSPARK_SUBMIT_ARGS"]) == [
+        "--properties-file",
+        "/opt/spark/conf/spark.properties",
+        "--deploy-mode",
+        "client",
+        "--conf",
+        "spark.driver.bindAddress=10.0.0.5",
+        "pyspark-shell",
+    ]
+
+
+def test_driver_arguments_arrive_unchanged(container: Container) -> None:
+    """Blanks, quotes and options behind the program belong to the program; those before it to Spark."""
+    report = container.started(
+        "driver",
+        "--name",
+        "it's two words",
+        "local:///opt/winnow/main.py",
+        "--set",
+        "a b='c'",
+        "",
+        SPARK_DRIVER_BIND_ADDRESS="::1",
+    )
+    assert report["argv"][1:] == ["/opt/winnow/main.py", "--set", "a b='c'", ""]
+    assert shlex.split(report["env"]["PYSPARK_SUBMIT_ARGS"])[:2] == ["--name", "it's two words"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([*SPARK_DRIVER], "no program given"),
+        ([*SPARK_DRIVER, "s3a://bucket/main.py"], "s3a://bucket/main.py is not in the image"),
+        (["driver", "--properties-file"], "--properties-file has no value"),
+    ],
+)
+def test_driver_refuses_what_it_cannot_run(container: Container, arguments: list[str], sentence: str) -> None:
+    """A driver without a program in the image ends with the code of wrong usage and says what is missing."""
+    code, output, errors, _ = container.start(*arguments, SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
+    assert (code, output) == (2, "")
+    assert sentence in errors
+
+
+def test_driver_needs_the_address_to_bind(container: Container) -> None:
+    """A driver that Spark gave no address ends at once and names the variable."""
+    code, _, errors, _ = container.start(*SPARK_DRIVER, "local:///opt/winnow/main.py")
+    assert code != 0
+    assert "SPARK_DRIVER_BIND_ADDRESS" in errors
+
+
+def test_any_other_command_is_run_as_given(container: Container) -> None:
+    """A command that is neither driver nor executor is run as it stands."""
+    assert container.started("winnow", "parse", "a b", "-")["argv"][1:] == ["parse", "a b", "-"]
+
+
+def test_no_command_is_winnow(container: Container) -> None:
+    """A container without a command runs `winnow`, which prints its help."""
+    assert container.started()["argv"] == [str(container.folder / "winnow")]
+
+
+def test_service_links_are_no_configuration(container: Container) -> None:
+    """What Kubernetes says about a Service named winnow-... is dropped; keys that a user set stay."""
+    links = {
+        "WINNOW_UI_SVC_SERVICE_HOST": "10.1.1.1",
+        "WINNOW_UI_SVC_SERVICE_PORT": "4040",
+        "WINNOW_UI_SVC_SERVICE_PORT_SPARK_DRIVER_UI_PORT": "4040",
+        "WINNOW_UI_SVC_PORT": "tcp://10.1.1.1:4040",
+        "WINNOW_UI_SVC_PORT_4040_TCP": "tcp://10.1.1.1:4040",
+        "WINNOW_UI_SVC_PORT_4040_TCP_ADDR": "10.1.1.1",
+    }
+    keys = {"WINNOW_SOURCE__TOPICS": "a,b", "WINNOW_METRICS__PORT": "9404", "WINNOW_UI": "x"}
+    report = container.started("winnow", **links, **keys)
+    assert {name: value for name, value in report["env"].items() if name.startswith("WINNOW")} == keys
+
+
+def test_kernels_are_handed_out_once(container: Container, tmp_path: Path) -> None:
+    """The baked kernels are copied to where Numba may write, and a restart keeps what is there by then."""
+    baked, cache = tmp_path / "baked", tmp_path / "cache"
+    (baked / "parsers").mkdir(parents=True)
+    (baked / "parsers/kernel.nbi").write_text("baked")
+    folders = {"BAKED_KERNELS": str(baked), "NUMBA_CACHE_DIR": str(cache)}
+    container.started("winnow", **folders)
+    assert (cache / "parsers/kernel.nbi").read_text() == "baked"
+    (cache / "parsers/kernel.nbi").write_text("newer")
+    container.started("winnow", **folders)
+    assert (cache / "parsers/kernel.nbi").read_text() == "newer"
+    assert sorted(path.name for path in cache.iterdir()) == ["parsers"]
+
+
+def test_entrypoint_is_strict() -> None:
+    """The script can be executed and stops at the first failure, also of a variable that is not set."""
+    assert os.access(ENTRYPOINT, os.X_OK)
+    assert "\nset -euo pipefail\n" in ENTRYPOINT.read_text("utf-8")
