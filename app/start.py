@@ -1,4 +1,4 @@
-"""Puts the service together: the driver with its Kafka clients and its log."""
+"""Puts the service together: the driver with its Kafka clients, its status and its log."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ from app.driver.clients import Clients, Rounds
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.kafka.driver_clients import driver_clients
+from app.kafka.admin import AdminConnection
+from app.kafka.fence import KafkaFence
+from app.kafka.group import KafkaGroup
+from app.kafka.topics import KafkaTopics
 from app.model import Plugin
+from app.offsets.contract import StoreContext
+from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
-    """Return the driver's clients for a configuration; nothing connects before the first question."""
-    store = Plugin(config.offsets.store.name, config.offsets.store.options)
-    return driver_clients(config.kafka, config.group_id, store, config.transaction_timeout, runtime)
+    """Return what the driver talks to; nothing connects before the first question."""
+    kafka, group, store = config.kafka, config.group_id, config.offsets.store
+    connection = AdminConnection(kafka)
+    return Clients(
+        topics=KafkaTopics(connection),
+        group=KafkaGroup(connection, group),
+        fence=KafkaFence(kafka, group, config.transaction_timeout, runtime),
+        offsets=open_store(Plugin(store.name, store.options), StoreContext(group, kafka)),
+    )
 
 
 def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:

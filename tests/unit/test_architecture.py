@@ -132,6 +132,11 @@ RULES = [
         within("app.kafka", "app.spark", "app.offsets.kafka"),
     ),
     Rule(
+        "Kafka's clients know neither the driver nor the executor: they only fit their protocols",
+        within("app.kafka", "app.offsets"),
+        within("app.driver", "app.executor", "app.spark", "app.status"),
+    ),
+    Rule(
         "the offset stores are found by name: nobody imports one",
         lambda name: True,
         lambda name: within("app.offsets")(name) and not within(*STORE_SEAM)(name) and name != "app.offsets",
