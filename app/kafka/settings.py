@@ -12,13 +12,14 @@ from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
 
-# librdkafka would log to stderr, once per retry and broker; Winnow says each outage once, from the errors it gets.
+# librdkafka would log a line to stderr for each retry and broker. Winnow logs each outage once.
 SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
-# Half of the first is waited for between two attempts to connect anywhere (rd_kafka_connect_any): to open a producer
-# takes two, and there may be a thousand. The default of the other, 10 s, is how long a broker's return may be missed.
+# Between two attempts to connect librdkafka waits for half of the first (rd_kafka_connect_any). A producer needs two
+# attempts to open, and there may be a thousand producers. With the second, whose default is 10 s, librdkafka notices
+# the return of a broker within a second.
 PROMPT: Settings = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 1000}
 
 CONSUMER_DEFAULTS: Settings = {
@@ -36,8 +37,8 @@ PRODUCER_DEFAULTS: Settings = {
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
 }
-# Nobody sees a record before its transaction is committed, and that sends at once whatever lingers: fuller batches cost
-# the broker less.
+# Nobody sees a record before its transaction is committed, and the commit sends at once whatever lingers. Fuller
+# batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
 LARGEST_BATCH = 1_000_000
 # How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
@@ -46,7 +47,7 @@ RETRY_BACKOFF_MS = 500
 
 def common(kafka: Mapping[str, str]) -> Settings:
     """
-    Settings of every client: what the user wrote, with `NAME.file` replaced by the file's content.
+    Return the settings of every client: what the user wrote, with `NAME.file` replaced by the file's content.
 
     Raises:
         NotUsable: if a file of a secret cannot be read.
@@ -61,12 +62,12 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
     try:
         return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        msg = f"kafka.{key}: cannot read {value} ({error.strerror}): mount the secret where driver and executors run"
-        raise NotUsable(msg) from None
+        msg = f"kafka.{key}: cannot read {value} ({error.strerror})"
+        raise NotUsable(msg, "mount the secret where driver and executors run") from None
 
 
 def consumer(config: TaskConfig) -> Settings:
-    """Settings of a task's consumer: reads committed records only and never moves an offset by itself."""
+    """Return the settings of a task's consumer, which reads committed records only and never moves an offset itself."""
     return (
         CONSUMER_DEFAULTS
         | common(config.kafka)
@@ -83,7 +84,7 @@ def consumer(config: TaskConfig) -> Settings:
 
 
 def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
-    """Settings of an idempotent producer whose batches both destinations take."""
+    """Return the settings of an idempotent producer whose batches both destinations take."""
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": min(LARGEST_BATCH, smallest),
@@ -95,7 +96,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
 
 
 def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:
-    """Settings of the one producer that may write for a source partition."""
+    """Return the settings of the one producer that may write for a source partition."""
     patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS}
     return (
         producer(config, TRANSACTIONAL_DEFAULTS)
@@ -105,7 +106,7 @@ def transactional_producer(config: TaskConfig, partition: Partition) -> Settings
 
 
 def fencing(group: str, transaction_seconds: float, partition: Partition) -> Settings:
-    """The settings by which a producer shuts out every other owner of a source partition."""
+    """Return the settings by which a producer shuts out every other owner of a source partition."""
     return {
         "transactional.id": transactional_id(group, partition),
         "transaction.timeout.ms": int(transaction_seconds * 1000),

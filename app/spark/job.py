@@ -118,7 +118,7 @@ class RunningRound:
         self._slots = slots
         self._receipts: list[Receipt] = []
         self._failure: Exception | None = None
-        self._short_since: float | None = None
+        self._waiting_since: float | None = None
         self._thread = InheritableThread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -151,12 +151,12 @@ class RunningRound:
         """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
         waiting = [stage for stage in self._stages() if stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks]
         if not waiting:
-            self._short_since = None
+            self._waiting_since = None
             return False
-        self._short_since = self._short_since or time.monotonic()
+        self._waiting_since = self._waiting_since or time.monotonic()
         taken = sum(stage.numActiveTasks for stage in waiting)
         patience = RETRY_SECONDS if taken >= self._slots() else LAUNCH_SECONDS
-        return time.monotonic() - self._short_since > patience
+        return time.monotonic() - self._waiting_since > patience
 
     def _stages(self) -> Iterator[SparkStageInfo]:
         with _spark_answers():

@@ -45,7 +45,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
 
     Args:
         wanted: what the configuration says.
-        submitted: whether spark-submit was here first; then what it has set stands.
+        submitted: whether spark-submit started this process; then what it has set stands.
 
     Raises:
         SparkFailed: if it does not start.
