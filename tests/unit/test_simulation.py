@@ -1,0 +1,95 @@
+"""Clocks and threads are handed in: a simulation can run the driver for hours, and a task without a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from structlog.testing import capture_logs
+
+from app.driver.service import Service
+from app.driver.tracker import StatusTracker
+from app.executor import task
+from app.executor.parse import make_parser
+from app.model import Assignment, OffsetRange, Partition
+from app.runtime import Runtime
+from app.status import log
+from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
+from tests.unit.driver.test_service import config
+from tests.unit.executor.test_task import cleansed, line
+
+AFTERNOON = 4 * 3600.0
+
+
+class SimulatedRounds(FakeRounds):
+    """Rounds that work until their deadline, or until their tasks are fenced."""
+
+    def __init__(self, kafka: DriverKafka, time: SimulatedTime) -> None:
+        super().__init__(works(kafka))
+        self.kafka, self.time = kafka, time
+
+    def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
+        self.rounds.append(list(assignments))
+        return SimulatedRound(self, self._act(assignments), self.time.now + assignments[0].seconds)
+
+
+class SimulatedRound(FakeRound):
+    def __init__(self, rounds: SimulatedRounds, result: Result, deadline: float) -> None:
+        super().__init__(rounds, result)
+        self._simulated, self._deadline = rounds, deadline
+        self._fences = len(rounds.kafka.fenced)
+
+    def wait(self, seconds: float) -> bool:
+        ends = len(self._simulated.kafka.fenced) > self._fences
+        if not ends:
+            self._simulated.time.pass_by(seconds)
+        return ends or self._simulated.time.now >= self._deadline
+
+
+def test_an_afternoon_of_the_service_takes_no_time() -> None:
+    """Rounds of ten minutes follow one another, every wait included, on the clock of the simulation alone."""
+    kafka, time = DriverKafka(p0=(0, 1_000), p1=(0, 500)), SimulatedTime()
+    rounds, stop = SimulatedRounds(kafka, time), SimulatedStop(time, AFTERNOON)
+    tracker = StatusTracker("g", [log.write], time.runtime)
+
+    with capture_logs() as logs:
+        service = Service(config(), kafka.clients, lambda: rounds, stop=stop, tracker=tracker, runtime=time.runtime)
+        assert 0 == service.run(until_end=False)
+
+    assert 23 <= len(rounds.rounds) <= 24
+    assert AFTERNOON <= time.now < AFTERNOON + 10
+    assert 1_500 == tracker.snapshot.totals.records
+    assert [{"event": "stopped", "cause": "the simulation ends"}] == [
+        {"event": entry["event"], "cause": entry["cause"]} for entry in logs if entry["event"] == "stopped"
+    ]
+
+
+def test_a_task_needs_no_thread() -> None:
+    """With an executor that runs each call at once, everything that a task does happens in one thread, in one order."""
+    partitions = [Partition("raw", number) for number in range(50)]
+    kafka = FakeKafka({each: [Record(line(each.number))] for each in partitions})
+    task_config, clock = make_task_config(), FakeClock()
+    before = threading.active_count()
+    seen: list[int] = []
+    clients = FakeClients(kafka, task_config, clock)
+    make = clients.writer
+
+    def watched(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        seen.append(threading.active_count())
+        return make(partition, offsets)
+
+    clients.writer = watched  # type: ignore[method-assign]
+
+    receipts = task.run(
+        make_assignment(task_config, *(OffsetRange(each, None, 0) for each in partitions)),
+        clients,
+        make_parser(task_config),
+        seconds=5,
+        runtime=Runtime(clock, clock, Inline),
+    )
+
+    assert {before} == set(seen)
+    assert {each: [cleansed(each.number)] for each in partitions} == kafka.sink
+    assert 50 == sum(receipt.records for receipt in receipts)
