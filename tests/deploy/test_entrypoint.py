@@ -227,14 +227,14 @@ def test_service_links_are_no_configuration(container: Container) -> None:
 def test_kernels_are_handed_out_once(container: Container, tmp_path: Path) -> None:
     """The baked kernels are copied to where Numba may write, and a restart keeps what is there by then."""
     baked, cache = tmp_path / "baked", tmp_path / "cache"
-    (baked / "parsers").mkdir(parents=True)
-    (baked / "parsers/kernel.nbi").write_text("baked")
+    (baked / "parsers/compiled").mkdir(parents=True)
+    (baked / "parsers/compiled/kernels.nbi").write_text("baked")
     folders = {"BAKED_KERNELS": str(baked), "NUMBA_CACHE_DIR": str(cache)}
     container.started("winnow", **folders)
-    assert (cache / "parsers/kernel.nbi").read_text() == "baked"
-    (cache / "parsers/kernel.nbi").write_text("newer")
+    assert (cache / "parsers/compiled/kernels.nbi").read_text() == "baked"
+    (cache / "parsers/compiled/kernels.nbi").write_text("newer")
     container.started("winnow", **folders)
-    assert (cache / "parsers/kernel.nbi").read_text() == "newer"
+    assert (cache / "parsers/compiled/kernels.nbi").read_text() == "newer"
     assert sorted(path.name for path in cache.iterdir()) == ["parsers"]
 
 

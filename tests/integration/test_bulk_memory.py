@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 # Compiles these kernels anew, and no others: the parsers' take four times as long. Numba's cache does not tell code with
 # bounds checks from code without, so they get a folder of their own.
 WITH_BOUNDS_CHECKS = """
-import numba, parsers.kernel
+import numba, parsers.compiled.kernels
 numba.config.BOUNDSCHECK, numba.config.CACHE_DIR = 1, {folder!r}
 import numpy as np
 from app.kafka.bulk import kernels
