@@ -99,7 +99,7 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
 
     assert [3, 0] == [code, last]
     (said,) = [text for text in service.noise if text.startswith("winnow:")]
-    assert "Spark has ended under us" in said
+    assert "Spark has ended while Winnow runs" in said
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
     assert [] == service.left_behind()
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +13,8 @@ from tests import independent
 from tests.conftest import Topics
 from tests.independent import Headers, Record, Written, cleanse, cleansed, line, produce, values
 from tests.integration.tasks import BOTH_GUARANTEES, LARGE, make_stage, noise
+from tests.samples import SOURCES, access_log, flume_events
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
-SAMPLE = DATA / "idc-access-log.sample"
-EVENTS = DATA / "flume-avro-events.txt"
 MEBIBYTE = 1 << 20
 
 
@@ -32,19 +28,20 @@ def reasons(dead_letters: list[Record]) -> list[str]:
     return [dead_letter.told["exception.class.name"] for dead_letter in dead_letters]
 
 
-@pytest.mark.skipif(not SAMPLE.exists(), reason=f"the real lines are not here: {SAMPLE}")
+@pytest.mark.parametrize("source", SOURCES)
 @BOTH_GUARANTEES
-def test_real_lines(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """3,000 lines of a real access log come out as an independent split of them says, in order."""
-    lines = SAMPLE.read_bytes().splitlines(keepends=False)
+def test_an_access_log(broker: Cluster, topics: Topics, guarantee: Guarantee, source: str) -> None:
+    """Every line of an access log, however awkward, comes out as it must, in order, or with its reason."""
+    lines, outcomes = access_log(source)
+    rejected = [row for row, outcome in enumerate(outcomes) if "|" not in outcome]
     stage = make_stage(broker.bootstrap, topics, guarantee)
     produce(broker.bootstrap, stage.source, [Written(raw) for raw in lines])
 
     stage.run()
 
-    assert len(lines) == 3_000
-    assert [cleanse(raw) for raw in lines if cleanse(raw) is not None] == values(stage.cleansed())
-    assert [raw for raw in lines if cleanse(raw) is None] == values(stage.dead_letters())
+    assert [outcome.encode() for outcome in outcomes if "|" in outcome] == values(stage.cleansed())
+    assert [lines[row] for row in rejected] == values(stage.dead_letters())
+    assert [outcomes[row] for row in rejected] == reasons(stage.dead_letters())
 
 
 @BOTH_GUARANTEES
@@ -169,20 +166,32 @@ def test_what_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: 
     assert [bad] == values(stage.dead_letters())
 
 
-@pytest.mark.skipif(not EVENTS.exists(), reason=f"the real Flume events are not here: {EVENTS}")
+@pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("format", ["flume-avro", "auto"])
-def test_flume_events(broker: Cluster, topics: Topics, format: str) -> None:  # noqa: A002  # what the option is called
-    """Lines in the envelopes of a real Flume are cleansed; its other events, and broken ones, are dead letters as they were."""
-    real = [bytes.fromhex(code) for code in re.findall(r"^hex (\w+)$", EVENTS.read_text(), re.MULTILINE)]
-    # The first event's headers, then the body's length as a zigzag varint of two bytes.
-    header, length = real[0][: real[0].index(b"INFO") - 1], len(line(1)) << 1
-    event = header + bytes([length & 0x7F | 0x80, length >> 7]) + line(1)
+def test_flume_events(broker: Cluster, topics: Topics, format: str, source: str) -> None:  # noqa: A002  # the option's name
+    """Lines inside Flume's events are cleansed; its other events, and broken ones, are dead letters, unchanged."""
+    events = flume_events(source)
+    # The headers of the first event, then the length of the body as a zigzag varint of two bytes.
+    value, body = events[0]
+    header, length = value[: -len(body)].removesuffix(_varint(len(body))), _varint(len(line(1)))
+    event = header + length + line(1)
+    events = [(event, line(1)), *events, (event[:-9], b""), (event, line(1))]
+    bad = [(value, body) for value, body in events if cleanse(body) is None]
     stage = make_stage(broker.bootstrap, topics, format=format)
-    produce(broker.bootstrap, stage.source, [Written(value) for value in (event, *real, event[:-9], event)])
+    produce(broker.bootstrap, stage.source, [Written(value) for value, _ in events])
 
     stage.run()
 
-    assert len(real) == 6
-    assert [cleansed(1), cleansed(1)] == values(stage.cleansed())
-    assert [*real, event[:-9]] == values(stage.dead_letters())
-    assert [*["no_marker"] * 6, "envelope" if format == "flume-avro" else "no_marker"] == reasons(stage.dead_letters())
+    assert [cleanse(body) for _, body in events if cleanse(body)] == values(stage.cleansed())
+    assert [value for value, _ in bad] == values(stage.dead_letters())
+    assert ("envelope" if format == "flume-avro" else "no_marker") == reasons(stage.dead_letters())[-1]
+    assert len(bad) > 4
+
+
+def _varint(number: int) -> bytes:
+    """Encode a length as Avro does."""
+    bits, encoded = number << 1, bytearray()
+    while bits > 0x7F:
+        encoded.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes([*encoded, bits])

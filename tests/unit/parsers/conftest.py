@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from parsers.idc_access_log import FIELDS, IdcAccessLog
-
-WRITTEN = Path(__file__).parents[2] / "data"
-RECORDED = Path(__file__).parents[4] / "shared" / "data"
-SOURCES = ["written", "recorded"] if RECORDED.exists() else ["written"]
+from tests import samples
+from tests.samples import SOURCES, Sample, access_log
 
 GOOD = {
     "commandid": b"3111",
@@ -55,37 +49,13 @@ def idc(engine: str) -> IdcAccessLog:
     return IdcAccessLog(engine=engine)
 
 
-Sample = tuple[list[bytes], list[str]]
-"""Access log lines, and what must become of each: its cleansed line, or its reason."""
-
-
 @pytest.fixture(scope="session", params=SOURCES)
 def sample(request: pytest.FixtureRequest) -> Sample:
     """Return lines written to be awkward, then recorded ones where there are any."""
-    return _recorded() if request.param == "recorded" else _written()
-
-
-def _written() -> Sample:
-    rows = map(json.loads, (WRITTEN / "idc-access-log.expected.jsonl").read_bytes().splitlines())
-    lines = (WRITTEN / "idc-access-log.txt").read_bytes().split(b"\n")[:-1]
-    return lines, [row["value"] if "value" in row else row["reason"] for row in rows]
-
-
-def _recorded() -> Sample:
-    """Recorded lines all pass, and hold nothing that would have to be escaped."""
-    lines = (RECORDED / "idc-access-log.sample").read_bytes().splitlines()
-    expected = []
-    for line in lines:
-        field = re.findall(r"<<<!>>>(.*?)<<<!>>>(?:,|$)", line.decode())
-        expected.append(f"{field[1]}|{field[2]}|{field[3]}:{field[5]}|{field[4]}:{field[6]}|{field[13]}")
-    return lines, expected
+    return access_log(request.param)
 
 
 @pytest.fixture(scope="session", params=SOURCES)
 def flume_events(request: pytest.FixtureRequest) -> list[tuple[bytes, bytes]]:
     """Return events as Flume writes them, each with its body: written ones, then recorded ones where there are any."""
-    folder = RECORDED if request.param == "recorded" else WRITTEN
-    rows = (folder / "flume-avro-events.txt").read_text(encoding="utf-8").splitlines()
-    values = [bytes.fromhex(row.removeprefix("hex ")) for row in rows if row.startswith("hex ")]
-    bodies = [ast.literal_eval(row.removeprefix("dec "))["body"] for row in rows if row.startswith("dec ")]
-    return list(zip(values, bodies, strict=True))
+    return samples.flume_events(request.param)
