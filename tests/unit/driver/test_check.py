@@ -1,0 +1,49 @@
+"""`winnow check --connect`: what would happen, each fact once, and nothing changes."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.driver.check import connected
+from app.errors import TopicMissing
+from app.model import CommittedOffset, Partition
+from tests.fakes.driver import DriverKafka
+from tests.unit.driver.test_service import config
+
+
+def test_every_partition_is_shown_once() -> None:
+    """Where each partition would start, how far behind it is, and what blocks the others; the log says nothing."""
+    kafka = DriverKafka(p0=(50, 100), p1=(0, 7))
+    kafka.committed[Partition("raw", 0)] = CommittedOffset(10)
+    said: list[str] = []
+
+    with capture_logs() as logs:
+        code = connected(config(), kafka.clients, said.append)
+
+    assert 1 == code
+    assert [
+        "ok       clean: 2 partitions, records up to 1000000 bytes",
+        "ok       dead: 2 partitions, records up to 1000000 bytes",
+        "ok       raw-1: starts at 0, 7 offsets behind",
+    ] == said[:3]
+    (blocked,) = said[3:]
+    assert blocked.startswith(
+        "blocked  raw-0@10: offsets 10 to 49 (40 at most) were deleted before they were read: set "
+    )
+    assert [] == logs
+    assert [] == kafka.fenced
+
+
+def test_a_kafka_that_can_be_worked_with_ends_with_0() -> None:
+    """Nothing is blocked."""
+    assert 0 == connected(config(), DriverKafka(p0=(0, 1)).clients, lambda _: None)
+
+
+def test_a_missing_topic_is_raised() -> None:
+    """The command line prints it and ends with 3."""
+    kafka = DriverKafka(p0=(0, 1))
+    kafka.troubles = [TopicMissing("topic 'clean' does not exist", "create it")]
+
+    with pytest.raises(TopicMissing, match="topic 'clean' does not exist: create it"):
+        connected(config(), kafka.clients, lambda _: None)
