@@ -1,4 +1,4 @@
-"""What all tests offset_range: one real Kafka for the whole session, started by the first test that asks for it."""
+"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-What any other program would write to and read from Kafka: the tests' eyes, which offset_range no code with the service.
+What any other program would write to and read from Kafka: the tests' eyes, which share no code with the service.
 
 Only confluent_kafka and the standard library; a line is cleansed here a second time, by other means, from the rules.
 """

@@ -3,7 +3,7 @@ Measures the time from a producer to a read_committed reader of the sink, at par
 
 Usage: python -m tests.bench.latency [--intervals S,S,...] [--loads PERCENT,...] [--seconds N] [--throughput N] [--cores N]
 
-Producer, broker, Winnow and reader offset_range the cores; the throughput is what Winnow keeps up with under these conditions.
+Producer, broker, Winnow and reader share the cores; the throughput is what Winnow keeps up with under these conditions.
 The reader follows one of eight partitions, so that its own work does not count; its clock has a grain of 10 ms.
 """
 

@@ -91,12 +91,12 @@ def _at(samples: list[Sample], offsets: float) -> Sample:
     if after == 0:
         return samples[0]
     one, other = samples[after - 1], samples[after]
-    offset_range = (offsets - one.offsets) / (other.offsets - one.offsets)
+    fraction = (offsets - one.offsets) / (other.offsets - one.offsets)
     return Sample(
-        one.time + offset_range * (other.time - one.time),
+        one.time + fraction * (other.time - one.time),
         round(offsets),
-        one.job_cpu + offset_range * (other.job_cpu - one.job_cpu),
-        one.broker_cpu + offset_range * (other.broker_cpu - one.broker_cpu),
+        one.job_cpu + fraction * (other.job_cpu - one.job_cpu),
+        one.broker_cpu + fraction * (other.broker_cpu - one.broker_cpu),
     )
 
 

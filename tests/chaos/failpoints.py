@@ -19,7 +19,7 @@ POINTS = tuple(f"{when}-{step}" for step in STEPS for when in ("before", "after"
 
 
 class Failpoints:
-    """The points, in a folder that the nemesis ranges with all workers of this machine."""
+    """The points, in a folder that the nemesis shares with all workers of this machine."""
 
     def __init__(self, folder: str | Path) -> None:
         """Remember where."""

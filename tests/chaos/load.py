@@ -115,10 +115,10 @@ class Load:
 
     def _transactionally(self) -> None:
         producer: Producer | None = None
-        offset_range = self._per_second / TRANSACTIONAL_SHARE
+        per_second = self._per_second / TRANSACTIONAL_SHARE
         while not self._stop.wait(2 * TICK_SECONDS):
             partition = self._dice[1].randrange(self.partitions)
-            batch = self._batch(2 * partition + 1, max(1, int(offset_range * 2 * TICK_SECONDS)), self._dice[1])
+            batch = self._batch(2 * partition + 1, max(1, int(per_second * 2 * TICK_SECONDS)), self._dice[1])
             aborted = self._dice[1].random() < ABORTED
             try:
                 producer = producer or self._transactional_producer()

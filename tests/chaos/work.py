@@ -290,6 +290,6 @@ CONTROLS: Mapping[str, type[HonestClients]] = {
     DRIVER_COMMITS: OffsetsLater,
     "random-ids": RandomIds,
     "offset-first": OffsetFirst,
-    "dead_letters-outside": DeadLettersOutside,
+    "dead-letters-outside": DeadLettersOutside,
     "kept-producer": KeptProducer,
 }

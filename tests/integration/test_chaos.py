@@ -24,7 +24,7 @@ def found(path: Path) -> tuple[History, dict[str, int]]:
 
 
 def test_no_anomaly(tmp_path: Path) -> None:
-    """Workers die in the middle of a commit, a duplicate_attempt works beside a task, EndTxn requests come late: nothing shows."""
+    """Workers die in the middle of a commit, a duplicate attempt works beside a task, EndTxn requests come late: nothing shows."""
     faults = ("killed before-commit", "duplicate attempt", "EndTxn held")
 
     history, anomalies = found(run(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path))
@@ -43,7 +43,7 @@ def test_no_zombie_is_seen(tmp_path: Path) -> None:
     assert len(POINTS) == len(history.successors)
 
 
-@pytest.mark.parametrize("arm", ["letters-outside", "kept-producer"])
+@pytest.mark.parametrize("arm", ["dead-letters-outside", "kept-producer"])
 def test_a_control_arm_is_found_out(arm: str, tmp_path: Path) -> None:
     """A service that is wrong on purpose shows the anomaly that it must: so the harness can see."""
     control = CONTROL_PLANS[arm]

@@ -282,7 +282,7 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Bac
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """Lines and dead_letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
+    """Lines and dead letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(
@@ -478,5 +478,5 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> t
 
 
 def shown(records: list[Record]) -> list[tuple[object, ...]]:
-    """Take all but the offsets, which commit markers move; records of two sources that offset_range a partition are in any order."""
+    """Take all but the offsets, which commit markers move; records of two sources that share a partition are in any order."""
     return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)
