@@ -43,20 +43,20 @@ class Planned(NamedTuple):
 
 def even(partitions: int) -> dict[Partition, int]:
     """Partitions with about the same load."""
-    dice = random.Random(1)
-    return {Partition("raw", number): dice.randint(90_000, 110_000) for number in range(partitions)}
+    rng = random.Random(1)
+    return {Partition("raw", number): rng.randint(90_000, 110_000) for number in range(partitions)}
 
 
 def skewed(partitions: int) -> dict[Partition, int]:
     """Many light partitions, few heavy ones (log-normal)."""
-    dice = random.Random(1)
-    return {Partition("raw", number): round(dice.lognormvariate(10, 0.4)) for number in range(partitions)}
+    rng = random.Random(1)
+    return {Partition("raw", number): round(rng.lognormvariate(10, 0.4)) for number in range(partitions)}
 
 
 def idle(partitions: int) -> dict[Partition, int]:
     """Nine in ten partitions bring nothing."""
-    dice = random.Random(1)
-    return {Partition("raw", number): 100_000 if dice.random() < 0.1 else 0 for number in range(partitions)}
+    rng = random.Random(1)
+    return {Partition("raw", number): 100_000 if rng.random() < 0.1 else 0 for number in range(partitions)}
 
 
 LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed": skewed, "mostly idle": idle}

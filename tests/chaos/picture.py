@@ -1,4 +1,4 @@
-"""Draws a history: throughput, what readers cannot see yet, and faults, over time."""
+"""Draws a history over time: throughput, lag, offsets in open transactions, and faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIN_SECONDS = 1.0
 
 
 def draw(history: History, path: Path) -> None:
-    """Write a PNG."""
+    """Draw the history into a PNG file."""
     mpl.use("agg")
     figure = Figure(figsize=(14, 9), layout="constrained")
     flow, lag, held, faults = figure.subplots(4, 1, sharex=True, height_ratios=(3, 2, 2, 4))
