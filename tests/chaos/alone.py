@@ -32,6 +32,7 @@ from tests.independent import line
 PARTITIONS = 8
 BAD_EVERY = 10
 TASK_SECONDS = 60.0
+SLOW_COMMIT = "a slow commit"
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.chaos.forked"])
 
@@ -119,7 +120,9 @@ def outcome(receipt: Receipt | None) -> str:
     """Return in a few words how a task ended; a task without a receipt has died."""
     if receipt is None:
         return "died"
-    return receipt.outcome.value + (f", reopened after: {receipt.error}" if receipt.reopened else "")
+    if not receipt.reopened:
+        return receipt.outcome.value
+    return f"{receipt.outcome.value}, reopened after: {receipt.error or SLOW_COMMIT}"
 
 
 @contextmanager

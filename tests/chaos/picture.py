@@ -26,7 +26,7 @@ def draw(history: History, path: Path) -> None:
     _draw_faults(faults, history)
     found = ", ".join(f"{finding.times} {finding.name}" for finding in judge(history) if finding.times)
     figure.suptitle(
-        f"Winnow, seed {history.setup.get('seed')}, arm {history.setup.get('arm')}: {found or 'no anomaly'}"
+        f"Winnow, seed {history.setup.get('seed', '-')}, arm {history.setup.get('arm')}: {found or 'no anomaly'}"
     )
     figure.savefig(path, dpi=90)
 

@@ -31,7 +31,7 @@ def _summary(history: History) -> str:
     idle = idle_windows(history)
     return "\n".join(
         [
-            f"seed {history.setup.get('seed')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
+            f"seed {history.setup.get('seed', '-')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
             f"lines written: {outcomes}",
             f"kills: {_kills(history)}",
             "lines in the sink: " + ", ".join(f"{count:,} ({reader})" for reader, count in got.items()),
