@@ -56,9 +56,9 @@ chaos: $(READY)  ## do harm to the service on a real cluster, check every record
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
 
-proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, tasks in peace, epochs (about an hour; SEED=5)
+proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, false fences, epochs (about an hour; SEED=5)
 	$(BIN)/python -m tests.chaos zombies
-	$(BIN)/python -m tests.chaos peace
+	$(BIN)/python -m tests.chaos false-fences
 	$(BIN)/python -m tests.chaos epochs
 	$(BIN)/python -m tests.chaos run --minutes 90 --seed $(or $(SEED),5) --rate 3300 --kills 200 --lines 5000000
 

@@ -1,7 +1,7 @@
 """
-What any other program would write to and read from Kafka: the tests' eyes, which share no code with the service.
+Writes to and reads from Kafka as any other program would: the tests' view, which shares no code with the service.
 
-Only confluent_kafka and the standard library; a line is cleansed here a second time, by other means, from the rules.
+It uses only confluent_kafka and the standard library, and has its own, independent implementation of the cleansing rules.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Record(NamedTuple):
     headers: Headers
 
     @property
-    def told(self) -> dict[str, str]:
-        """What the dead-letter headers say, by the last part of their names."""
+    def error_headers(self) -> dict[str, str]:
+        """The dead-letter headers, by the part of their names after `__connect.errors.`."""
         prefix = "__connect.errors."
         return {
             name.removeprefix(prefix): (text or b"").decode() for name, text in self.headers if name.startswith(prefix)
@@ -56,7 +56,7 @@ class Record(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     value: bytes | None
     key: bytes | None = None
@@ -66,7 +66,7 @@ class Written(NamedTuple):
 
 
 def line(number: int, partition: int = 0) -> bytes:
-    """Make a raw line that is good; its url tells partition and number."""
+    """Return a good raw line; its url contains partition and number."""
     fields = [b""] * 15
     fields[0:8] = b"3111", b"238", b"20171112132902", b"58.223.1.112", b"202.102.92.18", b"59948", b"80", b"x.cn"
     fields[13] = b"http://x.cn/%d/%d" % (partition, number)
@@ -74,19 +74,19 @@ def line(number: int, partition: int = 0) -> bytes:
 
 
 def cleansed(number: int, partition: int = 0) -> bytes:
-    """Say what `line` must become."""
+    """Return what the service must make of `line`."""
     return b"238|20171112132902|58.223.1.112:59948|202.102.92.18:80|http://x.cn/%d/%d" % (partition, number)
 
 
 def cleanse(raw: bytes) -> bytes | None:
-    """Cleanse a real line by the rules, slowly and plainly; None for a line that must be rejected."""
+    """Return what the service must make of a real line; None for a line that it must reject."""
     found = LINE.fullmatch(raw)
     fields = found[1].split(b"<<<!>>>,<<<!>>>") if found else []
     if len(fields) != 15:
         return None
     house, when, source, destination, out, into = (field.strip(b" \t").decode("latin-1") for field in fields[1:7])
     try:
-        datetime.strptime(when, "%Y%m%d%H%M%S")  # noqa: DTZ007  # only whether it exists
+        datetime.strptime(when, "%Y%m%d%H%M%S")  # noqa: DTZ007  # only checks that the date exists
         ends = [f"[{ip}]" if ipaddress.ip_address(ip).version == 6 else ip for ip in (source, destination)]
     except ValueError:
         return None
@@ -100,7 +100,7 @@ def cleanse(raw: bytes) -> bytes | None:
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: str | int) -> None:
-    """Write records in order and see each acknowledged."""
+    """Write records in order and wait for every acknowledgement."""
     failures: list[KafkaError] = []
     usual: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0, "max.in.flight": 1, "linger.ms": 5}
     producer = Producer({**usual, "message.max.bytes": LARGEST, **settings})
@@ -110,28 +110,28 @@ def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: 
 
 
 def send(producer: Producer, topic: str, records: Iterable[Written], failures: list[KafkaError] | None = None) -> None:
-    """Hand records to a producer; failures are noted as they are reported."""
+    """Give records to a producer; add the errors of delivery reports to `failures`."""
 
-    def note(error: KafkaError | None, _message: Message) -> None:
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
         if error is not None and failures is not None:
             failures.append(error)
 
     for value, key, partition, timestamp, headers in records:
-        # mypy: the headers of confluent_kafka are typed too narrowly
+        # confluent_kafka's type of headers is too narrow
         given: Any = {"headers": list(headers)} if headers else {}
-        producer.produce(topic, value, key, partition, note, timestamp=timestamp, **given)
+        producer.produce(topic, value, key, partition, on_delivery, timestamp=timestamp, **given)
         producer.poll(0)
 
 
 def read(bootstrap: str, topic: str, seconds: float = 60) -> list[Record]:
-    """Read a whole topic as a read_committed consumer sees it; fail if an open transaction holds its end back."""
+    """Return all records of a topic, read_committed; fail if an open transaction blocks its end."""
     until, deadline = ends(bootstrap, topic), time.monotonic() + seconds
     consumer = _consumer(bootstrap)
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in until])
     records: list[Record] = []
     reached = dict.fromkeys(until, 0)
     while any(reached[place] < end for place, end in until.items()):
-        assert time.monotonic() < deadline, f"{topic} is readable up to {reached} only, although it ends at {until}"
+        assert time.monotonic() < deadline, f"{topic} is readable only up to {reached}, but ends at {until}"
         for message in consumer.consume(10_000, 0.05):
             if message.error() is None:
                 records.append(_record(message))
@@ -143,7 +143,7 @@ def read(bootstrap: str, topic: str, seconds: float = 60) -> list[Record]:
 
 @cache
 def _consumer(bootstrap: str) -> Consumer:
-    """Make a consumer, once for all readings: a warm one is much quicker than a new one."""
+    """Return a consumer, the same for all calls, because a connected one is much faster than a new one."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -160,7 +160,7 @@ def _consumer(bootstrap: str) -> Consumer:
 
 def _note_end(message: Message, reached: dict[Place, int]) -> None:
     error: Any = message.error()
-    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # librdkafka's own codes begin so
+    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # the names of librdkafka's own codes begin with _
     place: Any = message.topic(), message.partition()
     reached[place] = message.offset() or 0
 
@@ -174,17 +174,17 @@ def _record(message: Message) -> Record:
 
 
 def values(records: Iterable[Record], partition: int | None = None) -> list[bytes | None]:
-    """Take the values, of one partition or of all."""
+    """Return the values of one partition or of all."""
     return [record.value for record in records if partition in (None, record.partition)]
 
 
 def ends(bootstrap: str, topic: str) -> dict[Place, int]:
-    """Ask where each partition of a topic ends, whatever transactions are open."""
+    """Return the end of each partition of a topic, regardless of open transactions."""
     return _offsets(bootstrap, topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
 def beginnings(bootstrap: str, topic: str) -> dict[Place, int]:
-    """Ask where each partition of a topic begins."""
+    """Return the beginning of each partition of a topic."""
     return _offsets(bootstrap, topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
@@ -197,11 +197,11 @@ def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
         answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         return {(at.topic, at.partition): answer.result(30).offset for at, answer in answers.items()}
 
-    return _again(ask)
+    return _retried(ask)
 
 
-def _again(ask: Callable[[], T], seconds: float = 30) -> T:
-    """Ask until there is an answer: a broker that has just started knows less than its clients, for a moment."""
+def _retried(ask: Callable[[], T], seconds: float = 30) -> T:
+    """Ask until there is an answer, because a broker that has just started does not know everything yet."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -213,43 +213,43 @@ def _again(ask: Callable[[], T], seconds: float = 30) -> T:
 
 
 def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
-    """Ask what the group has committed for these topics."""
+    """Return the committed offsets of a group for these topics."""
     known = client(bootstrap).list_topics(timeout=30).topics
     asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
-    answers = _again(lambda: _member(bootstrap, group).committed(asked, 60))
+    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 60))
     return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
 
 def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
     """Set offsets of a group, as kafka-consumer-groups --reset-offsets does."""
     wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
-    answers = _again(lambda: _member(bootstrap, group).commit(offsets=wanted, asynchronous=False))
+    answers = _retried(lambda: _member(bootstrap, group).commit(offsets=wanted, asynchronous=False))
     assert all(at.error is None for at in answers or ())
 
 
 @cache
 def _member(bootstrap: str, group: str) -> Consumer:
-    """Make a consumer that knows a group and never joins it."""
+    """Return a consumer that has the group's id but never joins the group."""
     settings: dict[str, str | bool] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     return Consumer({**settings, "log_level": 0})
 
 
 @cache
 def client(bootstrap: str) -> AdminClient:
-    """Make a quiet admin client, once: answers come only while it lives."""
+    """Return an admin client, the same for all calls, because answers arrive only while it lives."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 class Feeder:
     """
-    Writes numbered good lines to all partitions of a topic at a steady pace, in a thread, until the block ends.
+    Writes numbered good lines to all partitions of a topic at a steady rate, in a thread, until the block ends.
 
-    `written` says how many lines each partition got; it is final when the block has ended.
+    `written` counts the lines of each partition; it is final when the block has ended.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 2_000) -> None:
-        """Remember where to; nothing is written yet."""
+        """Prepare; nothing is written yet."""
         self.written: Counter[int] = Counter()
         self._topic, self._partitions = topic, partitions
         self._lines = max(1, per_second // partitions // 20)
@@ -274,7 +274,7 @@ class Feeder:
         self._stop.set()
 
     def stop(self) -> None:
-        """Stop, and see everything acknowledged."""
+        """Stop, and wait for every acknowledgement."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(120) == 0
@@ -291,12 +291,12 @@ class Feeder:
 
 
 def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:
-    """Say what a sink with as many partitions as the source must hold of what a `Feeder` has written, in order."""
+    """Return what a sink with as many partitions as the source must hold after a `Feeder`, in order."""
     return {partition: [cleansed(n, partition) for n in range(count)] for partition, count in written.items()}
 
 
 def by_partition(records: Iterable[Record]) -> dict[int, list[bytes | None]]:
-    """Sort values by the partition they were read from."""
+    """Return the values of each partition."""
     found: dict[int, list[bytes | None]] = defaultdict(list)
     for record in records:
         found[record.partition].append(record.value)

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on loopback, from the same wheel as the product: a master and its workers, each on a process."""
+"""A real Spark standalone cluster on loopback, from the product's PySpark wheel: master and workers, each in a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.embedded.process import ManagedProcess
 
 JARS = Path(pyspark.__file__).with_name("jars")
 START_SECONDS = 60
-# What Spark's own launcher adds for Java 17 and later.
+# What Spark's launcher adds for Java 17 and later.
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "sun.nio.ch")
@@ -27,11 +27,11 @@ OPENS = [
 
 class StandaloneSpark:
     """
-    One master and some workers of one core each; a context manager that leaves no process behind.
+    One master, and workers with one core each; a context manager that leaves no process behind.
 
     Args:
-        folder: where logs and the workers' files go.
-        workers: how many.
+        folder: for logs and the workers' files.
+        workers: the number of workers.
     """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -43,10 +43,10 @@ class StandaloneSpark:
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
-        """Start, and wait until the master knows all workers."""
+        """Start everything, and wait until the master knows all workers."""
         try:
             self.start_master()
-            self._await_state(workers=0)  # a worker that comes before its master waits 7 s until it tries again
+            self._await_state(workers=0)  # a worker that starts before its master retries only after 7 s
             for number in range(len(self._worker_ports)):
                 self.start_worker(number)
             self._await_state(workers=len(self._worker_ports))
@@ -101,7 +101,7 @@ class StandaloneSpark:
         return [process for processes in below for process in processes if "java" in process.name()]
 
     def _await_state(self, workers: int) -> None:
-        """Wait until the master's page says that it and so many workers are alive."""
+        """Wait until the master's page shows that it and so many workers are alive."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -114,7 +114,7 @@ class StandaloneSpark:
         raise AssertionError(f"Spark's master did not find {workers} workers within {START_SECONDS} s:\n{logs}")
 
     def close(self) -> None:
-        """End all of it; executors end with their workers."""
+        """End all processes; executors end with their workers."""
         executors = [
             each for name in self._processes for each in psutil.Process(self._processes[name].pid).children(True)
         ]

@@ -1,5 +1,5 @@
 """
-Measures Winnow and what else could do its job side by side, on one embedded broker and two cores.
+Measures Winnow and alternatives to it, one after the other, on one embedded broker and two cores.
 
 Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--verify] [--picture FILE]
 """
@@ -19,7 +19,7 @@ from app.demo.verify import Verification
 from app.embedded.broker import Broker
 from app.errors import NotUsable
 from tests.bench.job import Job, keep_to, prepared
-from tests.bench.measure import Result, RunVoid, medians, run
+from tests.bench.measure import InvalidRun, Result, medians, run
 from tests.bench.picture import Bar, draw
 from tests.bench.report import markdown, say, spread
 from tests.bench.systems import SYSTEMS, System
@@ -28,7 +28,7 @@ PICTURE = Path(__file__).with_name("speed.svg")
 
 
 def main() -> int:
-    """Run every system several times, interleaved; print a table and draw a picture for the README."""
+    """Run every system several times, interleaved; print a table for RESULTS.md and draw its picture."""
     options = parse_options()
     keep_to(options.cores)
     recipe = Recipe(options.partitions, options.records)
@@ -40,7 +40,7 @@ def main() -> int:
         load(broker.bootstrap, source, recipe)
         warm_up(systems[0], broker, source, recipe, Path(folder))
         for number in range(1, options.runs + 1):
-            # every other turn backwards, so that nobody always follows the same one
+            # Every other turn is backwards, so that no system always follows the same one.
             for system in systems if number % 2 else systems[::-1]:
                 with prepared(f"{system.slug}-{number}", broker, source, recipe.partitions, Path(folder)) as job:
                     results[system].append(measure(system, job, broker, recipe))
@@ -53,27 +53,35 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     options = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__.splitlines()[1])
-    options.add_argument("--records", type=int, default=12_000_000)
-    options.add_argument("--partitions", type=int, default=8)
-    options.add_argument("--runs", type=int, default=3)
-    options.add_argument("--cores", type=int, default=2, help="cores for the broker and the job together")
+    options.add_argument("--records", type=int, default=12_000_000, help="default: %(default)s")
+    options.add_argument("--partitions", type=int, default=8, help="default: %(default)s")
+    options.add_argument("--runs", type=int, default=3, help="measured runs of each system; default: %(default)s")
+    options.add_argument("--cores", type=int, default=2, help="cores that broker and job share; default: %(default)s")
     options.add_argument(
-        "--only", action="append", default=[], metavar="WORD", help="only systems whose name holds this word"
+        "--only",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="only systems whose name contains this word; repeatable",
     )
-    options.add_argument("--verify", action="store_true", help="compare every record of each system's first run")
-    options.add_argument("--picture", type=Path, default=PICTURE, metavar="FILE", help="where the picture goes")
+    options.add_argument(
+        "--verify", action="store_true", help="compare every record of each system's first run with the generated lines"
+    )
+    options.add_argument(
+        "--picture", type=Path, default=PICTURE, metavar="FILE", help="the picture to write; default: %(default)s"
+    )
     return options.parse_args()
 
 
 def chosen(words: Sequence[str]) -> list[System]:
-    """Return the systems whose name holds one of the words; all of them if there is none."""
+    """Return the systems whose name contains one of the words; all of them without words."""
     return [each for each in SYSTEMS if not words or any(word.lower() in each.name.lower() for word in words)]
 
 
 def usable(system: System, folder: Path) -> bool:
-    """Let a system fetch what it needs; say it if that cannot be had."""
+    """Return whether a system can run, after it has fetched what it needs; print the reason if not."""
     try:
         system.command(Job("", "", "", "", 1, system.slug, folder))
     except (NotUsable, subprocess.CalledProcessError) as error:
@@ -83,33 +91,33 @@ def usable(system: System, folder: Path) -> bool:
 
 
 def warm_up(system: System, broker: Broker, source: str, recipe: Recipe, folder: Path) -> None:
-    """Run one system uncounted: the broker's JVM compiles what it does often, and the first would pay for it."""
-    say("warming the broker up")
+    """Run one system without measuring it, because the broker's JVM is slow until it has compiled its hot code."""
+    say("warming up the broker")
     with prepared("warm-up", broker, source, recipe.partitions, folder) as job:
         run(system, job, broker.pids[0], recipe.count)
 
 
 def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
-    """Run one system once."""
+    """Run one system once; return and print its result."""
     result = run(system, job, broker.pids[0], recipe.count)
     say(f"{job.group}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
     return result
 
 
 def verify(system: System, job: Job, recipe: Recipe) -> None:
-    """Compare every record that a run has written with the recipe."""
+    """Compare every record that a run has written with the recipe; raise InvalidRun for unexpected faults."""
     with Verification(
         job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters
     ) as verification:
         faults = verification.finish(timeout=900).faults
     if faults.keys() - system.tolerated:
-        message = f"{system.name} made faults: {faults}"
-        raise RunVoid(message)
-    say(f"{job.group}: verified; faults that it is known for: {faults or 'none'}")
+        message = f"{system.name} has faults in its output: {faults}"
+        raise InvalidRun(message)
+    say(f"{job.group}: verified; expected faults: {faults or 'none'}")
 
 
 def table(results: Mapping[System, Sequence[Result]]) -> str:
-    """Return the medians, and the spread in brackets, as a Markdown table."""
+    """Return medians, with the lowest and the highest value in brackets, as a Markdown table."""
     columns: list[tuple[str, Callable[[Result], float], str]] = [
         ("records/s", lambda result: result.records_per_second, ",.0f"),
         ("CPU-s per million", lambda result: result.cpu_per_million, ".2f"),
@@ -124,7 +132,7 @@ def table(results: Mapping[System, Sequence[Result]]) -> str:
 
 
 def bar(system: System, result: Result) -> Bar:
-    """Return a system's place in the picture."""
+    """Return a system's bar in the picture."""
     title = f"{system.name}\n{system.guarantee}"
     return Bar(title, result.records_per_second, result.cpu_per_million, system.name.startswith("Winnow"))
 
@@ -132,5 +140,5 @@ def bar(system: System, result: Result) -> Bar:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except RunVoid as void:
-        sys.exit(f"void: {void}")
+    except InvalidRun as error:
+        sys.exit(f"invalid run: {error}")

@@ -1,4 +1,4 @@
-"""The benchmark's C program: compiled once into the user's cache, against the librdkafka that confluent-kafka carries."""
+"""Compiles the benchmark's C program, once, into the user's cache, against the librdkafka of confluent-kafka's wheel."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SOURCE = Path(__file__).with_name("split.c")
 
 def split_program() -> Path:
     """
-    Return the program; the first call after a change compiles it.
+    Return the path of the program; the first call after a change compiles it.
 
     Raises:
-        NotUsable: there is no C compiler, or no librdkafka beside confluent-kafka.
+        NotUsable: there is no C compiler, or the wheel of confluent-kafka has no librdkafka.
     """
     compiler = shutil.which("cc")
     libraries = Path(confluent_kafka.__file__).parent.with_suffix(".libs")

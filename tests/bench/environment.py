@@ -1,4 +1,4 @@
-"""The benchmark's second Python environment: PySpark 4.0.0, the last with a complete Kafka connector in the registries. Made once."""
+"""Creates, once, a second Python environment with PySpark 4.0.0, the last one whose Kafka connector can be downloaded."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ CONNECTOR = Bundle(
     "13 jars",
     ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
 )
-# The other jars that Ivy brings are in PySpark itself.
+# PySpark itself has the other jars that Ivy fetches.
 NEEDED = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars that PySpark lacks to read and write Kafka; the first call fetches them."""
+    """Return the jars that PySpark needs for Kafka and does not have; the first call fetches them."""
     return [jar for jar in sorted(fetch_jars(CONNECTOR).glob("*.jar")) if jar.name.startswith(NEEDED)]
 
 
 def connector_python() -> Path:
-    """Return the Python of the PySpark 4.0.0 environment; the first call makes it, from hash-pinned packages."""
+    """Return the Python of that environment; the first call creates it, from hash-pinned packages."""
     folder = cache_folder() / "bench-spark-4.0.0"
     ready, python = folder / ".ready", folder / "bin" / "python"
     folder.parent.mkdir(parents=True, exist_ok=True)

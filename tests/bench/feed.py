@@ -1,4 +1,8 @@
-"""A source for the latency bench: records whose timestamps say when they were due, so that a feed that lags hides nothing."""
+"""
+Feeds the latency benchmark with records at a steady rate.
+
+The timestamp of a record is the time at which it was due, so the measured latency includes any delay of the feed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from tests.bench.job import Job
 from tests.bench.report import say
 
 TICK_SECONDS = 0.005
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 POOL = 100_000
 
 
@@ -25,30 +29,30 @@ class Pace(NamedTuple):
     How fast to produce.
 
     Args:
-        per_second: records a second.
-        ahead: wait while the group is this many records behind; 0 means: never wait.
+        per_second: records per second.
+        max_lag: wait while the lag of the group exceeds this many records; 0 means: never wait.
     """
 
     per_second: float
-    ahead: int = 0
+    max_lag: int = 0
 
 
 def start(job: Job, pace: Pace, seconds: float) -> BaseProcess:
-    """Start to produce, in a process of its own."""
+    """Start `feed` in a separate process, and return it."""
     process = get_context("spawn").Process(target=feed, args=(job, pace, seconds), daemon=True)
     process.start()
     return process
 
 
 def feed(job: Job, pace: Pace, seconds: float) -> None:
-    """Produce to all partitions in turn for so long, each record with the time at which it was due."""
+    """Produce to all partitions in turn for `seconds`; the timestamp of each record is the time at which it was due."""
     lines = _lines(job.partitions)
     producer = Producer({**PRODUCER, "bootstrap.servers": job.bootstrap, "linger.ms": 5})
     backlog = _Backlog(job)
     sent, began, latest, fullest = 0, time.time(), 0.0, 0
     while (now := time.time()) < began + seconds:
         latest, fullest = max(latest, now - began - sent / pace.per_second), max(fullest, len(producer))
-        if pace.ahead and backlog.of(sent) > pace.ahead:
+        if pace.max_lag and backlog.of(sent) > pace.max_lag:
             time.sleep(TICK_SECONDS)
             continue
         for number in range(sent, min(int((now - began) * pace.per_second), sent + POOL)):
@@ -58,8 +62,8 @@ def feed(job: Job, pace: Pace, seconds: float) -> None:
         producer.poll(0)
         time.sleep(TICK_SECONDS)
     producer.flush(30)
-    if not pace.ahead:
-        say(f"the feed sent {sent:,} records, up to {latest:.2f} s late; up to {fullest:,} waited for the broker")
+    if not pace.max_lag:
+        say(f"the feed sent {sent:,} records, at most {latest:.2f} s late; at most {fullest:,} waited for the broker")
 
 
 def _lines(partitions: int) -> Iterator[tuple[int, Line]]:
@@ -72,12 +76,12 @@ def _produce(producer: Producer, topic: str, line: Line, partition: int, due: fl
     while True:
         try:
             return producer.produce(topic, line.value, line.key, partition, None, None, int(1000 * due))
-        except BufferError:  # the broker is behind
+        except BufferError:  # librdkafka's queue is full
             producer.poll(0.01)
 
 
 class _Backlog:
-    """How far a group is behind what was sent; asked now and then."""
+    """Returns the lag of a group behind what was sent; asks Kafka a few times a second."""
 
     def __init__(self, job: Job) -> None:
         self._places = [TopicPartition(job.source, partition) for partition in range(job.partitions)]
@@ -86,8 +90,8 @@ class _Backlog:
         self._now, self._looked = 0, 0.0
 
     def of(self, sent: int) -> int:
-        """Return how many records are not done yet."""
-        if time.monotonic() > self._looked + LOOK_SECONDS:
+        """Return how many of the sent records the group has not committed yet."""
+        if time.monotonic() > self._looked + POLL_SECONDS:
             self._now, self._looked = self._done() - self._at_start, time.monotonic()
         return sent - self._now
 

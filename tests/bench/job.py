@@ -1,4 +1,4 @@
-"""One run's topics and folder."""
+"""The topics and the folder of one run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.embedded.broker import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run's topics, names and folder, all fresh but the source."""
+    """The topics, the names and the folder of one run; all are new except the source topic."""
 
     bootstrap: str
     source: str
@@ -25,14 +25,14 @@ class Job:
 
     @property
     def topics(self) -> list[str]:
-        """What every program is told first."""
+        """The first arguments of every program."""
         return [self.bootstrap, self.source, self.sink, self.dead_letters]
 
 
 @contextmanager
 def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: Path) -> Iterator[Job]:
-    """Create fresh output topics and a folder for one run, and drop its output behind it."""
-    os.sync()  # what the run before has written must not be written to disk at this one's cost
+    """Create output topics and a folder for one run, and delete the topics after it."""
+    os.sync()  # so that this run does not pay for the disk writes of the one before
     sink = broker.create_topic(f"{name}.clean", partitions)
     dead_letters = broker.create_topic(f"{name}.dlq")
     (folder / name).mkdir()
@@ -44,11 +44,11 @@ def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: P
 
 def drop(broker: Cluster, topics: Sequence[str]) -> None:
     """Delete topics."""
-    admin = broker.admin()  # must outlive its answers
+    admin = broker.admin()  # must live until the last answer
     for deleted in admin.delete_topics(list(topics)).values():
         deleted.result(30)
 
 
 def keep_to(cores: int) -> None:
-    """Keep to so many cores; the broker and the jobs inherit it."""
+    """Restrict this process to so many cores; the broker and the jobs inherit that."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])

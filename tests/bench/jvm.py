@@ -1,4 +1,4 @@
-"""The benchmark's Java programs: fetched jars, compiled once into the user's cache."""
+"""Fetches the jars of the benchmark's Java programs and compiles the programs, once, into the user's cache."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from app.errors import NotUsable
 
 SOURCES = Path(__file__).with_name("java")
 SHARED = ("Cleansing", "DeadLetters")
-# The collector that costs least where throughput counts, as for Spark's JVM.
+# The collector with the best throughput, as for Spark's JVM.
 FLAGS = ("-Xmx3g", "-XX:+UseParallelGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
 
 class NotCompiled(NotUsable):
-    """A program does not compile against its jars."""
+    """A program does not compile with its jars."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A class with a `main`, in a file of its name beside the shared ones, the jars it needs, and flags for its JVM."""
+    """A class with a `main` in a file of that name, the jars it needs, and flags for its JVM."""
 
     name: str
     bundle: Bundle
@@ -34,10 +34,10 @@ class Program:
 
     def command(self, *arguments: str) -> list[str]:
         """
-        Return what runs it.
+        Return the command that runs it.
 
         Raises:
-            NotUsable: there are no jars, or no Java to compile and run it with.
+            NotUsable: the jars, or a JDK, are missing.
         """
         path = f"{self.compiled()}:{fetch_jars(self.bundle)}/*"
         return [find_java(), *FLAGS, *self.flags, "-cp", path, self.name, *arguments]
@@ -49,7 +49,7 @@ class Program:
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".bench-") as temporary:
                 self._compile(sources, Path(temporary, "classes"))
-                # whoever compiled at the same time made the same classes
+                # another process may have compiled the same classes meanwhile
                 shutil.rmtree(folder, ignore_errors=True)
                 Path(temporary, "classes").rename(folder)
         return folder
@@ -100,6 +100,6 @@ FLINK = Program(
             "org.slf4j:slf4j-simple:1.7.36",
         ),
     ),
-    # Flink's own start scripts open these.
+    # Flink's start scripts open these packages.
     tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util", "io", "time")),
 )

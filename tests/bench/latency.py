@@ -1,10 +1,10 @@
 """
-Measures the time from a producer to a read_committed reader of the sink, at parts of the throughput, per commit interval.
+Measures the latency from producer to read_committed reader of the sink, by commit interval and load.
 
 Usage: python -m tests.bench.latency [--intervals S,S,...] [--loads PERCENT,...] [--seconds N] [--throughput N] [--cores N]
 
-Producer, broker, Winnow and reader offset_range the cores; the throughput is what Winnow keeps up with under these conditions.
-The reader follows one of eight partitions, so that its own work does not count; its clock has a grain of 10 ms.
+A load is a percentage of the throughput: what Winnow sustains while it shares the cores with producer, broker and reader.
+The reader follows one of eight partitions, so that it costs little; its resolution is 10 ms.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ READER: dict[str, str | int | float | bool] = {
     "enable.auto.commit": False,
     "fetch.queue.backoff.ms": 2,
 }
-GRAIN_SECONDS = 0.01
+RESOLUTION_SECONDS = 0.01
 START_SECONDS = 60.0
-# A feed's first seconds are not counted: processes start, caches fill.
+# The first seconds of a feed do not count: processes start, caches fill.
 SETTLING_SECONDS = 3.0
 QUIET_SECONDS = 3.0
 PROBE_PER_SECOND = 5_000.0
 UNBOUNDED_PER_SECOND = 1_000_000.0
-AHEAD = 300_000
-LOOK_SECONDS = 2.0
-GROWTHS = 6
-GROW_SECONDS = 5.0
+MAX_LAG = 300_000
+ROUND_SECONDS = 2.0
+ADDED_PARTITIONS = 6
+ADD_EVERY_SECONDS = 5.0
 
 
-class Never(Exception):
-    """Nothing arrives at the reader."""
+class NothingReceived(Exception):
+    """The reader gets no records."""
 
 
 @dataclass(slots=True)
-class Seen:
+class Received:
     """
-    What a reader has seen.
+    The batches that a reader has received.
 
     Args:
         arrivals: when each batch arrived, in seconds since the epoch.
@@ -70,22 +70,22 @@ class Seen:
     arrivals: list[float] = field(default_factory=list)
     due: list[list[float]] = field(default_factory=list)
 
-    def since(self, moment: float) -> Seen:
+    def since(self, moment: float) -> Received:
         """Return the batches that arrived after a moment."""
         kept = [number for number, arrival in enumerate(self.arrivals) if arrival >= moment]
-        return Seen([self.arrivals[number] for number in kept], [self.due[number] for number in kept])
+        return Received([self.arrivals[number] for number in kept], [self.due[number] for number in kept])
 
     def latencies(self) -> list[float]:
-        """Return each record's seconds from being due to arriving."""
+        """Return for each record the seconds between its due time and its arrival."""
         pairs = zip(self.arrivals, self.due, strict=True)
         return [arrival - due for arrival, batch in pairs for due in batch]
 
-    def silences(self) -> list[float]:
-        """Return the seconds between arrivals, longest first."""
+    def gaps(self) -> list[float]:
+        """Return the seconds between consecutive arrivals, longest first."""
         return sorted((later - one for one, later in zip(self.arrivals, self.arrivals[1:], strict=False)), reverse=True)
 
     def per_second(self) -> float:
-        """Return how many records arrived a second."""
+        """Return how many records arrived per second."""
         return sum(map(len, self.due[1:])) / (self.arrivals[-1] - self.arrivals[0])
 
 
@@ -96,27 +96,27 @@ class Reader:
         self._consumer = Consumer({**READER, "bootstrap.servers": job.bootstrap})
         self._consumer.assign([TopicPartition(job.sink, 0, OFFSET_BEGINNING)])
 
-    def read_during(self, feed: BaseProcess) -> Seen:
+    def read_during(self, feed: BaseProcess) -> Received:
         """
-        Read until the feed has ended and nothing more comes; at first the service may still have to start.
+        Read until the feed has ended and nothing more arrives. The first record may take long, if the service still starts.
 
         Raises:
-            Never: nothing came for too long.
+            NothingReceived: no record arrived for too long.
         """
-        seen, last = Seen(), time.time()
-        while feed.is_alive() or not seen.arrivals or time.time() - last < QUIET_SECONDS:
-            if batch := self._consumer.consume(10_000, GRAIN_SECONDS):
+        received, last = Received(), time.time()
+        while feed.is_alive() or not received.arrivals or time.time() - last < QUIET_SECONDS:
+            if batch := self._consumer.consume(10_000, RESOLUTION_SECONDS):
                 last = time.time()
-                seen.arrivals.append(last)
-                seen.due.append([message.timestamp()[1] / 1000 for message in batch if message.error() is None])
+                received.arrivals.append(last)
+                received.due.append([message.timestamp()[1] / 1000 for message in batch if message.error() is None])
             if time.time() - last > START_SECONDS:
                 message = f"nothing has arrived for {START_SECONDS:.0f} s"
-                raise Never(message)
-        return seen
+                raise NothingReceived(message)
+        return received
 
 
 class Row(NamedTuple):
-    """What one load has shown at one commit interval."""
+    """The result for one load at one commit interval."""
 
     interval: float
     load: float
@@ -125,42 +125,42 @@ class Row(NamedTuple):
 
 
 def main() -> int:
-    """Print a table of latencies, and one of the gaps between rounds."""
+    """Print a table of latencies, and one of the pauses at a rebalance."""
     options = parse_options()
     keep_to(options.cores)
-    rows, gaps = [], []
+    rows, pauses = [], []
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
         throughput = options.throughput or calibrated(broker, Path(folder))
         say(f"throughput: {throughput:,.0f} records/s")
         rates = {load: load / 100 * throughput for load in options.loads}
         for interval in options.intervals:
             rows += latencies(broker, Path(folder), interval, rates, options.seconds)
-            gaps.append(gap(broker, Path(folder), interval))
-    print(f"Throughput beside producer and reader: {throughput:,.0f} records/s\n")
+            pauses.append(rebalance_gap(broker, Path(folder), interval))
+    print(f"Throughput, with producer and reader on the same cores: {throughput:,.0f} records/s\n")
     print(latency_table(rows), "\n")
-    print(markdown(["commit interval", "planned anew", "usual silence", "silence when planned anew", "longest"], gaps))
+    print(markdown(["commit interval", "rebalances", "usual gap", "gap at a rebalance", "longest"], pauses))
     return 0
 
 
 def parse_options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     options = argparse.ArgumentParser(prog="python -m tests.bench.latency", description=__doc__.splitlines()[1])
     options.add_argument("--intervals", type=numbers, default=[0.1, 0.5, 2.0], help="commit intervals, in seconds")
-    options.add_argument("--loads", type=numbers, default=[10.0, 50.0, 80.0], help="percent of the throughput")
-    options.add_argument("--seconds", type=float, default=35.0, help="how long each load lasts")
-    options.add_argument("--throughput", type=float, default=0.0, help="records/s; by default measured first")
-    options.add_argument("--cores", type=int, default=2, help="cores for everything together")
+    options.add_argument("--loads", type=numbers, default=[10.0, 50.0, 80.0], help="in percent of the throughput")
+    options.add_argument("--seconds", type=float, default=35.0, help="duration of each load; default: %(default)s")
+    options.add_argument("--throughput", type=float, default=0.0, help="in records/s; by default it is measured first")
+    options.add_argument("--cores", type=int, default=2, help="cores that all processes share; default: %(default)s")
     return options.parse_args()
 
 
 def numbers(text: str) -> list[float]:
-    """Read numbers with commas between them."""
+    """Parse numbers that are separated by commas."""
     return [float(number) for number in text.split(",")]
 
 
 @contextmanager
 def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]) -> Iterator[tuple[Job, Reader]]:
-    """Run Winnow on fresh topics until it has delivered first records, and stop it in the end."""
+    """Run Winnow on new topics; the block begins when it has delivered its first records."""
     source = broker.create_topic(f"{name}.raw", PARTITIONS)
     with prepared(name, broker, source, PARTITIONS, folder) as job:
         process = ManagedProcess(service(job, settings), log(job), cwd=job.folder)
@@ -174,40 +174,40 @@ def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]
 
 
 def log(job: Job) -> Path:
-    """Return the file that Winnow logs to."""
+    """Return the path of Winnow's log."""
     return job.folder / "log"
 
 
 def calibrated(broker: Broker, folder: Path, seconds: float = 15.0) -> float:
-    """Measure the throughput: a feed that keeps a little ahead, on the same cores."""
+    """Return the throughput in records/s, measured with a feed that stays a little ahead, on the same cores."""
     with running("throughput", broker, folder, {}) as (job, reader):
-        seen = reader.read_during(feed.start(job, feed.Pace(UNBOUNDED_PER_SECOND, AHEAD), seconds))
-    return PARTITIONS * seen.since(seen.arrivals[0] + SETTLING_SECONDS).per_second()
+        received = reader.read_during(feed.start(job, feed.Pace(UNBOUNDED_PER_SECOND, MAX_LAG), seconds))
+    return PARTITIONS * received.since(received.arrivals[0] + SETTLING_SECONDS).per_second()
 
 
 def latencies(broker: Broker, folder: Path, interval: float, rates: Mapping[float, float], seconds: float) -> list[Row]:
-    """Measure at each load, in percent of the throughput, which is given in records/s."""
+    """Return a row for each load; `rates` maps the load in percent to its records/s."""
     rows = []
     with running(f"interval-{interval}", broker, folder, {"commit.interval": f"{interval}s"}) as (job, reader):
         for load, rate in rates.items():
-            seen = reader.read_during(feed.start(job, feed.Pace(rate), seconds))
-            counted = seen.since(seen.arrivals[0] + SETTLING_SECONDS)
+            received = reader.read_during(feed.start(job, feed.Pace(rate), seconds))
+            counted = received.since(received.arrivals[0] + SETTLING_SECONDS)
             rows.append(Row(interval, load, PARTITIONS * counted.per_second(), counted.latencies()))
             say(" ".join(cells(rows[-1])))
     return rows
 
 
-def gap(broker: Broker, folder: Path, interval: float) -> list[str]:
-    """Measure how long a reader waits where a round is planned anew, because partitions are added: a light load."""
-    settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{LOOK_SECONDS}s"}
+def rebalance_gap(broker: Broker, folder: Path, interval: float) -> list[str]:
+    """Measure at a light load how long a reader waits at a rebalance, which added partitions cause."""
+    settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{ROUND_SECONDS}s"}
     with running(f"gap-{interval}", broker, folder, settings) as (job, reader):
         before = rounds(log(job))
-        process = feed.start(job, feed.Pace(PROBE_PER_SECOND), (GROWTHS + 1) * GROW_SECONDS)
-        threading.Thread(target=grow, args=(broker, job.source), daemon=True).start()
-        silences = reader.read_during(process).silences()
+        process = feed.start(job, feed.Pace(PROBE_PER_SECOND), (ADDED_PARTITIONS + 1) * ADD_EVERY_SECONDS)
+        threading.Thread(target=add_partitions, args=(broker, job.source), daemon=True).start()
+        gaps = reader.read_during(process).gaps()
         count = rounds(log(job)) - before
-    usual = silences[count : count + max(1, round(GROWTHS * GROW_SECONDS / interval) - count)]
-    between = silences[:count]
+    usual = gaps[count : count + max(1, round(ADDED_PARTITIONS * ADD_EVERY_SECONDS / interval) - count)]
+    between = gaps[:count]
     return [
         f"{interval:g} s",
         f"{count}",
@@ -217,30 +217,35 @@ def gap(broker: Broker, folder: Path, interval: float) -> list[str]:
     ]
 
 
-def grow(broker: Broker, topic: str) -> None:
-    """Add partitions, now and then one; nothing is written to them."""
+def add_partitions(broker: Broker, topic: str) -> None:
+    """Add one partition every few seconds; nothing is written to them."""
     admin = broker.admin()
-    for partitions in range(PARTITIONS + 1, PARTITIONS + 1 + GROWTHS):
-        time.sleep(GROW_SECONDS)
+    for partitions in range(PARTITIONS + 1, PARTITIONS + 1 + ADDED_PARTITIONS):
+        time.sleep(ADD_EVERY_SECONDS)
         admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
 
 def rounds(log: Path) -> int:
-    """Return how many rounds have ended."""
+    """Return how many rounds have ended, from Winnow's log."""
     lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
     return sum(json.loads(line).get("event") == "round" for line in lines)
 
 
 def latency_table(rows: Sequence[Row]) -> str:
-    """Return the percentiles as a Markdown table."""
+    """Return the latencies as a Markdown table of percentiles."""
     titles = ["commit interval", "load", "records/s", "p50", "p99", "p99.9", "longest"]
     return markdown(titles, [cells(row) for row in rows])
 
 
 def cells(row: Row) -> list[str]:
-    """Return a row of the table."""
-    told = [percentile(row.latencies, percent) for percent in (50, 99, 99.9, 100)]
-    return [f"{row.interval:g} s", f"{row.load:.0f} %", f"{row.per_second:,.0f}", *(f"{each:.2f} s" for each in told)]
+    """Return the cells of a row."""
+    seconds = [percentile(row.latencies, percent) for percent in (50, 99, 99.9, 100)]
+    return [
+        f"{row.interval:g} s",
+        f"{row.load:.0f} %",
+        f"{row.per_second:,.0f}",
+        *(f"{each:.2f} s" for each in seconds),
+    ]
 
 
 if __name__ == "__main__":

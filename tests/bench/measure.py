@@ -1,4 +1,4 @@
-"""Watches a job from outside: how far its output has come, and what CPU time and memory its processes have taken."""
+"""Measures a job from outside: the growth of its output, and the CPU time and memory of its processes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ EVERY_SECONDS = 0.25
 LONGEST_SECONDS = 900
 
 
-class RunVoid(Exception):
-    """A run whose numbers mean nothing."""
+class InvalidRun(Exception):
+    """A run whose numbers must not be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a running job."""
+    """The state of a running job at one moment."""
 
     time: float
     offsets: int
@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run has shown in its steady part, from a tenth to nine tenths of its output."""
+    """The figures of one run in its steady part, from a tenth to nine tenths of its output."""
 
     records_per_second: float
     cpu_per_million: float
@@ -53,7 +53,7 @@ def medians(results: Sequence[Result]) -> Result:
 
 
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
-    """Run a job to its end while watching it; a run that does not account for every record is void."""
+    """Run a job to its end while sampling it; raise InvalidRun if it does not write every record exactly once."""
     log = job.folder / "log"
     process = ManagedProcess(system.command(job), log, cwd=job.folder)
     watch = _Watch(job, process.pid, broker_pid)
@@ -63,16 +63,16 @@ def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
         process.stop_and_wait()
     if code := process.poll():
         message = f"{system.name} ended with exit code {code}:\n{_tail(log)}"
-        raise RunVoid(message)
+        raise InvalidRun(message)
     written = count(job)
     if written != records:
-        message = f"{system.name} made {written} records of {records}:\n{_tail(log)}"
-        raise RunVoid(message)
+        message = f"{system.name} wrote {written} records of {records}:\n{_tail(log)}"
+        raise InvalidRun(message)
     return steady(watch.samples, records, watch.worker_mib, watch.worker_threads)
 
 
 def steady(samples: list[Sample], records: int, worker_mib: float, worker_threads: int) -> Result:
-    """Measure between a tenth and nine tenths of the output; offsets of commit markers are spread evenly and cancel out."""
+    """Return the figures between a tenth and nine tenths of the output; commit markers are spread evenly and cancel out."""
     last = max(sample.offsets for sample in samples)
     begin, end = _at(samples, 0.1 * last), _at(samples, 0.9 * last)
     millions = 0.8 * records / 1e6
@@ -86,22 +86,22 @@ def steady(samples: list[Sample], records: int, worker_mib: float, worker_thread
 
 
 def _at(samples: list[Sample], offsets: float) -> Sample:
-    """Return the sample at which so much had been written, on the line between its neighbours."""
+    """Return the sample at so many written offsets, interpolated between its neighbours."""
     after = next(number for number, sample in enumerate(samples) if sample.offsets >= offsets)
     if after == 0:
         return samples[0]
     one, other = samples[after - 1], samples[after]
-    offset_range = (offsets - one.offsets) / (other.offsets - one.offsets)
+    fraction = (offsets - one.offsets) / (other.offsets - one.offsets)
     return Sample(
-        one.time + offset_range * (other.time - one.time),
+        one.time + fraction * (other.time - one.time),
         round(offsets),
-        one.job_cpu + offset_range * (other.job_cpu - one.job_cpu),
-        one.broker_cpu + offset_range * (other.broker_cpu - one.broker_cpu),
+        one.job_cpu + fraction * (other.job_cpu - one.job_cpu),
+        one.broker_cpu + fraction * (other.broker_cpu - one.broker_cpu),
     )
 
 
 class _Watch:
-    """Samples a job at a steady pace."""
+    """Samples a job at a fixed interval."""
 
     def __init__(self, job: Job, pid: int, broker_pid: int) -> None:
         self._admin = AdminClient({"bootstrap.servers": job.bootstrap, "log_level": 0})
@@ -115,30 +115,30 @@ class _Watch:
         """Sample until the process ends."""
         deadline = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < deadline:
-            self._look()
+            self._sample()
             try:
                 process.wait(EVERY_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
-            self._look()
+            self._sample()
             return
         message = f"still running after {LONGEST_SECONDS} s"
-        raise RunVoid(message)
+        raise InvalidRun(message)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         """Take a sample."""
         processes = _tree(self._job)
         workers = [process for process in processes if is_worker(process)]
         self.worker_mib = max([self.worker_mib, *map(peak_mib, workers)])
         self.worker_threads = max([self.worker_threads, *map(threads, workers)])
         job_cpu = sum(cpu_seconds(process) for process in processes)
-        if self.samples:  # the job has just ended: what it took by then is known from the last look
+        if self.samples:  # the CPU time of ended processes is known from the sample before
             job_cpu = max(job_cpu, self.samples[-1].job_cpu)
         broker_cpu = sum(cpu_seconds(process) for process in _tree(self._broker))
         self.samples.append(Sample(time.monotonic(), self._offsets(), job_cpu, broker_cpu))
 
     def _offsets(self) -> int:
-        """Return how far all partitions of both topics have come, committed or not."""
+        """Return the sum of the end offsets of all partitions of both topics, committed or not."""
         asked = {place: OffsetSpec.latest() for place in self._places}  # type: ignore[no-untyped-call]
         answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         return sum(answer.result(30).offset for answer in answers.values())
@@ -151,7 +151,7 @@ def places(job: Job) -> list[TopicPartition]:
 
 
 def count(job: Job) -> int:
-    """Count what a read_committed consumer finds in the sink and among the dead letters."""
+    """Return how many records a read_committed consumer finds in the sink and the dead-letter topic."""
     consumer = Consumer({**CONSUMER, "bootstrap.servers": job.bootstrap})
     consumer.assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in places(job)])
     found, unread = 0, {(place.topic, place.partition) for place in places(job)}
@@ -167,7 +167,7 @@ def count(job: Job) -> int:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process and of the children that it has reaped."""
+    """Return the CPU time of a process and of the children that it has waited for."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -176,7 +176,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Tell a Python worker of Spark from the driver and the JVM."""
+    """Return whether a process is a Python worker of Spark, not the driver or the JVM."""
     try:
         return any(word.startswith(("pyspark.", "app.spark.", "tests.bench.timed")) for word in process.cmdline())
     except psutil.Error:
@@ -192,7 +192,7 @@ def threads(process: psutil.Process) -> int:
 
 
 def peak_mib(process: psutil.Process) -> float:
-    """Return the most memory that a process has had resident."""
+    """Return the peak resident memory of a process, in MiB."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
     except OSError:
@@ -201,7 +201,7 @@ def peak_mib(process: psutil.Process) -> float:
 
 
 def _tree(root: psutil.Process) -> list[psutil.Process]:
-    """Return a process and all that it has started."""
+    """Return a process and all its descendants."""
     try:
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:

@@ -1,7 +1,7 @@
 """
-Print what a line costs on one thread: `python tests/bench/parser.py [FILE] [LINES]`.
+Measures the parser's time per line on one thread: `python tests/bench/parser.py [FILE] [LINES]`.
 
-FILE holds access log lines; without one, lines like the recorded ones are made up. Prints the best of several runs.
+FILE has access log lines; without one, the lines are generated. Prints the best of several runs.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ SECONDS = 1.0
 
 
 def main() -> None:
-    """Measure every way through the parser."""
+    """Measure and print every case."""
     path, count = sys.argv[1] if len(sys.argv) > 1 else "", int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
-    lines = list(islice(cycle(Path(path).read_bytes().splitlines() if path else made_up()), count))
+    lines = list(islice(cycle(Path(path).read_bytes().splitlines() if path else generated_lines()), count))
     events = [event(line) for line in lines]
     print(f"{count} lines of {sum(map(len, lines)) / count:.0f} bytes, best of the runs in {SECONDS:g} s")
     for name, engine, format_, values in cases(lines, events):
         start = perf_counter()
         parser = wrap(IdcAccessLog(engine=engine), format_, engine=engine)
         built = perf_counter() - start
-        print(f"{name:<46} {best(parser, pa.array(values, pa.binary())):8.3f} us a line   built in {built:5.2f} s")
+        print(f"{name:<46} {best(parser, pa.array(values, pa.binary())):8.3f} us per line   built in {built:5.2f} s")
 
 
 def cases(lines: list[bytes], events: list[bytes]) -> Iterator[tuple[str, str, str, list[bytes]]]:
-    """List what is measured: name, engine, format, values."""
+    """Yield the cases: name, engine, format, values."""
     yield "compiled", "compiled", "raw", lines
     yield "compiled, GBK urls", "compiled", "raw", [line.replace(b"http", b"\xb9\xe3\xd6\xdd|") for line in lines]
     yield (
@@ -53,12 +53,12 @@ def cases(lines: list[bytes], events: list[bytes]) -> Iterator[tuple[str, str, s
 
 
 def best(parser: Parser, batch: pa.BinaryArray) -> float:
-    """Give the microseconds a line takes in the best run."""
+    """Return the microseconds per line of the best run."""
     return min(timings(lambda: parser.parse(batch))) / len(batch) * 1e6
 
 
 def timings(work: Callable[[], object]) -> Iterator[float]:
-    """Run the work until the time is up, at least twice."""
+    """Run the work until the time is up, at least twice; yield the seconds of each run."""
     until = perf_counter() + SECONDS
     for run in cycle((1, 2)):
         start = perf_counter()
@@ -68,8 +68,8 @@ def timings(work: Callable[[], object]) -> Iterator[float]:
             return
 
 
-def made_up() -> list[bytes]:
-    """Write lines like the recorded ones."""
+def generated_lines() -> list[bytes]:
+    """Return lines like the recorded ones."""
     known = {
         "commandid": "3111",
         "houseid": "238",
@@ -87,14 +87,14 @@ def made_up() -> list[bytes]:
 
 
 def event(line: bytes) -> bytes:
-    """Wrap a line as Flume's netcat source does."""
+    """Return a line in an envelope, as Flume's netcat source writes it."""
     headers = {"host": "127.0.0.1", "key": "k1", "timestamp": "1795251648256"}
     texts = [part.encode() for pair in headers.items() for part in pair]
     return number(len(headers)) + b"".join(number(len(t)) + t for t in texts) + b"\x00" + number(len(line)) + line
 
 
 def number(value: int) -> bytes:
-    """Write a number that is not negative as Avro does."""
+    """Return a non-negative number in Avro's encoding."""
     value, out = 2 * value, bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""The same loop without parsing: consume, produce and commit every value as it came. What the parser's cost is measured against."""
+"""Winnow's loop without parser and Spark: consume, produce and commit every value unchanged. Shows what these two cost."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ LONGEST_SECONDS = 600.0
 
 
 class Passthrough:
-    """Every value is a good line as it is."""
+    """A parser that accepts every value unchanged."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Pass all on; the bench's topic has tombstones, which become empty values."""
+        """Return all values as good lines; tombstones become empty values."""
         values = cast("pa.BinaryArray", lines.fill_null(b""))
         nothing = pa.array([], pa.string())
         return Parsed(values, np.arange(len(lines), dtype=np.int32), np.zeros(0, np.int32), nothing, nothing)
 
 
 def work(assignment: Assignment) -> int:
-    """Run one task; return how many records it took."""
+    """Run one task; return how many records it processed."""
     receipts = task.run(assignment, TaskClients(assignment.config), Passthrough(), LONGEST_SECONDS)
     return sum(receipt.records for receipt in receipts)
 
 
 def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) -> None:
-    """Pass a whole topic on, exactly once, in two processes."""
+    """Copy a whole topic, exactly once, in two processes."""
     topics = KafkaTopics(AdminConnection({"bootstrap.servers": bootstrap}))
     partitions = [Partition(source, n) for n in range(topics.source_topics([source], None)[source].partitions)]
     ends = {partition: marks.last_stable for partition, marks in topics.watermarks(partitions).items()}
@@ -53,7 +53,7 @@ def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) 
     ranges = [OffsetRange(partition, None, 0, end) for partition, end in ends.items()]
     assignments = [Assignment(task_config, tuple(ranges[n::PROCESSES]), LONGEST_SECONDS, 0.0) for n in range(PROCESSES)]
     with get_context("spawn").Pool(PROCESSES) as processes:
-        print("passed", sum(processes.map(work, assignments)))
+        print("records:", sum(processes.map(work, assignments)))
 
 
 if __name__ == "__main__":

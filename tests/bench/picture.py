@@ -1,4 +1,4 @@
-"""Draws what `make bench` has measured: records/s and CPU per record of every system, side by side."""
+"""Draws the results of `make bench`: records/s and CPU per record of every system, side by side."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 OURS, OTHERS = "#2a7f62", "#9aa5b1"
-# The same numbers make the same file: no date, no random ids, text as text.
+# The same numbers give the same file: no date, no random ids, text as text.
 mpl.rcParams.update({"svg.hashsalt": "winnow", "svg.fonttype": "none", "font.size": 9})
 
 
 class Bar(NamedTuple):
-    """A system's place in the picture."""
+    """The bar of one system."""
 
     title: str
     records_per_second: float
@@ -25,16 +25,16 @@ class Bar(NamedTuple):
 
 
 def draw(bars: Sequence[Bar], title: str, file: Path) -> None:
-    """Write the picture, quickest system first; the file's ending says which kind."""
+    """Write the picture, fastest system first; the suffix of the file decides its format."""
     figure = Figure(figsize=(9.5, 0.8 + 0.42 * len(bars)), layout="constrained")
     figure.suptitle(title, fontsize=10)
     left, right = figure.subplots(1, 2, sharey=True)
-    quickest_last = sorted(bars, key=lambda bar: bar.records_per_second)
-    _panel(left, "records/s (more is better)", quickest_last, lambda bar: bar.records_per_second, "{:,.0f}")
+    fastest_last = sorted(bars, key=lambda bar: bar.records_per_second)
+    _panel(left, "records/s (more is better)", fastest_last, lambda bar: bar.records_per_second, "{:,.0f}")
     _panel(
         right,
         "CPU-seconds per million records (less is better)",
-        quickest_last,
+        fastest_last,
         lambda bar: bar.cpu_per_million,
         "{:.2f}",
     )

@@ -1,5 +1,5 @@
 """
-Times the planner on clusters that no test machine can hold.
+Times the planner on clusters that are too large for a test machine.
 
 Usage: python -m tests.bench.planner [--partitions N] [--slots N]
 """
@@ -18,10 +18,10 @@ from tests.bench.report import markdown
 
 
 def main() -> None:
-    """Print a table with a row for each kind of load."""
+    """Print a table with one row per kind of load."""
     options = argparse.ArgumentParser(prog="python -m tests.bench.planner", description=__doc__.splitlines()[1])
-    options.add_argument("--partitions", type=int, default=10_000)
-    options.add_argument("--slots", type=int, default=2_000)
+    options.add_argument("--partitions", type=int, default=10_000, help="default: %(default)s")
+    options.add_argument("--slots", type=int, default=2_000, help="default: %(default)s")
     given = options.parse_args()
     plans = {name: planned(loads(given.partitions), given.slots) for name, loads in LOADS.items()}
     cells = [[name, f"{found.seconds:.3f} s", f"{found.excess:.1%}"] for name, found in plans.items()]
@@ -34,7 +34,7 @@ class Planned(NamedTuple):
 
     Args:
         seconds: how long planning took.
-        excess: by how much the busiest task is above what no plan can be below, as a fraction.
+        excess: by how much the load of the busiest task exceeds the lower bound of any plan, as a fraction.
     """
 
     seconds: float
@@ -42,28 +42,28 @@ class Planned(NamedTuple):
 
 
 def even(partitions: int) -> dict[Partition, int]:
-    """Partitions with about the same load."""
-    dice = random.Random(1)
-    return {Partition("raw", number): dice.randint(90_000, 110_000) for number in range(partitions)}
+    """Return partitions with about the same load."""
+    rng = random.Random(1)
+    return {Partition("raw", number): rng.randint(90_000, 110_000) for number in range(partitions)}
 
 
 def skewed(partitions: int) -> dict[Partition, int]:
-    """Many light partitions, few heavy ones (log-normal)."""
-    dice = random.Random(1)
-    return {Partition("raw", number): round(dice.lognormvariate(10, 0.4)) for number in range(partitions)}
+    """Return many light partitions and few heavy ones (log-normal)."""
+    rng = random.Random(1)
+    return {Partition("raw", number): round(rng.lognormvariate(10, 0.4)) for number in range(partitions)}
 
 
 def idle(partitions: int) -> dict[Partition, int]:
-    """Nine in ten partitions bring nothing."""
-    dice = random.Random(1)
-    return {Partition("raw", number): 100_000 if dice.random() < 0.1 else 0 for number in range(partitions)}
+    """Return partitions of which nine in ten are idle."""
+    rng = random.Random(1)
+    return {Partition("raw", number): 100_000 if rng.random() < 0.1 else 0 for number in range(partitions)}
 
 
 LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed": skewed, "mostly idle": idle}
 
 
 def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
-    """Plan a round."""
+    """Plan a round, and return how long it took and how good the plan is."""
     ranges = [OffsetRange(partition, 0, 0) for partition in loads]
     began = time.perf_counter()
     tasks = plan(ranges, loads, slots)
@@ -72,7 +72,7 @@ def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
 
 
 def excess(tasks: Sequence[Sequence[int]]) -> float:
-    """Compare the busiest task with what no plan can be below: the mean, and the heaviest partition."""
+    """Return how far the busiest task exceeds the lower bound: the larger of the mean and the heaviest partition."""
     least = max(sum(map(sum, tasks)) / len(tasks), *(max(task) for task in tasks))
     return max(map(sum, tasks)) / least - 1
 

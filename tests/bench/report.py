@@ -1,4 +1,4 @@
-"""What the benchmarks print: progress for the person who waits, Markdown tables for the README."""
+"""What the benchmarks print: progress on stderr, and Markdown tables for RESULTS.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def say(message: str) -> None:
-    """Tell the person who waits."""
+    """Print progress on stderr."""
     sys.stderr.write(f"{message}\n")
 
 
@@ -18,7 +18,7 @@ def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def spread(numbers: Sequence[float], form: str) -> str:
-    """Return the median and, where there are several numbers, the lowest and the highest."""
+    """Return the median and, if there are several numbers, the lowest and the highest; a dash if all are 0."""
     if not any(numbers):
         return "-"
     middle = format(statistics.median(numbers), form)
@@ -26,6 +26,6 @@ def spread(numbers: Sequence[float], form: str) -> str:
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:
-    """Return the smallest number that is not below so many percent of them (nearest rank)."""
+    """Return the nearest-rank percentile: the smallest number that `percent` of them do not exceed."""
     ranked = sorted(numbers)
     return ranked[max(0, -int(-len(ranked) * percent // 100) - 1)]

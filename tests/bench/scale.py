@@ -1,5 +1,5 @@
 """
-Measures what grows with the number of source partitions: the same records, spread over more and more of them.
+Measures how cost grows with the number of source partitions: the same records over 1 to 1,000 of them.
 
 Usage: python -m tests.bench.scale [--records N] [--partitions N]... [--sink-partitions N] [--cores N]
 """
@@ -15,7 +15,7 @@ from app.demo.lines import Recipe, load
 from app.embedded.broker import Broker
 from tests.bench import timed
 from tests.bench.job import Job, drop, keep_to, prepared
-from tests.bench.measure import Result, RunVoid, run
+from tests.bench.measure import InvalidRun, Result, run
 from tests.bench.report import markdown, percentile, say
 from tests.bench.systems import System, service
 
@@ -23,7 +23,7 @@ PARTITIONS = (1, 8, 64, 256, 1000)
 
 
 def main() -> int:
-    """Print a table with a row for each number of partitions."""
+    """Print a table with one row per number of partitions."""
     options = parse_options()
     keep_to(options.cores)
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
@@ -37,17 +37,27 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     options = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__.splitlines()[1])
-    options.add_argument("--records", type=int, default=4_000_000, help="records in all, whatever the partitions")
-    options.add_argument("--partitions", type=int, action="append", metavar="N", help=f"default: {PARTITIONS}")
-    options.add_argument("--sink-partitions", type=int, metavar="N", help="at most so many; default: as the source has")
-    options.add_argument("--cores", type=int, default=2, help="cores for the broker and the job together")
+    options.add_argument(
+        "--records", type=int, default=4_000_000, help="records over all partitions; default: %(default)s"
+    )
+    options.add_argument(
+        "--partitions",
+        type=int,
+        action="append",
+        metavar="N",
+        help=f"source partitions; repeatable; default: {PARTITIONS}",
+    )
+    options.add_argument(
+        "--sink-partitions", type=int, metavar="N", help="at most so many; default: as many as the source"
+    )
+    options.add_argument("--cores", type=int, default=2, help="cores that broker and job share; default: %(default)s")
     return options.parse_args()
 
 
 def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[Result, timed.Times]:
-    """Run Winnow on a fresh topic, into a sink of so many partitions."""
+    """Run Winnow from a new topic into a sink with `sinks` partitions; return its figures and its workers' times."""
     name = f"scale-{recipe.partitions}"
     source = broker.create_topic(f"{name}.raw", recipe.partitions)
     say(f"loading {recipe.count:,} records into {recipe.partitions} partitions")
@@ -60,7 +70,7 @@ def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[R
 
 
 def winnow(job: Job) -> list[str]:
-    """Return what runs Winnow so that its workers note their times."""
+    """Return the command that runs Winnow with workers that record their times."""
     return service(job, {}, "--until-end", spark=timed.spark_settings(job.folder))
 
 
@@ -78,7 +88,7 @@ TITLES = (
 
 
 def cells(partitions: int, sinks: int, result: Result, times: timed.Times) -> list[str]:
-    """Return a row of the table."""
+    """Return the cells of a row."""
     return [
         f"{partitions:,}",
         f"{sinks:,}",
@@ -96,5 +106,5 @@ def cells(partitions: int, sinks: int, result: Result, times: timed.Times) -> li
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except RunVoid as void:
-        sys.exit(f"void: {void}")
+    except InvalidRun as error:
+        sys.exit(f"invalid run: {error}")

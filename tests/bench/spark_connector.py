@@ -1,9 +1,9 @@
 """
-The baseline: the same cleansing by Structured Streaming with Spark's own Kafka connector, all in SQL. Runs on PySpark 4.0.0.
+The baseline: the same cleansing in Spark SQL, with Structured Streaming and Spark's own Kafka connector. Runs on PySpark 4.0.0.
 
 Usage: python spark_connector.py BOOTSTRAP SOURCE SINK DEAD_LETTERS SINK_PARTITIONS FOLDER JAR...
 
-It reads what is in the source topic and ends. It is at least once, as Spark's Kafka sink is, and cannot keep timestamps.
+It reads the source topic to its present end. Spark's Kafka sink is at least once and cannot keep timestamps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 MARK = "<<<!>>>"
 SEPARATOR = f"{MARK},{MARK}"
 HOUSEID, GATHERTIME, SRCIP, DESTIP, SRCPORT, DESTPORT, URL, COUNT = 1, 2, 3, 4, 5, 6, 13, 15
-# Spark's string functions decode UTF-8 and would lose bytes that are none; in ISO-8859-1, each letter is a byte.
+# Spark's string functions decode UTF-8 and lose invalid bytes; in ISO-8859-1, each character is a byte.
 BYTES = "ISO-8859-1"
 
 TIME = (
@@ -34,7 +34,7 @@ PORT = r"0*(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 PLAIN = rf"^[\w.-]+\|{TIME}\|{IPV4}:{PORT}\|{IPV4}:{PORT}\z"
 ILLEGAL = r"[\x00-\x1f\x7f|]"
 SUSPECT = r"[\x00-\x1f|\x7f-\x{10ffff}]"
-# What goes through as it is, in one piece, or else one letter.
+# A run of characters that need no escaping, or one character that does.
 PIECE = r"([^\x00-\x1f\x7f|]+|[\x00-\x1f\x7f|])"
 BYTES_PIECE = (
     r"([ -{}~]+|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
@@ -64,7 +64,7 @@ def session(folder: Path, jars: list[str]) -> SparkSession:
 
 
 def read(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
-    """Read the source topic in batches that are big enough for a batch's own cost not to count."""
+    """Return the source topic as a stream, with batches so large that their fixed cost is negligible."""
     options = {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": source,
@@ -78,7 +78,7 @@ def read(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
 
 
 def write(rows: DataFrame, bootstrap: str, folder: Path) -> StreamingQuery:
-    """Write lines and dead letters in one pass, so that the source is read once."""
+    """Write lines and dead letters in one pass, so that the source is read only once."""
     options = {
         "kafka.bootstrap.servers": bootstrap,
         "kafka.compression.type": "lz4",
@@ -91,18 +91,18 @@ def write(rows: DataFrame, bootstrap: str, folder: Path) -> StreamingQuery:
 
 
 def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partitions: int) -> DataFrame:
-    """Return what goes to Kafka: key, value, headers, topic and partition."""
+    """Return the rows for Kafka: key, value, headers, topic and partition."""
     line = f.col("value").cast("string")
     lines = rows.withColumn("utf8", f.is_valid_utf8(line)).withColumn(
         "line", f.when(f.col("utf8"), line).otherwise(f.decode("value", BYTES))
     )
     split = lines.withColumn("parts", f.split("line", SEPARATOR, -1)).withColumn("head", head(part, part))
-    # Most lines are plain, and one look at their head tells; only the others are looked at field by field.
+    # For most lines one regular expression on their head decides; only the others are checked field by field.
     plain = f.col("head").rlike(PLAIN) & is_marked() & (f.size("parts") == COUNT)
     judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())
     good = f.col("reason").isNull()
     start = f.when(f.col("plain"), f.col("head")).otherwise(head(trimmed, bracketed))
-    # Escaping is not compiled by Spark: it gets a step of its own, which little has to be copied to.
+    # Spark does not compile the escaping. A separate step for it copies few columns.
     narrow = judged.select(
         *("key", "utf8", f.when(~good, f.col("value")).alias("value")),
         *(f.when(good, start).alias("start"), f.when(good, part(URL)).alias("url")),
@@ -114,17 +114,17 @@ def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partiti
 
 
 def part(at: int) -> Column:
-    """Return a field as it is."""
+    """Return a field unchanged."""
     return f.get("parts", f.lit(at))
 
 
 def trimmed(at: int) -> Column:
-    """Return a field without the blanks around it."""
+    """Return a field without blanks around it."""
     return f.btrim(part(at), f.lit(" \t"))
 
 
 def bracketed(at: int) -> Column:
-    """Return an address as it stands before a port."""
+    """Return an address as it is written before a port."""
     address = trimmed(at)
     return f.when(f.contains(address, f.lit(":")), f.concat(f.lit("["), address, f.lit("]"))).otherwise(address)
 
@@ -137,7 +137,7 @@ def head(field: Callable[[int], Column], address: Callable[[int], Column]) -> Co
 
 
 def is_marked() -> Column:
-    """Tell whether a line begins and ends with the marker, whatever its line end."""
+    """Return whether a line begins and ends with the marker, with any line end."""
     line = f.col("line")
     ends = [line.endswith(MARK + end) for end in ("", "\r\n", "\n", "\r")]
     return line.startswith(MARK) & (ends[0] | ends[1] | ends[2] | ends[3])
@@ -161,17 +161,17 @@ def reason() -> Column:
 
 
 def matches(at: int, pattern: str) -> Column:
-    """Tell whether a field is all that the pattern asks for; $ would let a line feed pass."""
+    """Return whether a whole field matches the pattern; $ would accept a line feed at the end."""
     return trimmed(at).rlike(rf"^(?:{pattern})\z")
 
 
 def is_utf8(letters: Column) -> Column:
-    """Tell whether letters that may be bytes are UTF-8."""
+    """Return whether characters that may stand for bytes are valid UTF-8."""
     return f.col("utf8") | f.is_valid_utf8(f.encode(letters, BYTES).cast("string"))
 
 
 def ipv6() -> str:
-    """Return the pattern of an IPv6 address: the count of groups around `::`, and a last pair written as IPv4."""
+    """Return the pattern of an IPv6 address, with `::` anywhere and the last pair of groups possibly in IPv4 form."""
     group, pair = "[0-9A-Fa-f]{1,4}", rf"(?:[0-9A-Fa-f]{{1,4}}:[0-9A-Fa-f]{{1,4}}|{IPV4})"
     forms = [rf"(?:{group}:){{6}}{pair}"]
     for before in range(8):
@@ -185,7 +185,7 @@ def ipv6() -> str:
 
 
 def clean_line() -> Column:
-    """Return the cleansed line, null where there is none."""
+    """Return the cleansed line; null for a rejected one."""
     url = f.when(f.col("url").rlike(SUSPECT), escaped(f.col("url"))).otherwise(f.col("url"))
     clean = f.concat("start", f.lit("|"), url)
     return f.when(f.col("utf8"), clean.cast("binary")).otherwise(f.encode(clean, BYTES))
@@ -198,14 +198,14 @@ def escaped(url: Column) -> Column:
 
 
 def escaped_piece(piece: Column) -> Column:
-    """Percent-encode a letter if it must be; where letters are bytes, a single one behind 0x7F is not UTF-8."""
+    """Percent-encode a character if necessary; where characters are bytes, a single one above 0x7F is not UTF-8."""
     code = f.concat(f.lit("%"), f.hex(f.encode(piece, BYTES)))
     return f.when(piece.rlike(ILLEGAL) | (~f.col("utf8") & piece.rlike(r"^[\x80-\xff]\z")), code).otherwise(piece)
 
 
 def headers(source: str) -> Column:
-    """Return a dead letter's headers."""
-    told = {
+    """Return the headers of a dead letter."""
+    fields = {
         "topic": f.lit(source),
         "partition": f.col("partition").cast("string"),
         "offset": f.col("offset").cast("string"),
@@ -214,7 +214,7 @@ def headers(source: str) -> Column:
     }
     pairs = [
         f.struct(f.lit(f"__connect.errors.{name}").alias("key"), value.cast("binary").alias("value"))
-        for name, value in told.items()
+        for name, value in fields.items()
     ]
     return f.array(*pairs)
 

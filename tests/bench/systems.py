@@ -1,4 +1,4 @@
-"""What is measured: each system is a command that cleanses a source topic up to its present end, and leaves."""
+"""The systems to measure: each is a command that cleanses a source topic up to its present end, and exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.environment import connector_jars, connector_python
 from tests.bench.job import Job
 from tests.bench.jvm import FLINK, KAFKA_STREAMS
 
-# What favours Flink: a checkpoint costs it more than a commit costs the others.
+# Long, in favour of Flink: a checkpoint costs it more than a commit costs the others.
 CHECKPOINT_MILLISECONDS = 2_000
 
 
@@ -24,10 +24,10 @@ class System:
     A system under test.
 
     Args:
-        name: what the table calls it.
-        guarantee: what it promises.
-        command: returns what runs a job; fetches what that needs. Raises NotUsable where it cannot be had.
-        tolerated: the faults that it is known for.
+        name: its name in the table.
+        guarantee: its delivery guarantee.
+        command: returns the command line for a job; fetches what it needs, or raises NotUsable.
+        tolerated: faults that a verification is expected to find.
     """
 
     name: str
@@ -37,19 +37,19 @@ class System:
 
     @property
     def slug(self) -> str:
-        """The name as topics and folders can have it."""
+        """The name in characters that topics and folders can have."""
         return self.name.lower().translate(str.maketrans(" ,'", "---"))
 
 
 def winnow(guarantee: str) -> Callable[[Job], list[str]]:
-    """Return what runs Winnow with this guarantee, with nothing else set than a user must set."""
+    """Return the command of Winnow with this guarantee and otherwise default settings."""
     return lambda job: service(job, {"delivery.guarantee": guarantee}, "--until-end")
 
 
 def service(
     job: Job, settings: Mapping[str, object], *flags: str, spark: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return what runs Winnow on a job's topics with these settings besides."""
+    """Return the command of Winnow for a job's topics, with additional settings."""
     needed: dict[str, object] = {
         "group.id": job.group,
         "source": {"topics": [job.source]},
@@ -64,29 +64,29 @@ def service(
 
 
 def spark_connector(job: Job) -> list[str]:
-    """Return what runs the baseline."""
+    """Return the command of the baseline."""
     program = Path(__file__).with_name("spark_connector.py")
     arguments = [*job.topics, str(job.partitions), str(job.folder), *map(str, connector_jars())]
     return [str(connector_python()), str(program), *arguments]
 
 
 def kafka_streams(job: Job) -> list[str]:
-    """Return what runs Kafka Streams."""
+    """Return the command of the Kafka Streams job."""
     return KAFKA_STREAMS.command(*job.topics, job.group, str(job.folder))
 
 
 def flink(job: Job) -> list[str]:
-    """Return what runs Flink."""
+    """Return the command of the Flink job."""
     return FLINK.command(*job.topics, job.group, str(job.partitions), str(CHECKPOINT_MILLISECONDS))
 
 
 def c_split(job: Job) -> list[str]:
-    """Return what runs the C program."""
+    """Return the command of the C program."""
     return [str(split_program()), *job.topics, job.group, str(job.partitions)]
 
 
 def passthrough(job: Job) -> list[str]:
-    """Return what runs Winnow's loop alone, without Spark, to see what parsing and Spark add."""
+    """Return the command of Winnow's loop without parser and Spark."""
     return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *job.topics, job.group]
 
 
@@ -96,10 +96,10 @@ SYSTEMS = (
     System("Winnow, at least once", "at least once", winnow("at-least-once")),
     System("Flink 2.0", "exactly once", flink),
     System("Kafka Streams 4.3", "exactly once", kafka_streams),
-    # Spark's sink takes no timestamp.
+    # Spark's sink cannot set timestamps.
     System("Spark's Kafka connector", "at least once", spark_connector, frozenset({"wrong_timestamp"})),
-    # It checks no field, escapes no character, and knows no IPv6; its dead letters have no headers.
+    # It checks no fields, escapes nothing and has no IPv6; its dead letters have no headers.
     System("C on librdkafka, no checks", "exactly once", c_split, C_FAULTS),
-    # It cleanses nothing.
-    System("the same loop, passing on", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
+    # It does not cleanse.
+    System("the same loop without a parser", "exactly once", passthrough, frozenset({"wrong_value", "wrong_topic"})),
 )

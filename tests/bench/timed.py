@@ -1,7 +1,7 @@
 """
-Winnow's own worker daemon with a stopwatch on its clients: a `spark.python.daemon.module` for the benchmark.
+Winnow's worker daemon with timed clients: a `spark.python.daemon.module` for the benchmark.
 
-Each worker writes a file of lines: `opened SECONDS` for each task (from its first client to its first poll), and
+Each worker writes a file of lines: `opened SECONDS` for each task, from its first client to its first poll, and
 `commit SECONDS` for each commit of a partition.
 """
 
@@ -24,55 +24,55 @@ FOLDER = "WINNOW_BENCH_TIMES"
 
 
 class Times(NamedTuple):
-    """What workers have noted, in seconds."""
+    """The times that workers have recorded, in seconds."""
 
     opened: list[float]
     commits: list[float]
 
 
 def spark_settings(folder: Path) -> dict[str, str]:
-    """Return the settings that make workers write their times into a folder."""
+    """Return the Spark settings with which workers write their times into a folder."""
     return {"spark.python.daemon.module": __name__, f"spark.executorEnv.{FOLDER}": str(folder)}
 
 
 def read(folder: Path) -> Times:
-    """Return what the workers have written."""
+    """Return the times that the workers have written."""
     lines = [line.split() for file in folder.glob("times-*") for line in file.read_text().splitlines()]
     return Times(*([float(seconds) for name, seconds in lines if name == each] for each in ("opened", "commit")))
 
 
 class TimedClients:
-    """The clients of a task, as the service makes them, each behind a stopwatch."""
+    """The clients of a task, as the service creates them, with measured calls."""
 
-    def __init__(self, of: TaskConfig) -> None:
+    def __init__(self, task_config: TaskConfig) -> None:
         self._began = time.monotonic()
-        self._clients = TaskClients(of)
-        self._notes: list[str] = []
+        self._clients = TaskClients(task_config)
+        self._times: list[str] = []
 
     def consumer(self) -> _TimedConsumer:
-        """Make the task's consumer."""
-        return _TimedConsumer(self._clients.consumer(), self._began, self._notes)
+        """Return the consumer of the task."""
+        return _TimedConsumer(self._clients.consumer(), self._began, self._times)
 
     def offsets(self, consumer: _TimedConsumer) -> OffsetStore:
-        """Return the store of the task's offsets."""
+        """Return the offset store of the task."""
         return self._clients.offsets(consumer.timed)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> _TimedWriter:
         """Return the writer of one source partition."""
-        return _TimedWriter(self._clients.writer(partition, offsets), self._notes)
+        return _TimedWriter(self._clients.writer(partition, offsets), self._times)
 
 
 class _TimedConsumer:
-    """A consumer that notes when it is polled first, and writes all notes of its task when it is closed."""
+    """A consumer that records its first poll, and writes all times of its task to a file when it closes."""
 
-    def __init__(self, timed: Any, began: float, notes: list[str]) -> None:
+    def __init__(self, timed: Any, began: float, times: list[str]) -> None:
         self.timed = timed
         self._began: float | None = began
-        self._notes = notes
+        self._times = times
 
     def poll(self, seconds: float) -> Chunk | None:
         if self._began is not None:
-            self._notes.append(f"opened {time.monotonic() - self._began}")
+            self._times.append(f"opened {time.monotonic() - self._began}")
             self._began = None
         chunk: Chunk | None = self.timed.poll(seconds)
         return chunk
@@ -80,23 +80,23 @@ class _TimedConsumer:
     def close(self) -> None:
         self.timed.close()
         with Path(os.environ[FOLDER], f"times-{os.getpid()}").open("a") as file:
-            file.writelines(f"{note}\n" for note in self._notes)
+            file.writelines(f"{line}\n" for line in self._times)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.timed, name)
 
 
 class _TimedWriter:
-    """A writer that notes how long each commit took."""
+    """A writer that records the duration of each commit."""
 
-    def __init__(self, timed: Any, notes: list[str]) -> None:
+    def __init__(self, timed: Any, times: list[str]) -> None:
         self._timed = timed
-        self._notes = notes
+        self._times = times
 
     def commit(self, offset: int, metadata: str) -> None:
         began = time.monotonic()
         self._timed.commit(offset, metadata)
-        self._notes.append(f"commit {time.monotonic() - began}")
+        self._times.append(f"commit {time.monotonic() - began}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._timed, name)
@@ -104,5 +104,5 @@ class _TimedWriter:
 
 if __name__ == "__main__":
     job.warm_up()
-    setattr(job, "TaskClients", TimedClients)  # noqa: B010  # mypy: on purpose
+    setattr(job, "TaskClients", TimedClients)  # noqa: B010  # mypy rejects an assignment
     daemon.manager()

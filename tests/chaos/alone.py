@@ -1,7 +1,7 @@
 """
-Tasks alone: the product's executor and its real clients, each task in a process of its own, without driver and Spark.
+Runs the product's executor and its real clients without driver and Spark: one broker, one process per worker.
 
-The processes are forked from one that has everything loaded, as Spark's daemon forks its workers. One broker.
+The processes are forked from one that has everything loaded, as Spark's daemon forks its workers.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ from tests.independent import line
 PARTITIONS = 8
 BAD_EVERY = 10
 TASK_SECONDS = 60.0
+SLOW_COMMIT = "a slow commit"
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.chaos.forked"])
 
 
 class Worker:
-    """A process that works for us, and what it hands back."""
+    """A process that calls a function and sends back what it returns."""
 
     def __init__(self, work: Callable[..., object], *arguments: object) -> None:
-        """Start it."""
+        """Start the process."""
         self._result, result = FORKS.Pipe(duplex=False)
-        self._process = FORKS.Process(target=_hand_back, args=(result, work, arguments), daemon=True)
+        self._process = FORKS.Process(target=_send_result, args=(result, work, arguments), daemon=True)
         self._process.start()
         result.close()
 
     def result(self) -> Any:
-        """Wait for what it hands back; None if it died before."""
+        """Wait for the result; None if the process died first."""
         try:
             return self._result.recv()
         except EOFError:
@@ -56,18 +57,18 @@ class Worker:
             self._process.join()
 
 
-def _hand_back(result: Connection, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
+def _send_result(result: Connection, work: Callable[..., object], arguments: tuple[object, ...]) -> None:
     with result:
         result.send(work(*arguments))
 
 
-class Stage:
+class Testbed:
     """
-    Topics on a broker, lines in them, and a history of it all.
+    Topics on a broker, numbered lines in them, and a history of both.
 
     Args:
-        broker: where.
-        recorder: what keeps the history.
+        broker: where the topics are.
+        recorder: writes the history.
     """
 
     def __init__(self, broker: Broker, recorder: Recorder) -> None:
@@ -88,45 +89,47 @@ class Stage:
         self._producer = Producer(kafka | {"linger.ms": "1", "log_level": "0"})
 
     def write(self, partition: int, count: int) -> int:
-        """Write so many further lines, some of them bad, and see them acknowledged; return the offset behind them."""
+        """Write more lines, some of them bad, and wait for their acknowledgements; return the partition's new end."""
         first = self.written[partition]
         numbers = range(first, first + count)
         bad = [number for number in numbers if number % BAD_EVERY == 0]
-        batch = Batch(self.recorder, 2 * partition, first, count, bad, fates=Counter())
+        batch = Batch(self.recorder, 2 * partition, first, count, bad, outcomes=Counter())
         for number in numbers:
             value = bad_line(2 * partition, number) if number in batch.bad else line(number, 2 * partition)
-            self._producer.produce(self.source, value, key(2 * partition, number), partition, batch.note)
+            self._producer.produce(self.source, value, key(2 * partition, number), partition, batch.on_delivery)
         self._producer.flush()
         self.written[partition] += count
         return self.written[partition]
 
     def offset_range(self, partition: int, start: int, end: int) -> OffsetRange:
-        """Plan what a driver would plan."""
+        """Return the offset range that a driver would plan."""
         return OffsetRange(Partition(self.source, partition), start or None, start, end)
 
 
 def run_task(
     task_config: TaskConfig, offset_range: OffsetRange, points: Path, owner: str = "", arm: str = HONEST
 ) -> Receipt:
-    """Do one task up to its agreed end; its transactions carry its owner's name."""
+    """Run one task on one offset range; the names of its transactions begin with `owner`."""
     assignment = Assignment(task_config, (offset_range,), TASK_SECONDS, deadline=0)
     clients = CONTROLS[arm](task_config, Failpoints(points), owner)
     (receipt,) = task.run(assignment, clients, make_parser(task_config), TASK_SECONDS)
     return receipt
 
 
-def told(receipt: Receipt | None) -> str:
-    """Say in a few words how a task ended."""
+def outcome(receipt: Receipt | None) -> str:
+    """Return in a few words how a task ended; a task without a receipt has died."""
     if receipt is None:
         return "died"
-    return receipt.outcome.value + (f", opened again after: {receipt.error}" if receipt.reopened else "")
+    if not receipt.reopened:
+        return receipt.outcome.value
+    return f"{receipt.outcome.value}, reopened after: {receipt.error or SLOW_COMMIT}"
 
 
 @contextmanager
-def stage(folder: Path, **setup: object) -> Iterator[Stage]:
-    """Start a broker and a history; at the end look for what was left open and read everything."""
+def testbed(folder: Path, **setup: object) -> Iterator[Testbed]:
+    """Start a broker and a history; at the end record open transactions and read both output topics completely."""
     with Recorder(folder / "history.jsonl.gz") as recorder, Broker() as broker:
         recorder.record("setup", **setup)
-        made = Stage(broker, recorder)
-        yield made
-        finish(broker.bootstrap, made.roles, recorder)
+        bed = Testbed(broker, recorder)
+        yield bed
+        finish(broker.bootstrap, bed.roles, recorder)

@@ -1,17 +1,17 @@
 """
-Judges a history by Jepsen's names. Pure: events in, findings out; the same history always gets the same verdict.
+Finds anomalies in a history, by Jepsen's names. Pure: the same events always give the same findings.
 
-    lost              a line that was written for good is in neither topic
-    duplicated        a line is there twice
-    reordered         a line stands behind a later one of its stream
-    aborted read      a line of a transaction that its writer aborted came out (G1a)
-    phantom           a line came out that nobody wrote
-    misplaced         a good line among the dead letters, a bad one in the sink, or a line with another content
-    torn transaction  some records of a transaction of the service can be read, others not
-    zombie record     a stopped worker's record came out behind one of its successor's
-    offset moved back the group's offset of a partition became smaller
-    offset read twice a reader was given an offset again, or a smaller one
-    open transaction  the service has stopped, and something it left holds back readers
+    lost              an acknowledged line is neither in the sink nor among the dead letters
+    duplicated        a line is in the output twice
+    reordered         a line is in the output after a later line of its stream
+    aborted read      the output has a line of a transaction that its writer aborted (Adya's G1a)
+    phantom           the output has a line that nobody wrote
+    misplaced         a good line is a dead letter, a bad line is in the sink, or a line has the wrong content
+    torn transaction  readers got some records of one of the service's transactions, but not all
+    zombie record     readers got a record of a stopped worker after one of its successor
+    offset moved back the group's committed offset of a partition decreased
+    offset read twice a reader got an offset again, or a smaller one
+    open transaction  after the service stopped, an open transaction blocks readers
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SINK, DEAD = "sink", "dead"
 
 
 class Finding(NamedTuple):
-    """An anomaly: its name, how often it was seen, and where first."""
+    """How often an anomaly was found, and the first examples."""
 
     name: str
     times: int
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring records of a stream, as a reader got them."""
+    """Adjacent records of one stream, as a reader got them."""
 
     at: float
     partition: int
@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far an output partition was readable (`stable`), and how far it was written (`high`)."""
+    """The last stable offset (`stable`) and the high watermark (`high`) of an output partition."""
 
     at: float
     stable: int
@@ -61,7 +61,7 @@ class Mark(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Something that was done to the system, and until when."""
+    """A fault: when it was injected, and when it was repaired."""
 
     name: str
     target: str
@@ -71,7 +71,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class History:
-    """The events of a run, sorted by what they are about."""
+    """The events of a run, grouped by kind."""
 
     setup: Event = field(default_factory=dict)
     written: dict[str, dict[int, list[Numbers]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
@@ -83,44 +83,44 @@ class History:
     committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
     faults: list[Fault] = field(default_factory=list)
     successors: dict[str, str] = field(default_factory=dict)
-    """Who took a stopped worker's partition over; both by what the names of their transactions begin with."""
+    """From each stopped worker to the one that took over; a worker is the prefix of its transactions' names."""
     final: list[tuple[str, int, int, int]] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
     ends_at: float = 0.0
 
     @classmethod
-    def of(cls, told: Iterable[Event]) -> History:
-        """Sort events."""
+    def of(cls, events: Iterable[Event]) -> History:
+        """Group the events of a history."""
         history = cls()
-        for event in told:
+        for event in events:
             history.ends_at = max(history.ends_at, event["at"])
-            if (note := NOTES.get(event["kind"])) is not None:
-                note(history, event)
+            if (add := HANDLERS.get(event["kind"])) is not None:
+                add(history, event)
         return history
 
     @property
     def readers(self) -> list[str]:
-        """Everybody who has read."""
+        """The names of all readers."""
         return sorted({reader for reader, _ in self.reads})
 
     def expected(self, outcome: str, stream: int) -> Numbers:
-        """Return the sequence numbers of a stream whose writing had this outcome."""
+        """Return the sequence numbers of a stream that were written with this outcome."""
         return _joined(self.written[outcome].get(stream, ()))
 
     @property
     def streams(self) -> list[int]:
-        """All streams that anything was written to."""
+        """All streams that were written to."""
         return sorted({stream for outcome in self.written.values() for stream in outcome})
 
     def seen(self, reader: str, role: str) -> dict[int, Numbers]:
-        """Return what a reader got of each stream in a topic, in the order in which it came."""
+        """Return the sequence numbers that a reader got from a topic, per stream, in the order of reading."""
         found: dict[int, list[Numbers]] = defaultdict(list)
         for run in self.reads.get((reader, role), ()):
             found[run.stream].append(np.arange(run.first, run.first + run.records))
         return {stream: _joined(numbers) for stream, numbers in found.items()}
 
 
-def _note_write(history: History, event: Event) -> None:
+def _add_write(history: History, event: Event) -> None:
     numbers = np.arange(event["first"], event["first"] + event["count"])
     history.written[event["outcome"]][event["stream"]].append(numbers)
     history.bad[event["stream"]].append(np.array(event["bad"], np.int64))
@@ -128,23 +128,23 @@ def _note_write(history: History, event: Event) -> None:
         history.writes.append((event["at"], event["count"]))
 
 
-def _note_read(history: History, event: Event) -> None:
+def _add_read(history: History, event: Event) -> None:
     runs = [Run(event["at"], event["partition"], *row) for row in event["runs"]]
     history.reads[event["reader"], event["role"]] += runs
     history.altered[event["reader"]] += event.get("altered", ())
 
 
-def _note_marks(history: History, event: Event) -> None:
+def _add_marks(history: History, event: Event) -> None:
     for role, partition, stable, high in event["rows"]:
         history.marks[role, partition].append(Mark(event["at"], stable, high))
 
 
-def _note_committed(history: History, event: Event) -> None:
+def _add_committed(history: History, event: Event) -> None:
     for partition, offset in event["offsets"].items():
         history.committed[partition].append((event["at"], offset))
 
 
-def _note_healed(history: History, event: Event) -> None:
+def _add_healed(history: History, event: Event) -> None:
     for number in reversed(range(len(history.faults))):
         fault = history.faults[number]
         if (fault.name, fault.target) == (event["name"], event["target"]):
@@ -152,24 +152,24 @@ def _note_healed(history: History, event: Event) -> None:
             return
 
 
-NOTES: Mapping[str, Callable[[History, Event], None]] = {
+HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
     "setup": lambda history, event: history.setup.update(event),
-    "write": _note_write,
-    "read": _note_read,
+    "write": _add_write,
+    "read": _add_read,
     "closed": lambda history, event: history.closed[event["reader"]].update({event["transaction"]: event["count"]}),
-    "marks": _note_marks,
-    "committed": _note_committed,
+    "marks": _add_marks,
+    "committed": _add_committed,
     "fault": lambda history, event: history.faults.append(
         Fault(event["name"], event["target"], event["at"], event["at"])
     ),
-    "healed": _note_healed,
+    "healed": _add_healed,
     "taken over": lambda history, event: history.successors.update({event["zombie"]: event["successor"]}),
     "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),
 }
 
 
 def lost(history: History) -> Finding:
-    """Find lines that were acknowledged and that a reader has not got."""
+    """Find acknowledged lines that a reader did not get."""
     return _finding("lost", _lost(history))
 
 
@@ -177,13 +177,13 @@ def _lost(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         sink, dead = history.seen(reader, SINK), history.seen(reader, DEAD)
         for stream in history.streams:
-            came = np.concatenate([_of(sink, stream), _of(dead, stream)])
-            missing = np.setdiff1d(history.expected("ok", stream), came)
+            got = np.concatenate([_of(sink, stream), _of(dead, stream)])
+            missing = np.setdiff1d(history.expected("ok", stream), got)
             yield len(missing), f"{reader}: stream {stream}: {_ranges(missing)}"
 
 
 def duplicated(history: History) -> Finding:
-    """Find lines that a reader got again."""
+    """Find lines that a reader got more than once."""
     return _finding("duplicated", _duplicated(history))
 
 
@@ -197,7 +197,7 @@ def _duplicated(history: History) -> Iterator[tuple[int, str]]:
 
 
 def reordered(history: History) -> Finding:
-    """Find lines that came, for the first time, behind a later one of their stream."""
+    """Find lines whose first occurrence comes after a later line of their stream."""
     return _finding("reordered", _reordered(history))
 
 
@@ -211,11 +211,11 @@ def _reordered(history: History) -> Iterator[tuple[int, str]]:
 
 
 def aborted_read(history: History) -> Finding:
-    """Find lines that came out although their writer had aborted them (Adya's G1a)."""
-    return _finding("aborted read", _came_out(history, "aborted"))
+    """Find lines in the output that their writer aborted (Adya's G1a)."""
+    return _finding("aborted read", _read_with_outcome(history, "aborted"))
 
 
-def _came_out(history: History, outcome: str) -> Iterator[tuple[int, str]]:
+def _read_with_outcome(history: History, outcome: str) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for role in (SINK, DEAD):
             for stream, numbers in history.seen(reader, role).items():
@@ -224,7 +224,7 @@ def _came_out(history: History, outcome: str) -> Iterator[tuple[int, str]]:
 
 
 def phantom(history: History) -> Finding:
-    """Find lines that nobody wrote."""
+    """Find lines in the output that nobody wrote."""
     return _finding("phantom", _phantom(history))
 
 
@@ -238,7 +238,7 @@ def _phantom(history: History) -> Iterator[tuple[int, str]]:
 
 
 def misplaced(history: History) -> Finding:
-    """Find lines in the wrong topic, and lines whose content is not what it must be."""
+    """Find lines in the wrong topic, and lines with the wrong content."""
     return _finding("misplaced", _misplaced(history))
 
 
@@ -254,7 +254,7 @@ def _misplaced(history: History) -> Iterator[tuple[int, str]]:
 
 
 def torn(history: History) -> Finding:
-    """Find transactions of which a reader got some records and not all; each says in its last record how many it has."""
+    """Find transactions of which a reader got only some records; the last record of each holds the full count."""
     return _finding("torn transaction", _torn(history))
 
 
@@ -268,12 +268,12 @@ def _torn(history: History) -> Iterator[tuple[int, str]]:
         closed = history.closed[reader]
         for transaction in seen.keys() | closed.keys():
             if seen[transaction] != closed.get(transaction):
-                told = f"{seen[transaction]} of {closed.get(transaction, 'how many nobody knows')}"
-                yield 1, f"{reader}: transaction {transaction}: {told}"
+                total = closed.get(transaction, "an unknown number")
+                yield 1, f"{reader}: transaction {transaction}: {seen[transaction]} of {total}"
 
 
 def zombie(history: History) -> Finding:
-    """Find records of a stopped worker that came out behind the first one of the worker that took its partition over."""
+    """Find records of a stopped worker that readers got after the first one of its successor."""
     return _finding("zombie record", _zombie(history))
 
 
@@ -290,7 +290,7 @@ def _zombie(history: History) -> Iterator[tuple[int, str]]:
 
 
 def moved_back(history: History) -> Finding:
-    """Find offsets of the group that became smaller."""
+    """Find committed offsets of the group that decreased."""
     return _finding(
         "offset moved back",
         (
@@ -303,7 +303,7 @@ def moved_back(history: History) -> Finding:
 
 
 def read_twice(history: History) -> Finding:
-    """Find offsets that a reader was given although it was already beyond them."""
+    """Find offsets that a reader got although its position was already higher."""
     return _finding("offset read twice", _read_twice(history))
 
 
@@ -317,7 +317,7 @@ def _read_twice(history: History) -> Iterator[tuple[int, str]]:
 
 
 def left_open(history: History) -> Finding:
-    """Find partitions in which, after the service has stopped, readers cannot come to the end."""
+    """Find partitions that readers cannot read to the end after the service has stopped."""
     return _finding(
         "open transaction",
         (
@@ -344,29 +344,31 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
 
 
 class Stall(NamedTuple):
-    """How long readers of an output partition stood although there was more, and how much of it after the repair."""
+    """A time in which readers of an output partition waited for an open transaction."""
 
     where: str
     began: float
     ended: float
     after_repair: float
+    """Seconds of it after the last fault was repaired."""
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """How long it lasted."""
         return self.ended - self.began
 
 
-def stalls(history: History, least: float = 1.0) -> list[Stall]:
+def stalls(history: History, at_least: float = 1.0) -> list[Stall]:
     """
-    Find times in which the last stable offset of a partition stood below its high watermark; the longest first.
+    Return the times in which the last stable offset of a partition stood still below its high watermark.
 
-    `after_repair` counts from when the last fault that had begun by then was over: until then nobody can do better.
+    The longest is first. `after_repair` counts from the repair of the last fault that began before the stall's end,
+    because a service cannot make progress while, say, its broker is away.
     """
     found = []
     for (role, partition), marks in history.marks.items():
         for began, ended in _standing(marks):
-            if ended - began >= least:
+            if ended - began >= at_least:
                 repaired = max((min(f.until, ended) for f in history.faults if f.at <= ended), default=began)
                 after = ended - max(began, repaired)
                 found.append(Stall(f"{role}-{partition}", began, ended, after))
@@ -374,7 +376,7 @@ def stalls(history: History, least: float = 1.0) -> list[Stall]:
 
 
 def _standing(marks: Iterable[Mark]) -> Iterator[tuple[float, float]]:
-    """Yield from when to when the stable offset stood with something behind it."""
+    """Yield the begin and the end of each time in which the stable offset stood still below the high watermark."""
     began: Mark | None = None
     last: Mark | None = None
     for mark in marks:
@@ -391,15 +393,15 @@ def _standing(marks: Iterable[Mark]) -> Iterator[tuple[float, float]]:
 
 
 def idle_windows(history: History, seconds: float = 60.0) -> list[float]:
-    """Return the beginnings of the windows in which lines were written and no live reader got any."""
+    """Return the starts of the windows in which lines were written but no live reader got one."""
     wrote = {int(at // seconds) for at, _ in history.writes}
     got = {int(run.at // seconds) for (reader, _), runs in history.reads.items() if reader != "final" for run in runs}
     return [number * seconds for number in sorted(wrote - got) if (number + 1) * seconds <= history.ends_at]
 
 
 def judge(history: History) -> list[Finding]:
-    """Look for every anomaly; those that were found have `times` above 0."""
-    return [look(history) for look in ANOMALIES]
+    """Return a finding for every kind of anomaly; one that was not found has `times` 0."""
+    return [find(history) for find in ANOMALIES]
 
 
 def _finding(name: str, found: Iterable[tuple[int, str]]) -> Finding:
@@ -416,10 +418,10 @@ def _of(seen: Mapping[int, Numbers], stream: int) -> Numbers:
 
 
 def _ranges(numbers: Numbers) -> str:
-    """Write the first few numbers as a person reads them: `3-7, 9`."""
+    """Return the first few numbers as ranges: `3-7, 9`."""
     if not len(numbers):
         return ""
     ordered = np.unique(numbers)
     parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
-    told = [f"{part[0]}-{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts[:EXAMPLES]]
-    return ", ".join(told) + (", …" if len(parts) > EXAMPLES else "")
+    ranges = [f"{part[0]}-{part[-1]}" if len(part) > 1 else f"{part[0]}" for part in parts[:EXAMPLES]]
+    return ", ".join(ranges) + (", …" if len(parts) > EXAMPLES else "")

@@ -1,5 +1,5 @@
 """
-The system under test: Kafka, Spark and the service, all processes on loopback, each of which can be ended alone.
+The system under test: Kafka, Spark and the service on loopback, as processes that can be killed one by one.
 
 The service and its workers reach Kafka through proxies; the harness itself speaks to the brokers directly.
 """
@@ -36,7 +36,7 @@ COORDINATORS = 5
 """Partitions of each of Kafka's internal topics; `app.embedded.broker` sets them."""
 
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
-"""Java that is killed again and again is not worth compiling well: that took most of the processors."""
+"""Brokers that are killed again and again must not spend the processors on optimising compilation."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Size:
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
-"""No Spark cluster: two slots inside the driver."""
+"""One broker, and two slots inside the driver instead of a Spark cluster."""
 
 
 class ProxiedBroker(Broker):
-    """Brokers with a second listener, which tells its clients to come through the proxy."""
+    """Brokers with a second listener, which advertises the ports of the proxy."""
 
     def __init__(self, nodes: int) -> None:
         """Choose the ports."""
@@ -76,30 +76,30 @@ class ProxiedBroker(Broker):
 
     @property
     def nodes(self) -> list[int]:
-        """All nodes."""
+        """The ids of all nodes."""
         return self._nodes(None)
 
     @property
     def running(self) -> list[int]:
-        """The nodes that run."""
+        """The ids of the running nodes."""
         return sorted(node for node, process in self._processes.items() if process.poll() is None)
 
     def process(self, node: int) -> psutil.Process:
-        """Return a node's JVM."""
+        """Return the JVM of a node."""
         (server,) = psutil.Process(self._processes[node].pid).children()
         return server
 
     @property
-    def whole(self) -> bool:
+    def in_sync(self) -> bool:
         """
-        Whether each node answers and sees every replica of every partition in sync: then another one may be harmed.
+        Whether each node answers and reports every replica of every partition in sync: then the next fault may follow.
 
-        Each is asked alone: for some seconds the others do not notice that one was killed, or is not back yet.
+        Each node is asked separately, because for some seconds the others do not notice that one is down.
         """
         return all(map(_sees_all_in_sync, self.bootstrap.split(",")))
 
     def coordinator(self, topic: str, name: str) -> int:
-        """Return the node that coordinates a transaction or a group, by the internal topic that remembers it."""
+        """Return the coordinator of a transactional id or a group, from the leader of its partition of an internal topic."""
         partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS
         known = client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
         return known[partition].leader
@@ -115,7 +115,7 @@ def _sees_all_in_sync(server: str) -> bool:
 
 
 def _java_hash(text: str) -> int:
-    """Compute Java's String.hashCode."""
+    """Return Java's String.hashCode."""
     total = 0
     for character in text:
         total = (31 * total + ord(character)) & 0xFFFFFFFF
@@ -123,35 +123,35 @@ def _java_hash(text: str) -> int:
 
 
 class Driver(Winnow):
-    """The service, started by the harness's entry point; what it logs from `warning` up goes into the history."""
+    """The service, started by `tests.chaos.service`; the history gets what it logs from `warning` up."""
 
     def __init__(self, config: dict[str, Any], folder: Path, arm: str, points: Path, recorder: Recorder) -> None:
-        """Nothing starts yet."""
+        """Prepare; nothing starts yet."""
         super().__init__(config, folder, environment={"PYTHONPATH": str(ROOT)})
         self.file = self._command[self._command.index("-c") + 1]
         self._command = [sys.executable, "-m", "tests.chaos.service", self.file, arm, str(points)]
-        self._recorder, self._told = recorder, 0
+        self._recorder, self._recorded = recorder, 0
 
-    def tell(self) -> None:
-        """Record what it has said since the last call."""
+    def record_log(self) -> None:
+        """Record what it has logged since the last call."""
         with self._news:
-            news, self._told = self.events[self._told :], len(self.events)
+            news, self._recorded = self.events[self._recorded :], len(self.events)
         for event in news:
             if event["level"] != "info" or event["event"] in ("round", "stopped", "partition recovered"):
                 self._recorder.record("said", **{f"service_{key}": value for key, value in event.items()})
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of its process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether its process runs."""
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it by SIGKILL: what it had started must end by itself."""
+        """Kill the driver alone, by SIGKILL: the processes it started must end by themselves."""
         self._remember_tree()
         self._process.kill()
         self._process.wait()
@@ -162,15 +162,15 @@ class System:
     Brokers, proxies, Spark and drivers; a context manager that leaves no process behind.
 
     Args:
-        size: how large.
-        folder: where logs, configurations and failpoints go.
+        size: how many brokers, Spark workers and partitions.
+        folder: for logs, configurations and failpoints.
         arm: which clients the workers use; see `tests.chaos.work`.
-        name: prefix of topics, and the group.
-        recorder: where faults and logs are told.
+        name: the group, and the prefix of the topics.
+        recorder: gets faults and logs.
     """
 
     def __init__(self, size: Size, folder: Path, arm: str, name: str, recorder: Recorder) -> None:
-        """Nothing starts yet."""
+        """Prepare; nothing starts yet."""
         self.size, self.arm, self.name, self.folder = size, arm, name, folder
         self.recorder = recorder
         self.points = folder / "points"
@@ -183,7 +183,7 @@ class System:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        """Start Kafka and Spark side by side, create the topics, start the service."""
+        """Start Kafka and Spark in parallel, create the topics, start the service."""
         with self._stack, ThreadPoolExecutor(2) as threads:
             parts = [self.broker, self.proxy, *([self.spark] if self.spark else [])]
             for _ in threads.map(self._stack.enter_context, parts):
@@ -199,14 +199,14 @@ class System:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything."""
+        """Stop everything."""
         self._stack.close()
 
     def _known_everywhere(self) -> bool:
-        """Tell whether each broker, asked alone, knows all topics: a creation takes a while to get round."""
+        """Return whether each broker knows all topics; a new topic reaches them one after the other."""
         wanted = {self.source, *self.roles.values()}
-        strangers = [Cluster(server).admin() for server in self.broker.bootstrap.split(",")]  # know one broker each
-        known = [stranger.list_topics(timeout=10).topics for stranger in strangers]
+        admins = [Cluster(server).admin() for server in self.broker.bootstrap.split(",")]  # one for each broker
+        known = [admin.list_topics(timeout=10).topics for admin in admins]
         return all(wanted <= topics.keys() for topics in known)
 
     @property
@@ -220,7 +220,7 @@ class System:
 
     @property
     def roles(self) -> dict[str, str]:
-        """The topics that the service writes to."""
+        """The topics that the service writes to, by role."""
         return {"sink": f"{self.name}.clean", "dead": f"{self.name}.dead"}
 
     @property
@@ -229,7 +229,7 @@ class System:
         return self.drivers[-1]
 
     def start_driver(self, **spark: object) -> Driver:
-        """Start a driver, with further Spark settings."""
+        """Start a driver, with additional Spark settings, and return it."""
         config = settings(
             ",".join(f"127.0.0.1:{port}" for port in self.broker.outer),
             group=self.name,
@@ -256,15 +256,15 @@ class System:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            # A stopped executor is given up after 20 s rather than 120 s.
+            # The driver gives up a stopped executor after 20 s rather than 120 s.
             "spark.network.timeout": "20s",
             "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
         }
 
     def end_driver(self, driver: Driver) -> None:
-        """Forget a driver that has ended, and whatever it left."""
-        driver.tell()
+        """Remove a driver that has ended, and kill what is left of its processes."""
+        driver.record_log()
         self.recorder.record("driver ended", noise=driver.noise[-10:])
         driver.__exit__(None, None, None)
         self.drivers.remove(driver)
@@ -275,7 +275,7 @@ class System:
 
     @property
     def executors(self) -> list[psutil.Process]:
-        """The JVMs that run tasks."""
+        """The JVMs of the executors."""
         if self.spark is None:
             return []
         found: list[psutil.Process] = []
@@ -287,19 +287,19 @@ class System:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """Python workers that have work."""
+        """The Python workers that run a task."""
         roots = self.executors if self.spark else [psutil.Process(each.pid) for each in self.drivers if each.alive]
         return [worker for root in roots for worker in working(root)]
 
     def add_partitions(self, more: int) -> int:
-        """Give the source topic more partitions; return how many it has then."""
+        """Add partitions to the source topic; return how many it has now."""
         wanted = [NewPartitions(self.source, self.partitions + more)]
         client(self.broker.bootstrap).create_partitions(wanted)[self.source].result(30)
         self.partitions += more
         return self.partitions
 
     def transaction_coordinator(self, partition: int) -> int:
-        """Return the node that coordinates the transactions of a source partition."""
+        """Return the node that coordinates the transactions for a source partition."""
         name = transactional_id(self.name, Partition(self.source, partition))
         return self.broker.coordinator("__transaction_state", name)
 
@@ -308,7 +308,7 @@ class System:
         return self.broker.coordinator("__consumer_offsets", self.name)
 
     def state(self) -> dict[str, object]:
-        """Say in which state the system is, for the history."""
+        """Return how many processes of each kind run, for the history."""
         return {
             "drivers": len([each for each in self.drivers if each.alive]),
             "executors": len(self.executors),
@@ -322,7 +322,7 @@ class System:
 
 @contextlib.contextmanager
 def stopped(process: psutil.Process) -> Iterator[None]:
-    """Stop a process by SIGSTOP, and let it go on at the end."""
+    """Stop a process by SIGSTOP for the length of the block."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGSTOP)
     try:
@@ -333,14 +333,14 @@ def stopped(process: psutil.Process) -> Iterator[None]:
 
 
 def kill(process: psutil.Process) -> None:
-    """Kill a process, unless it has ended by itself, and see it dead."""
+    """Kill a process, unless it has ended by itself, and wait until it is dead."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
     psutil.wait_procs([process], 10)
 
 
 def until(condition: Callable[[], object], seconds: float) -> bool:
-    """Wait for a condition; tell whether it came true in time."""
+    """Wait for a condition; return whether it became true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

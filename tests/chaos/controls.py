@@ -1,4 +1,4 @@
-"""Control arms: services that are wrong on purpose, the harm that shows it, and the anomaly that must be found."""
+"""Control arms: services that are broken on purpose, the faults that expose them, and the anomaly that the checker must find."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.chaos.run import Plan
 
 @dataclass(frozen=True)
 class Control:
-    """What to do to an arm, and what the checker must then find."""
+    """The faults for an arm, and the anomaly that the checker must find."""
 
     arm: str
     anomaly: str
     faults: tuple[str, ...]
 
     def plan(self, seed: int) -> Plan:
-        """Plan a run that is as short as it can be."""
+        """Return the plan of a short run."""
         return Plan(seed, 120, SMALL, self.faults, arm=self.arm, per_second=400, pause=(1.0, 2.0))
 
 

@@ -1,4 +1,4 @@
-"""A second attempt at some partitions while the first works on, as a speculative Spark would start it; a process."""
+"""A process that runs a second attempt of a task while the first still runs, as speculative execution would."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.chaos.work import HonestClients
 
 
 def main(file: str, seconds: float, partitions: set[int]) -> None:
-    """Discover as the driver does, then work on these partitions."""
+    """Discover the offset ranges as the driver does, then run a task on those of some partitions."""
     settings = config.load(Path(file))
     task_config = service(settings, no_rounds, Stop()).task_config()
     ranges = Discovery(settings, clients(settings)).discover().ranges

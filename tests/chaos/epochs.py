@@ -1,8 +1,8 @@
 """
-Epochs: `python -m tests.chaos epochs`. One transactional.id is opened more often than an epoch, of 15 bits, can count.
+Opens one transactional.id more often than an epoch, of 15 bits, can count: `python -m tests.chaos epochs`.
 
-Most openings are bare requests in Kafka's protocol, which also tells what the coordinator gives out; librdkafka does not.
-One in twenty, and every other one round the end of a producer id's epochs, is a client of its own that commits a line.
+Most openings are bare InitProducerId requests, because librdkafka does not expose the producer id and epoch it gets.
+One in twenty is a new librdkafka producer that commits a line; near the last epochs, every other one is.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tests.independent import read
 CLIENT_EVERY = 20
 EPOCHS = 1 << 15
 LAST_EPOCHS = EPOCHS - 30
-"""From here on every other opening is a client's."""
+"""From this epoch on, every other opening is a librdkafka producer."""
 CALL_SECONDS = 20.0
 INIT_PRODUCER_ID, CONCURRENT_TRANSACTIONS = 22, 51
 TOPIC, GROUP = "epochs", "epochs"
 
 
 class Identity(NamedTuple):
-    """What a coordinator gives to a producer."""
+    """The producer id and epoch that a coordinator assigns."""
 
     producer: int
     epoch: int
@@ -39,7 +39,7 @@ class Identity(NamedTuple):
 
 @dataclass
 class Tally:
-    """What was seen; identities in the order in which the coordinator gave them out, as far as it was asked."""
+    """What a run has seen; `identities` has the answers to the bare requests, in order."""
 
     identities: list[Identity] = field(default_factory=list)
     written: list[bytes] = field(default_factory=list)
@@ -47,17 +47,17 @@ class Tally:
 
     @property
     def producers(self) -> list[int]:
-        """The producer ids, in the order in which they were given out."""
+        """The distinct producer ids, in the order in which they were assigned."""
         return list(dict.fromkeys(identity.producer for identity in self.identities))
 
     @property
     def near_the_end(self) -> bool:
-        """Whether the producer id will soon have no epoch left."""
+        """Whether the producer id has few epochs left."""
         return bool(self.identities) and self.identities[-1].epoch >= LAST_EPOCHS
 
 
 def run(times: int) -> Tally:
-    """Open so often; raises KafkaException if a client is not served."""
+    """Open the transactional.id this many times; raises KafkaException if a producer fails."""
     name = transactional_id(GROUP, Partition(TOPIC, 0))
     tally = Tally()
     with Broker() as broker, Coordinator(broker.bootstrap) as coordinator:
@@ -72,7 +72,7 @@ def run(times: int) -> Tally:
 
 
 def _write(bootstrap: str, number: int) -> bytes:
-    """Open as the service does, and commit a line."""
+    """Open a producer as the service does, commit a line, and return it."""
     configured = {"bootstrap.servers": bootstrap, "enable.idempotence": True, **settings.QUIET}
     fencing = settings.fencing(GROUP, 60, Partition(TOPIC, 0))
     producer = Producer(configured | fencing, logger=settings.SILENT)
@@ -85,7 +85,7 @@ def _write(bootstrap: str, number: int) -> bytes:
 
 
 class Coordinator:
-    """The only broker, spoken to in Kafka's protocol."""
+    """A connection to the only broker, in Kafka's wire protocol."""
 
     def __init__(self, bootstrap: str) -> None:
         """Connect."""
@@ -101,7 +101,7 @@ class Coordinator:
         self._socket.close()
 
     def open(self, name: str) -> Identity:
-        """Open a producer (InitProducerId), as soon as the transaction before is finished."""
+        """Send InitProducerId, again while the previous transaction is being completed; return the answer."""
         while True:
             error, producer, epoch = self._init_producer_id(name.encode())
             if error != CONCURRENT_TRANSACTIONS:
@@ -116,13 +116,13 @@ class Coordinator:
         request = header + struct.pack(f">h{len(name)}si", len(name), name, timeout_ms)
         self._socket.sendall(len(request).to_bytes(4) + request)
         answer = self._receive(int.from_bytes(self._receive(4)))
-        error, producer, epoch = struct.unpack_from(">hqh", answer, 8)  # behind correlation and throttle time
+        error, producer, epoch = struct.unpack_from(">hqh", answer, 8)  # after correlation id and throttle time
         return error, producer, epoch
 
     def _receive(self, count: int) -> bytes:
         received = b""
         while len(received) < count:
             some = self._socket.recv(count - len(received))
-            assert some, "the broker has hung up"
+            assert some, "the broker closed the connection"
             received += some
         return received

@@ -1,8 +1,8 @@
 """
-Named points of a worker's flow, at which it can be made to die or to freeze. Runs in Spark's Python workers.
+Named points in a worker's flow at which the harness can kill or stop it. Runs in Spark's Python workers.
 
-A point is armed by a file of its name whose text is the signal. The first worker that passes takes the file, leaves
-one that says who it was (`hit-POINT-PID`), and gives itself the signal.
+A file with the name of a point arms it; its text is the signal. The first worker that passes the point renames the
+file to `hit-POINT-PID` and sends the signal to itself.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ POINTS = tuple(f"{when}-{step}" for step in STEPS for when in ("before", "after"
 
 
 class Failpoints:
-    """The points, in a folder that the nemesis ranges with all workers of this machine."""
+    """The points, in a folder that the nemesis shares with all workers on this machine."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Remember where."""
+        """Set the folder."""
         self._folder = str(folder)
 
     @contextmanager
     def around(self, step: str) -> Iterator[None]:
-        """Pass the point before a step, take the step, pass the point after it."""
+        """Pass the point before the block and the point after it."""
         self._pass(f"before-{step}")
         yield
         self._pass(f"after-{step}")
@@ -37,18 +37,18 @@ class Failpoints:
         try:
             number = signal.Signals[armed.read_text()]
             armed.rename(Path(self._folder, f"hit-{point}-{os.getpid()}"))
-        except FileNotFoundError:  # nearly always; or another worker was quicker
+        except FileNotFoundError:  # not armed, as nearly always; or another worker was first
             return
         os.kill(os.getpid(), number)
 
     def arm(self, point: str, number: signal.Signals) -> None:
-        """Make the next worker that passes get the signal."""
+        """Send this signal to the next worker that passes the point."""
         ready = Path(self._folder, f"new-{point}")
         ready.write_text(number.name)
         ready.rename(Path(self._folder, point))
 
     def await_hit(self, point: str, seconds: float) -> int | None:
-        """Wait until a worker has passed; return its pid, or None if nobody did (then the point is disarmed)."""
+        """Wait until a worker passes, and return its pid; after `seconds`, disarm the point and return None."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             for hit in Path(self._folder).glob(f"hit-{point}-*"):

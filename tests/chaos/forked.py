@@ -1,4 +1,4 @@
-"""What the workers of `alone` are forked from: all that they need is loaded already, as in `app.spark.daemon`."""
+"""The preloaded module that `alone` forks workers from; everything they need is imported, as in `app.spark.daemon`."""
 
 from app.spark.job import warm_up
 from tests.chaos import work  # noqa: F401

@@ -1,8 +1,8 @@
 """
-Hang: `python -m tests.chaos hang`. Brokers go away for good while transactions are about to take an offset: who comes back?
+Kills brokers for good before `send_offsets_to_transaction`, and measures the call: `python -m tests.chaos hang`.
 
-`send_offsets_to_transaction` is given 5 s, and so promises to return by then. Writers are asked in a worker process that
-leaves them alone, and in one that looks after them as a task does: its watchdog ends it if a call does not keep its word.
+The call has a timeout of 5 s, but librdkafka may ignore it. The harness makes it in a worker process without a watchdog,
+and in one with the watchdog of a task, which ends the process if a call exceeds its timeout.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ GROUP, SOURCE, SINK, DEAD = "hang", "raw", "clean", "dead"
 PARTITIONS = 24
 PATIENCE = 90.0
 CALL_SECONDS = 10.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 
 
 class Case(NamedTuple):
-    """What goes away, and how many writers of a process need it."""
+    """What to kill, and how many writers of the process need it."""
 
     brokers: int
-    gone: str
+    killed: str
     writers: int
 
 
-class Told(NamedTuple):
+class Measured(NamedTuple):
     """
-    What became of a process whose writers committed.
+    How long a process needed whose writers committed.
 
     Args:
-        seconds: until it came back, or ended.
-        calls: how long each `send_offsets_to_transaction` took; None if the process was ended by its watchdog.
+        seconds: until it returned, or until its watchdog ended it.
+        calls: the duration of each `send_offsets_to_transaction`; None if the watchdog ended the process.
     """
 
     seconds: float
@@ -65,8 +65,8 @@ ONLY_BROKER, GROUPS, TRANSACTIONS = "the only broker", "the group's coordinator"
 CASES = (Case(1, ONLY_BROKER, 1), Case(1, ONLY_BROKER, 4), Case(3, GROUPS, 4), Case(3, TRANSACTIONS, 4))
 
 
-def ask(case: Case, *, watched: bool) -> Told:
-    """Let writers commit when what they need has gone away."""
+def measure(case: Case, *, watched: bool) -> Measured:
+    """Let writers commit after the node that they need was killed."""
     with ProxiedBroker(case.brokers) as broker:
         for topic in (SOURCE, SINK, DEAD):
             broker.create_topic(topic, PARTITIONS, replication=case.brokers)
@@ -76,36 +76,35 @@ def ask(case: Case, *, watched: bool) -> Told:
         theirs.close()
         ours.recv()
         broker.kill(node)
-        ours.send("gone")
+        ours.send("killed")
         began = time.monotonic()
         calls = worker.result()
-        return Told(time.monotonic() - began, calls)
+        return Measured(time.monotonic() - began, calls)
 
 
 def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
-    """Choose a node to kill, and partitions whose writers need it for just that."""
+    """Return partitions whose writers need what the case kills, and the node to kill."""
     everything = [Partition(SOURCE, number) for number in range(PARTITIONS)]
     kafka = {"bootstrap.servers": broker.bootstrap}
     fence = KafkaFence(kafka, GROUP, 60)
-    KafkaGroupOffsets(StoreContext(GROUP, kafka)).load(
-        everything[:1], stable=True
-    )  # this and the next call make Kafka create its own topics
-    assert until(lambda: fence.fence(everything[:1]) and broker.whole, PATIENCE)
+    # This call and the next one make Kafka create its internal topics.
+    KafkaGroupOffsets(StoreContext(GROUP, kafka)).load(everything[:1], stable=True)
+    assert until(lambda: fence.fence(everything[:1]) and broker.in_sync, PATIENCE)
     coordinates = {
         each: broker.coordinator("__transaction_state", transactional_id(GROUP, each)) for each in everything
     }
     groups = broker.coordinator("__consumer_offsets", GROUP)
-    if case.gone == ONLY_BROKER:
+    if case.killed == ONLY_BROKER:
         return everything[: case.writers], groups
     others = [each for each in everything if coordinates[each] != groups]
-    if case.gone == GROUPS:
+    if case.killed == GROUPS:
         return others[: case.writers], groups
     node = coordinates[others[0]]
     return [each for each in others if coordinates[each] == node][: case.writers], node
 
 
 def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: Connection) -> list[float]:
-    """Open writers, send, say so; when the parent says that something is gone, commit all side by side."""
+    """Open writers and send, wait until the parent has killed a node, commit in parallel; return each call's seconds."""
     kafka = {"bootstrap.servers": bootstrap}
     admin = KafkaTopics(AdminConnection(kafka))
     sink, dead = admin.destination(SINK), admin.destination(DEAD)
@@ -125,7 +124,7 @@ def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: C
     parent.recv()
     with ThreadPoolExecutor(len(writers)) as threads:
         commits = [threads.submit(_commit, writer) for writer in writers]
-        _look_after(commits) if watched else wait(commits, PATIENCE)
+        _wait_watched(commits) if watched else wait(commits, PATIENCE)
     return [producer.seconds for producer in made]
 
 
@@ -141,24 +140,24 @@ def _commit(writer: LaneWriter) -> None:
         return
 
 
-def _look_after(commits: list[Future[None]]) -> None:
-    """Wait as `app.executor.task` does."""
+def _wait_watched(commits: list[Future[None]]) -> None:
+    """Wait with a watchdog, as `app.executor.task` does."""
     with Watchdog() as watchdog:
-        while wait(commits, LOOK_SECONDS).not_done:
+        while wait(commits, POLL_SECONDS).not_done:
             watchdog.look()
 
 
 class TimedProducer(Producer):
-    """Notes how long its last `send_offsets_to_transaction` took."""
+    """Measures its last `send_offsets_to_transaction`."""
 
     def __init__(self, made: list[TimedProducer], *args: Any, **kwargs: Any) -> None:
-        """Join the others that were made."""
+        """Add itself to `made`."""
         super().__init__(*args, **kwargs)
         made.append(self)
         self.seconds = 0.0
 
     def send_offsets_to_transaction(self, *args: Any) -> None:
-        """Do it."""
+        """Call it and keep its duration, also if it fails."""
         began = time.monotonic()
         try:
             super().send_offsets_to_transaction(*args)
@@ -166,7 +165,7 @@ class TimedProducer(Producer):
             self.seconds = time.monotonic() - began
 
 
-def rows() -> Iterator[tuple[Case, Told, Told]]:
-    """Yield what became of each case: left alone, and looked after."""
+def measure_all() -> Iterator[tuple[Case, Measured, Measured]]:
+    """Yield each case, measured without and with a watchdog."""
     for case in CASES:
-        yield case, ask(case, watched=False), ask(case, watched=True)
+        yield case, measure(case, watched=False), measure(case, watched=True)

@@ -1,22 +1,22 @@
 """
-What happened in a run, in the order in which it was seen: written while it happens, judged then, judged again later.
+The history of a run: a gzipped file of JSON lines, written during the run and checked afterwards, any number of times.
 
-A history is a gzipped file of JSON lines. Each line is an event: `at` (seconds since the start), `kind`, and
+Each line is an event, in the order of observation: `at` (seconds since the start), `kind`, and
 
-    setup      seed, arm, partitions: what was run
+    setup      seed, arm, partitions: the plan of the run
     write      stream, first, count, bad (sequence numbers), outcome (`ok`, `aborted`, `unknown`)
     read       reader, role (`sink`, `dead`), partition, runs [offset, stream, first, count, transaction], altered
-    closed     reader, transaction, count: what a transaction says of itself in its last record
+    closed     reader, transaction, count: the number of records, from the last record of a transaction
     marks      rows [role, partition, last stable offset, high watermark]
-    committed  offsets: source partition -> offset of the group
-    fault      name, target, state; for a while, until
-    healed     name, target
-    taken over zombie, successor: whose transactions begin with `zombie` was stopped, and who works in its place
+    committed  offsets: source partition -> committed offset of the group
+    fault      name, target, state (of the system, before the fault)
+    healed     name, target of the repaired fault
+    taken over zombie, successor: prefixes of the transactions of a stopped worker, and of the worker that took over
     said       event and fields: what the service logged, from `warning` up
-    finished   marks as above, when the service had stopped
+    finished   rows as in marks, after the service has stopped
 
-A stream is a numbered sequence of lines of one writer to one source partition. A run is a stretch of neighbouring
-offsets with neighbouring sequence numbers.
+A stream is the numbered sequence of lines that one writer writes to one source partition. A run is a range of
+consecutive offsets with consecutive sequence numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Event = dict[str, Any]
 
 
 class Recorder:
-    """Writes a history; any thread may record. A context manager."""
+    """Writes a history; any thread may call `record`. A context manager."""
 
     def __init__(self, path: Path) -> None:
         """Open the file and start the clock."""
@@ -51,7 +51,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file: what was recorded so far can be judged, whatever happened."""
+        """Close the file, so that the history can be checked even if the run failed."""
         with self._lock:
             self._file.close()
 
@@ -60,15 +60,15 @@ class Recorder:
         """Seconds since the start."""
         return round(time.monotonic() - self._began, 3)
 
-    def record(self, kind: str, **told: object) -> None:
+    def record(self, kind: str, **fields: object) -> None:
         """Add an event."""
         with self._lock:
             if not self._file.closed:
-                self._file.write(json.dumps({"at": self.now, "kind": kind, **told}, separators=(",", ":")) + "\n")
+                self._file.write(json.dumps({"at": self.now, "kind": kind, **fields}, separators=(",", ":")) + "\n")
 
 
 def events(path: Path) -> Iterator[Event]:
-    """Read a history, in its order."""
+    """Yield the events of a history, in order."""
     with gzip.open(path, "rt") as file:
         for line in file:
             yield json.loads(line)

@@ -1,8 +1,8 @@
 """
-Writes uniquely numbered lines at a steady rate, some bad, some in transactions of which some are aborted.
+Writes uniquely numbered lines at a steady rate. Some are bad, some are in transactions, and some of these abort.
 
-A stream is a sequence of numbers: 2p is written to source partition p plainly, 2p + 1 in transactions. A record's key
-says what it is: `stream:number`. What became of each is recorded: `ok`, `aborted`, or `unknown`.
+Stream 2p goes to source partition p without transactions, stream 2p + 1 in transactions. The key of a record is
+`stream:number`. The history gets the outcome of each batch: `ok`, `aborted`, or `unknown`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from tests.chaos.history import Recorder
 from tests.independent import line
 
 TICK_SECONDS = 0.1
-TRANSACTIONAL_SHARE = 8
-"""One line in so many is written in a transaction."""
+TRANSACTIONAL_EVERY = 8
+"""One line in eight is written in a transaction."""
 ABORTED = 0.4
+"""The fraction of transactions that abort."""
 CONTROL_SECONDS = 10.0
 
 
 def key(stream: int, number: int) -> bytes:
-    """Name a record."""
+    """Return the key of a record."""
     return b"%d:%d" % (stream, number)
 
 
 def bad_line(stream: int, number: int) -> bytes:
-    """Make a line that must be rejected: no marker, too few fields, or a date that does not exist."""
+    """Return a line that must be rejected: no marker, too few fields, or a date that does not exist."""
     match number % 3:
         case 0:
             return b"bad %d/%d" % (stream, number)
@@ -45,16 +46,16 @@ def bad_line(stream: int, number: int) -> bytes:
 
 class Load:
     """
-    Writes until it is stopped; a context manager.
+    Writes in two threads until it is stopped; a context manager.
 
     Args:
-        bootstrap: where.
+        bootstrap: the brokers.
         topic: the source topic.
-        partitions: how many it has; may be raised while it runs.
-        per_second: lines, over all partitions.
-        bad: which fraction must be rejected; may be changed while it runs.
-        recorder: where it says what it wrote.
-        dice: what decides.
+        partitions: how many the topic has; may grow while it runs.
+        per_second: lines per second, over all partitions.
+        bad: the fraction of lines that must be rejected; may change while it runs.
+        recorder: gets what was written, with its outcome.
+        rng: decides which lines are bad and which transactions abort.
     """
 
     def __init__(
@@ -65,21 +66,21 @@ class Load:
         partitions: int,
         per_second: int,
         recorder: Recorder,
-        dice: random.Random,
+        rng: random.Random,
         bad: float = 0.02,
     ) -> None:
-        """Remember what to do."""
+        """Prepare; nothing is written yet."""
         self.partitions, self.bad = partitions, bad
-        self._fates: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
         self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
         self._recorder = recorder
         self._next: Counter[int] = Counter()
-        self._dice = random.Random(dice.random()), random.Random(dice.random())
+        self._rng = random.Random(rng.random()), random.Random(rng.random())
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._plainly, self._transactionally)]
 
     def __enter__(self) -> Self:
-        """Start."""
+        """Start writing."""
         for thread in self._threads:
             thread.start()
         return self
@@ -92,11 +93,11 @@ class Load:
 
     @property
     def lines(self) -> int:
-        """How many it has written for good."""
-        return self._fates["ok"]
+        """How many lines were acknowledged and not aborted."""
+        return self._outcomes["ok"]
 
     def stop(self) -> None:
-        """Stop, and see the fate of everything."""
+        """Stop writing, and wait for the outcome of every line."""
         self._stop.set()
         for thread in self._threads:
             thread.join()
@@ -108,18 +109,18 @@ class Load:
         while not self._stop.wait(TICK_SECONDS):
             due = (time.monotonic() - began) * self._per_second - self._next.total()
             for partition in range(self.partitions):
-                batch = self._batch(2 * partition, max(1, int(due / self.partitions)), self._dice[0])
-                self._produce(producer, partition, batch, batch.note)
+                batch = self._batch(2 * partition, max(1, int(due / self.partitions)), self._rng[0])
+                self._produce(producer, partition, batch, batch.on_delivery)
             producer.poll(0)
         producer.flush(300)
 
     def _transactionally(self) -> None:
         producer: Producer | None = None
-        offset_range = self._per_second / TRANSACTIONAL_SHARE
+        per_second = self._per_second / TRANSACTIONAL_EVERY
         while not self._stop.wait(2 * TICK_SECONDS):
-            partition = self._dice[1].randrange(self.partitions)
-            batch = self._batch(2 * partition + 1, max(1, int(offset_range * 2 * TICK_SECONDS)), self._dice[1])
-            aborted = self._dice[1].random() < ABORTED
+            partition = self._rng[1].randrange(self.partitions)
+            batch = self._batch(2 * partition + 1, max(1, int(per_second * 2 * TICK_SECONDS)), self._rng[1])
+            aborted = self._rng[1].random() < ABORTED
             try:
                 producer = producer or self._transactional_producer()
                 producer.begin_transaction()
@@ -130,7 +131,7 @@ class Load:
                 else:
                     producer.commit_transaction(CONTROL_SECONDS)
                 batch.record("aborted" if aborted else "ok")
-            except KafkaException:  # the next producer aborts what is open; a commit may have happened before that
+            except KafkaException:  # the next producer aborts an open transaction; but a commit may have succeeded
                 batch.record("aborted" if aborted else "unknown")
                 producer = None
 
@@ -145,29 +146,29 @@ class Load:
         producer.init_transactions(CONTROL_SECONDS)
         return producer
 
-    def _batch(self, stream: int, count: int, dice: random.Random) -> Batch:
+    def _batch(self, stream: int, count: int, rng: random.Random) -> Batch:
         first = self._next[stream]
         self._next[stream] += count
-        bad = [number for number in range(first, first + count) if dice.random() < self.bad]
-        return Batch(self._recorder, stream, first, count, bad, fates=self._fates)
+        bad = [number for number in range(first, first + count) if rng.random() < self.bad]
+        return Batch(self._recorder, stream, first, count, bad, outcomes=self._outcomes)
 
     def _produce(
         self,
         producer: Producer,
         partition: int,
         batch: Batch,
-        note: Callable[[KafkaError | None, Message], None] | None = None,
+        on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
     ) -> None:
         bad = set(batch.bad)
         for number in range(batch.first, batch.first + batch.count):
             value = bad_line(batch.stream, number) if number in bad else line(number, batch.stream)
-            record = (self._topic, value, key(batch.stream, number), partition, note)
-            while not _taken(producer, record):
+            record = (self._topic, value, key(batch.stream, number), partition, on_delivery)
+            while not _accepted(producer, record):
                 producer.list_topics(self._topic, CONTROL_SECONDS)
 
 
-def _taken(producer: Producer, record: tuple[Any, ...]) -> bool:
-    """Hand a record over; a partition that was just added may not be known yet."""
+def _accepted(producer: Producer, record: tuple[Any, ...]) -> bool:
+    """Return whether the producer accepted a record; it may not know a partition yet that was just added."""
     try:
         producer.produce(*record)
     except KafkaException as error:
@@ -178,29 +179,29 @@ def _taken(producer: Producer, record: tuple[Any, ...]) -> bool:
 
 
 class Batch:
-    """Lines that were written together; recorded when the fate of the last is known."""
+    """Lines that were written together; recorded when the outcome of the last one is known."""
 
     def __init__(
-        self, recorder: Recorder, stream: int, first: int, count: int, bad: list[int], *, fates: Counter[str]
+        self, recorder: Recorder, stream: int, first: int, count: int, bad: list[int], *, outcomes: Counter[str]
     ) -> None:
-        """Nothing is known yet; `fates` counts lines by what became of them."""
+        """No outcome is known yet; `outcomes` is the counter of lines by outcome to add to."""
         self.stream, self.first, self.count, self.bad = stream, first, count, bad
-        self._recorder, self._fates = recorder, fates
-        self._outcomes: list[str] = []
+        self._recorder, self._totals = recorder, outcomes
+        self._reports: list[str] = []
 
-    def note(self, error: KafkaError | None, _message: Message) -> None:
-        """Take a delivery report; they come in order."""
-        self._outcomes.append("ok" if error is None else "unknown")
-        if len(self._outcomes) == self.count:
-            self.record("ok" if set(self._outcomes) == {"ok"} else "unknown")
+    def on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        """Take a delivery report; reports come in the order of the lines."""
+        self._reports.append("ok" if error is None else "unknown")
+        if len(self._reports) == self.count:
+            self.record("ok" if set(self._reports) == {"ok"} else "unknown")
 
     def record(self, outcome: str) -> None:
-        """Say what became of all of them."""
-        self._fates[outcome] += self.count
-        told = {"stream": self.stream, "first": self.first, "count": self.count, "bad": self.bad}
-        self._recorder.record("write", outcome=outcome, **told)
+        """Record the outcome of all lines."""
+        self._totals[outcome] += self.count
+        fields = {"stream": self.stream, "first": self.first, "count": self.count, "bad": self.bad}
+        self._recorder.record("write", outcome=outcome, **fields)
 
 
 def fresh_name() -> str:
-    """Make a name that no other run has."""
+    """Return a name that no other run uses."""
     return f"chaos-{uuid.uuid4().hex[:8]}"

@@ -1,7 +1,7 @@
 """
-What the control calls of a worker cost: `python -m tests.chaos.measure`.
+Measures init and commit with 1 to 256 producers in one process: `python -m tests.chaos.measure`.
 
-On an embedded broker: init and commit with many producers in one process, side by side, as a task does it.
+The calls go to an embedded broker, in parallel threads, as in a task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.independent import cleansed
 
 PRODUCERS = (1, 8, 64, 256)
 WARM_UP = 16
-"""Producers whose times are not told: the first ones find Kafka's own topics missing, and nothing compiled."""
+"""Producers of a first run that is not reported: Kafka must create its internal topics and compile its code."""
 ROUNDS = 20
 
 
@@ -33,12 +33,12 @@ def main() -> None:
         measure(broker, "warm-up", WARM_UP)
         for producers in PRODUCERS:
             opened, committed = measure(broker, f"measure-{producers}", producers)
-            told = [np.percentile(each, point) * 1000 for each in (opened, committed) for point in (50, 99)]
-            print(f"{producers:9}" + "".join(f"{each:10.1f}" for each in told), flush=True)
+            row = [np.percentile(each, point) * 1000 for each in (opened, committed) for point in (50, 99)]
+            print(f"{producers:9}" + "".join(f"{each:10.1f}" for each in row), flush=True)
 
 
 def measure(broker: Broker, name: str, producers: int) -> tuple[Sequence[float], Sequence[float]]:
-    """Open so many writers and let each commit a few times; return how long each call took, in seconds."""
+    """Open the writers and let each commit a few times; return the seconds of each opening and of each commit."""
     for role in ("raw", "clean", "dead"):
         broker.create_topic(f"{name}.{role}", producers)
     sink, dead = Destination(f"{name}.clean", producers, 1_048_588), Destination(f"{name}.dead", producers, 1_048_588)
@@ -67,7 +67,7 @@ def _lines(number: int) -> Lines:
 
 
 def timed(call: Callable[[], None]) -> float:
-    """Call, and return how long it took."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     call()
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Draws a history: throughput, what readers cannot see yet, and faults, over time."""
+"""Draws a history over time: throughput, lag, offsets in open transactions, and faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIN_SECONDS = 1.0
 
 
 def draw(history: History, path: Path) -> None:
-    """Write a PNG."""
+    """Draw the history into a PNG file."""
     mpl.use("agg")
     figure = Figure(figsize=(14, 9), layout="constrained")
     flow, lag, held, faults = figure.subplots(4, 1, sharex=True, height_ratios=(3, 2, 2, 4))
@@ -26,7 +26,7 @@ def draw(history: History, path: Path) -> None:
     _draw_faults(faults, history)
     found = ", ".join(f"{finding.times} {finding.name}" for finding in judge(history) if finding.times)
     figure.suptitle(
-        f"Winnow, seed {history.setup.get('seed')}, arm {history.setup.get('arm')}: {found or 'no anomaly'}"
+        f"Winnow, seed {history.setup.get('seed', '-')}, arm {history.setup.get('arm')}: {found or 'no anomaly'}"
     )
     figure.savefig(path, dpi=90)
 

@@ -1,8 +1,8 @@
 """
-Stands between clients and brokers: delays, drops, cuts, and holds requests that end a transaction past the next one's begin.
+A TCP proxy between clients and brokers. It can delay and drop requests, cut connections, and deliver commits late.
 
-It understands as much of Kafka's protocol as that needs: requests are frames with a length, and the first two bytes of
-a frame say what it asks for.
+It parses only as much of Kafka's protocol as it needs: a request is a frame with a length, and the first two bytes of
+a frame are the API key.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, Self
 
 TXN_OFFSET_COMMIT, END_TXN = 28, 26
 LAST_PLAIN_VERSION = {TXN_OFFSET_COMMIT: 2, END_TXN: 2}
-"""Later versions write lengths another way, and have tags in the header."""
+"""Later versions have compact lengths, and tags in the header."""
 
 
 class Ending(NamedTuple):
-    """A request that ends a transaction, or adds the offset that is to be committed with it."""
+    """A request that ends a transaction, or adds the offset that the transaction commits."""
 
     api: int
     transactional_id: str
 
 
 def ending(frame: bytes) -> Ending | None:
-    """Read a request (without its length), if it is of that kind."""
+    """Parse a request without its length; None if it is of another kind."""
     api, version, _correlation, client = struct.unpack_from(">hhih", frame)
     if api not in LAST_PLAIN_VERSION:
         return None
@@ -37,29 +37,29 @@ def ending(frame: bytes) -> Ending | None:
         (length,) = struct.unpack_from(">h", frame, at)
         at += 2
     else:
-        length = frame[at + 1] - 1  # behind the header's tags; a compact length of one byte is enough for our ids
+        length = frame[at + 1] - 1  # after the header's tags; one byte of compact length is enough for our ids
         at += 2
     return Ending(api, frame[at : at + length].decode())
 
 
 class Proxy:
     """
-    Forwards loopback ports to others; a context manager.
+    Forwards loopback ports to brokers; a context manager.
 
     Args:
         routes: port to listen on -> port of the broker.
-        held: told of each request that is held, and after how many seconds it will be let go.
+        on_hold: called for each request that is held, with the seconds until its delivery.
     """
 
-    def __init__(self, routes: Mapping[int, int], held: Callable[[Ending, float], None] = lambda *_: None) -> None:
-        """Nothing listens yet."""
+    def __init__(self, routes: Mapping[int, int], on_hold: Callable[[Ending, float], None] = lambda *_: None) -> None:
+        """Prepare; nothing listens yet."""
         self.delay = 0.0
-        """Seconds that each request waits."""
+        """Seconds by which each request is delayed."""
         self.dropping = False
-        """Whether everything is swallowed."""
+        """Whether all requests and answers are dropped."""
         self.hold_seconds: Callable[[int], float | None] = lambda api: None
-        """Asked for each ending, by its api: how long to hold it while its connection is cut; None lets it pass."""
-        self._routes, self._held = routes, held
+        """Given the API key of an `Ending`, returns how long to hold it while its connection is cut; None forwards it."""
+        self._routes, self._on_hold = routes, on_hold
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ready = threading.Event()
@@ -75,7 +75,7 @@ class Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening and cut everything."""
+        """Stop listening and cut all connections."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -88,7 +88,7 @@ class Proxy:
             client.transport.abort()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # closing it cancels what still runs
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # closing it cancels the tasks that still run
             servers = [
                 runner.run(asyncio.start_server(self._serving(target), "127.0.0.1", port))
                 for port, target in self._routes.items()
@@ -126,7 +126,7 @@ class Proxy:
         return serve
 
     async def _requests(self, reader: asyncio.StreamReader, broker: asyncio.StreamWriter) -> bool:
-        """Forward requests; end, and say so, when one of them is held."""
+        """Forward requests until one is held; then return True, because the connection must be cut."""
         while True:
             frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
             if self.dropping:
@@ -135,7 +135,7 @@ class Proxy:
                 await asyncio.sleep(self.delay)
             request = len(frame).to_bytes(4) + frame
             if (found := ending(frame)) and (seconds := self.hold_seconds(found.api)) is not None:
-                self._held(found, seconds)
+                self._on_hold(found, seconds)
                 late = asyncio.create_task(self._send_late(broker, request, seconds))
                 self._late.add(late)
                 late.add_done_callback(self._late.discard)
@@ -144,7 +144,7 @@ class Proxy:
             await broker.drain()
 
     async def _send_late(self, broker: asyncio.StreamWriter, request: bytes, seconds: float) -> None:
-        """Send what was held, as a network does that delivers after its sender has given the connection up."""
+        """Deliver a held request, as a network may do after its sender has closed the connection."""
         with contextlib.closing(broker), contextlib.suppress(OSError):
             await asyncio.sleep(seconds)
             broker.write(request)

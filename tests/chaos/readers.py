@@ -1,8 +1,8 @@
 """
-Reads what the service writes, as anybody would: read_committed, librdkafka only, none of the product's code.
+Reads what the service writes, with isolation level read_committed and none of the product's code.
 
-`Reader` follows sink and dead letters while faults happen; `Watcher` looks at how far they can be read, and at the
-group's offsets.
+`Reader` follows the sink and the dead letters during the faults. `Watcher` records how far they can be read, and
+`GroupWatcher` records the committed offsets of the group.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.independent import cleansed
 
 TRANSACTION = "winnow-chaos-transaction"
 COUNT = "winnow-chaos-count"
-"""Headers that the harness's writer gives to dead letters; `COUNT` only to the last record of a transaction."""
-LOOK_SECONDS = 0.5
+"""Headers that the harness adds to dead letters; only the last record of a transaction has `COUNT`."""
+POLL_SECONDS = 0.5
 
 
 class Background:
-    """Something that repeats a step in a thread until the block ends."""
+    """Repeats a step in a thread until the block ends."""
 
     def __init__(self) -> None:
         """Nothing runs yet."""
@@ -54,26 +54,26 @@ class Background:
             self.step()
 
     def step(self) -> None:
-        """Do it once."""
+        """Do one step."""
         raise NotImplementedError
 
 
 class Reader(Background):
     """
-    Reads two topics from their beginning and records what it gets.
+    Reads the two output topics from their beginning and records what it gets.
 
     Args:
-        name: who it is in the history.
-        bootstrap: where.
-        roles: the topics by role: sink and dead.
-        recorder: where it records.
-        settings: what distinguishes it from other readers.
+        name: its name in the history.
+        bootstrap: the brokers.
+        roles: the topics by role: `sink` and `dead`.
+        recorder: gets what it reads.
+        settings: further settings of its consumer.
     """
 
     def __init__(
         self, name: str, bootstrap: str, roles: Mapping[str, str], recorder: Recorder, **settings: str | int
     ) -> None:
-        """Go to the beginning of both topics."""
+        """Assign all partitions of both topics, from the beginning."""
         super().__init__()
         self.name = name
         self.lines = 0
@@ -96,23 +96,23 @@ class Reader(Background):
         self._consumer.assign([Place(*place, 0) for place in places])
 
     def step(self) -> None:
-        """Take what has come."""
+        """Record what has arrived."""
         found: dict[tuple[str, int], list[list[Any]]] = defaultdict(list)
         altered: dict[tuple[str, int], list[str]] = defaultdict(list)
         for message in self._consumer.consume(5_000, 0.2):
             place: Any = (message.topic(), message.partition())
             if message.error():
-                self._note_end(message, place)
+                self._on_error(message, place)
             elif not self._closes(message):
                 self._add(found[place], altered[place], message, self._roles[place[0]])
         for (topic, partition), runs in found.items():
-            told = {"altered": altered[topic, partition]} if altered[topic, partition] else {}
+            more = {"altered": altered[topic, partition]} if altered[topic, partition] else {}
             self._recorder.record(
-                "read", reader=self.name, role=self._roles[topic], partition=partition, runs=runs, **told
+                "read", reader=self.name, role=self._roles[topic], partition=partition, runs=runs, **more
             )
             self.lines += sum(run[3] for run in runs)
 
-    def _note_end(self, message: Message, place: tuple[str, int]) -> None:
+    def _on_error(self, message: Message, place: tuple[str, int]) -> None:
         error: Any = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             self._reached[place] = message.offset() or 0
@@ -120,12 +120,12 @@ class Reader(Background):
             self._recorder.record("trouble", reader=self.name, error=error.str())
 
     def _closes(self, message: Message) -> bool:
-        """Tell whether it is the last record of a transaction, which says how many there are."""
+        """Return whether a record is the last of a transaction; if so, record the count in its header."""
         headers = dict(message.headers() or ())
         if COUNT not in headers:
             return False
-        told = {"transaction": _text(headers[TRANSACTION]), "count": int(headers[COUNT] or 0)}
-        self._recorder.record("closed", reader=self.name, **told)
+        fields = {"transaction": _text(headers[TRANSACTION]), "count": int(headers[COUNT] or 0)}
+        self._recorder.record("closed", reader=self.name, **fields)
         return True
 
     def _add(self, runs: list[list[Any]], altered: list[str], message: Message, role: str) -> None:
@@ -144,11 +144,11 @@ class Reader(Background):
         runs.append([offset, stream, number, 1, label])
 
     def caught_up(self, ends: Mapping[tuple[str, int], int]) -> bool:
-        """Tell whether it has read up to these ends."""
+        """Return whether it has read up to these ends."""
         return all(self._reached.get(place, 0) >= end for place, end in ends.items())
 
     def read_to(self, ends: Mapping[tuple[str, int], int], seconds: float) -> bool:
-        """Read, without a thread, up to these ends, unless nothing comes for so long; tell whether they were reached."""
+        """Read up to these ends, in this thread; give up after `seconds` without a line. Return whether it got there."""
         lines, deadline = self.lines, time.monotonic() + seconds
         while not self.caught_up(ends) and time.monotonic() < deadline:
             self.step()
@@ -162,7 +162,7 @@ def _text(raw: str | bytes | None) -> str:
 
 
 class Watcher(Background):
-    """Records twice a second how far the output can be read, and how far it was written."""
+    """Records the last stable offset and the high watermark of each output partition, twice a second."""
 
     def __init__(self, bootstrap: str, roles: Mapping[str, str], recorder: Recorder) -> None:
         """Find the partitions."""
@@ -176,16 +176,16 @@ class Watcher(Background):
         self.places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
 
     def step(self) -> None:
-        """Look once; a partition whose broker does not answer is told when it does."""
-        self._stop.wait(LOOK_SECONDS)
+        """Record the offsets once, except of partitions whose broker does not answer."""
+        self._stop.wait(POLL_SECONDS)
         rows = self.rows()
         if rows:
             self._recorder.record("marks", rows=rows)
         if len(rows) < len(self.places):
-            self._admin = AdminClient(self._settings)  # one that has met an outage may not notice its end
+            self._admin = AdminClient(self._settings)  # after an outage, an admin client may not recover
 
     def rows(self, seconds: float = 1.0) -> list[tuple[str, int, int, int]]:
-        """Ask for the last stable offset and the high watermark of each partition; return what is answered in time."""
+        """Return role, partition, last stable offset and high watermark of each partition that answers in time."""
         asked = {Place(*place): OffsetSpec.latest() for place in self.places}  # type: ignore[no-untyped-call]
         stable, high = (
             self._admin.list_offsets(asked, isolation_level=level, request_timeout=seconds)
@@ -200,10 +200,10 @@ class Watcher(Background):
 
 
 class GroupWatcher(Background):
-    """Records twice a second what the group has committed."""
+    """Records the committed offsets of the group, twice a second."""
 
     def __init__(self, bootstrap: str, group: str, source: str, recorder: Recorder) -> None:
-        """Make a consumer that knows the group and never joins it."""
+        """Create a consumer that has the group's id but never joins the group."""
         super().__init__()
         self._source, self._recorder = source, recorder
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
@@ -211,15 +211,15 @@ class GroupWatcher(Background):
         self.committed: dict[int, int] = {}
 
     def step(self) -> None:
-        """Look once."""
-        self._stop.wait(LOOK_SECONDS)
+        """Record the offsets once, if the coordinator answers."""
+        self._stop.wait(POLL_SECONDS)
         try:
             partitions = self._consumer.list_topics(self._source, timeout=2).topics[self._source].partitions
             found = self._consumer.committed([Place(self._source, number) for number in partitions], timeout=2)
         except KafkaException:
             return
-        self._note(at for at in found if at.error is None and at.offset >= 0)
+        self._record(at for at in found if at.error is None and at.offset >= 0)
 
-    def _note(self, found: Iterable[Place]) -> None:
+    def _record(self, found: Iterable[Place]) -> None:
         self.committed |= (now := {at.partition: at.offset for at in found})
         self._recorder.record("committed", offsets=now)

@@ -1,4 +1,4 @@
-"""Says what a history shows: one table of anomalies, one of faults."""
+"""Prints a summary of a history, and tables of its anomalies and faults."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rich.table import Table
 from tests.chaos.checker import SINK, Finding, History, Stall, idle_windows, judge, stalls
 
 REPAIR_SECONDS = 5.0
-"""So long after a repair readers may still stand."""
+"""A stall that begins within this time after a repair counts for that fault."""
 
 
 def report(history: History, console: Console) -> list[Finding]:
-    """Print the verdict; return the anomalies that were found."""
+    """Print the report; return the anomalies that were found."""
     findings = judge(history)
     console.print(Group(_summary(history), _anomalies(findings), _faults(history)))
     return [finding for finding in findings if finding.times]
@@ -25,16 +25,16 @@ def _summary(history: History) -> str:
     written = {
         outcome: sum(map(len, (n for s in streams.values() for n in s))) for outcome, streams in history.written.items()
     }
-    told = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(written.items()))
-    came = {reader: sum(run.records for run in history.reads.get((reader, SINK), ())) for reader in history.readers}
+    outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(written.items()))
+    got = {reader: sum(run.records for run in history.reads.get((reader, SINK), ())) for reader in history.readers}
     longest = max(stalls(history), key=lambda stall: stall.seconds, default=Stall("none", 0, 0, 0))
     idle = idle_windows(history)
     return "\n".join(
         [
-            f"seed {history.setup.get('seed')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
-            f"lines written: {told}",
+            f"seed {history.setup.get('seed', '-')}, arm {history.setup.get('arm')}, {history.ends_at:.0f} s, {len(history.faults)} faults",
+            f"lines written: {outcomes}",
             f"kills: {_kills(history)}",
-            "lines in the sink: " + ", ".join(f"{count:,} ({reader})" for reader, count in came.items()),
+            "lines in the sink: " + ", ".join(f"{count:,} ({reader})" for reader, count in got.items()),
             f"longest stall of readers: {longest.seconds:.1f} s at {longest.began:.0f} s ({longest.where})",
             f"minutes without progress: {', '.join(f'{at:.0f} s' for at in idle) or 'none'}",
         ]
@@ -42,7 +42,7 @@ def _summary(history: History) -> str:
 
 
 def _kills(history: History) -> str:
-    """Count what was killed; brokers one by one."""
+    """Return the number of kills by kind; brokers are counted one by one."""
     killed = Counter(
         fault.name + (f" ({fault.target})" if fault.target.startswith("node") else "")
         for fault in history.faults
@@ -59,14 +59,20 @@ def _anomalies(findings: list[Finding]) -> Table:
 
 
 def _faults(history: History) -> Table:
-    table = Table("fault", "times", "worst stall, s", "of it after the repair, s", title="Faults", title_justify="left")
+    table = Table(
+        "fault", "times", "longest stall, s", "of it after the repair, s", title="Faults", title_justify="left"
+    )
     for name, times, worst, after in fault_rows(history):
         table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}")
     return table
 
 
 def fault_rows(history: History) -> Iterator[tuple[str, int, float, float]]:
-    """Yield each kind of fault, how often it was done, the longest stall that began while it was the last one."""
+    """
+    Yield for each kind of fault: its name, how often it was injected, the longest stall, and its part after a repair.
+
+    A stall counts for the last fault before its end.
+    """
     worst: dict[str, list[Stall]] = defaultdict(list)
     for stall in stalls(history):
         before = [

@@ -1,4 +1,4 @@
-"""One run: start the system, write, read, do harm, heal, read everything once more. Leaves a history."""
+"""Runs the system under faults: write, read, inject faults, repair, read everything once more. Returns a history."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ USUAL, BRIEF = (3.0, 10.0), (2.0, 5.0)
 @dataclass(frozen=True)
 class Plan:
     """
-    What to run; the same plan does the same harm in the same order.
+    What to run; the same plan injects the same faults in the same order.
 
     Args:
-        seed: decides about faults, victims, pauses and lines.
-        seconds: how long harm is done at most; a fault that has begun is healed first.
-        faults: which, in this order, instead of all kinds in a random order.
-        kills: do nothing but kill processes, of every kind, and that so often at least.
-        lines: with `kills`: go on until so many are written.
-        arm: which clients the workers use.
-        per_second: lines written.
-        pause: seconds of peace between two faults, at least and at most.
+        seed: decides the faults, targets, pauses and lines.
+        seconds: for how long to inject faults; the last one is repaired even if that takes longer.
+        size: how many brokers, Spark workers and partitions.
+        faults: inject these, in this order, instead of all kinds in random order.
+        kills: inject only kills, of every kind of process, and at least this many.
+        lines: with `kills`: continue until this many lines are written.
+        arm: which clients the workers use; see `tests.chaos.work`.
+        per_second: lines to write per second.
+        pause: seconds between two faults, at least and at most.
     """
 
     seed: int
@@ -55,20 +56,20 @@ class Plan:
 
 
 def run(plan: Plan, folder: Path) -> Path:
-    """Run, and return the path of the history, which is complete even if the run fails."""
+    """Run the plan and return the path of the history, which can be read even if the run fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with Recorder(folder / "history.jsonl.gz") as recorder:
-        told = {"arm": plan.arm, "partitions": plan.size.partitions, "brokers": plan.size.brokers}
-        recorder.record("setup", seed=plan.seed, **told, workers=plan.size.workers)
+        setup = {"arm": plan.arm, "partitions": plan.size.partitions, "brokers": plan.size.brokers}
+        recorder.record("setup", seed=plan.seed, **setup, workers=plan.size.workers)
         with System(plan.size, folder, plan.arm, fresh_name(), recorder) as system:
-            _live(plan, system, recorder)
+            _run_under_faults(plan, system, recorder)
             finish(system.broker.bootstrap, system.roles, recorder)
     return recorder.path
 
 
-def _live(plan: Plan, system: System, recorder: Recorder) -> None:
-    """Let lines flow while harm is done, then heal, and wait until everything is through."""
-    dice = random.Random(plan.seed)
+def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
+    """Write and read lines while faults are injected; then stop writing and wait until the output is complete."""
+    rng = random.Random(plan.seed)
     where = system.broker.bootstrap
     with contextlib.ExitStack() as stack:
         readers = [
@@ -83,12 +84,12 @@ def _live(plan: Plan, system: System, recorder: Recorder) -> None:
             partitions=plan.size.partitions,
             per_second=plan.per_second,
             recorder=recorder,
-            dice=dice,
+            rng=rng,
         )
         with load:
             until(lambda: all(reader.lines for reader in readers) or not system.driver.alive, FLOW_SECONDS)
-            assert all(reader.lines for reader in readers), f"nothing came out: {system.driver.noise[-10:]}"
-            _harm(plan, system, load, dice)
+            assert all(reader.lines for reader in readers), f"the service writes nothing: {system.driver.noise[-10:]}"
+            _inject(plan, system, load, rng)
             time.sleep(STEADY_SECONDS)
         recorder.record("load ended")
         drained = until(lambda: _lag(system, group.committed) == 0, DRAIN_SECONDS)
@@ -97,23 +98,23 @@ def _live(plan: Plan, system: System, recorder: Recorder) -> None:
         until(lambda: all(reader.caught_up(_ends(where, system.roles)) for reader in readers), FINAL_SECONDS)
 
 
-def _harm(plan: Plan, system: System, load: Load, dice: random.Random) -> None:
-    """Do one harm after the other, until it is enough."""
-    nemesis, deadline = Nemesis(system, load, dice), time.monotonic() + plan.seconds
-    for number, name in enumerate(_faults(plan, system, dice)):
+def _inject(plan: Plan, system: System, load: Load, rng: random.Random) -> None:
+    """Inject one fault after the other, until the plan is fulfilled or its time is up."""
+    nemesis, deadline = Nemesis(system, load, rng), time.monotonic() + plan.seconds
+    for number, name in enumerate(_faults(plan, system, rng)):
         enough = plan.kills and number >= plan.kills and load.lines >= plan.lines
         if enough or time.monotonic() > deadline:
             break
         nemesis.strike(name)
-        time.sleep(min(dice.uniform(*plan.pause), max(0.0, deadline - time.monotonic())))
+        time.sleep(min(rng.uniform(*plan.pause), max(0.0, deadline - time.monotonic())))
 
 
-def _faults(plan: Plan, system: System, dice: random.Random) -> Iterable[str]:
-    return plan.faults or schedule(KILLS if plan.kills else usual(system), dice)
+def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
+    return plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
 
 
 def _lag(system: System, committed: dict[int, int]) -> int:
-    """Count what the group has not committed yet; -1 if Kafka does not say now."""
+    """Return how many source offsets the group has not committed yet; -1 if Kafka does not answer."""
     try:
         return sum(
             end - committed.get(number, 0) for (_, number), end in ends(system.broker.bootstrap, system.source).items()
@@ -127,7 +128,7 @@ def _ends(bootstrap: str, roles: Mapping[str, str]) -> dict[tuple[str, int], int
 
 
 def stop(system: System, recorder: Recorder) -> None:
-    """Stop the service as an operator does; what it must not leave behind is looked at afterwards."""
+    """Stop the service as an operator does."""
     for driver in list(system.drivers):
         if driver.alive:
             recorder.record("stopped", code=driver.stop())
@@ -135,8 +136,8 @@ def stop(system: System, recorder: Recorder) -> None:
 
 
 def finish(bootstrap: str, roles: Mapping[str, str], recorder: Recorder) -> None:
-    """Look for what was left open, and read everything once more, from the beginning."""
+    """Record open transactions, and read both output topics once more, from the beginning."""
     watcher = Watcher(bootstrap, roles, recorder)
-    assert until(lambda: len(watcher.rows()) == len(watcher.places), FINAL_SECONDS), "Kafka does not tell its offsets"
+    assert until(lambda: len(watcher.rows()) == len(watcher.places), FINAL_SECONDS), "Kafka does not report all offsets"
     recorder.record("finished", rows=watcher.rows())
     Reader("final", bootstrap, roles, recorder).read_to(_ends(bootstrap, roles), FINAL_SECONDS)

@@ -1,7 +1,8 @@
 """
-The harness's own entry point of the service: `python -m tests.chaos.service CONFIG ARM POINTS`.
+The harness's entry point of the service: `python -m tests.chaos.service CONFIG ARM POINTS`.
 
-It is what `winnow run` does, but for what Spark's workers run; and, in one control arm, a driver that commits offsets.
+It differs from `winnow run` in the function that Spark's workers run and, in one control arm, in a driver that commits
+offsets.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def main(file: str, arm: str, points: str) -> int:
 
 
 def no_rounds() -> Rounds:
-    """Stand where a service is asked for, and never starts a round."""
+    """Fill the place of `start_rounds` in a service that never starts a round."""
     raise NotImplementedError
 
 
 class CommittingRounds:
-    """Wrong: rounds whose offsets are committed by the driver, plainly, when the receipts are there."""
+    """Wrong: the driver commits the offsets of a round outside its transactions, after it has the receipts."""
 
     def __init__(self, rounds: Rounds, settings: config.Config) -> None:
         self._rounds = rounds
@@ -65,7 +66,7 @@ class CommittingRounds:
 
 
 class CommittedRound:
-    """A round that is committed when its receipts are taken."""
+    """A round whose offsets are committed when the driver takes its receipts."""
 
     def __init__(self, running: RunningRound, consumer: Consumer) -> None:
         self._running, self._consumer = running, consumer

@@ -1,8 +1,8 @@
 """
-What Spark's workers run instead of `app.spark.job.work`: the same task, with clients that the harness has wrapped.
+Replaces `app.spark.job.work` in Spark's workers: the same task, with wrapped clients.
 
-The wrapped clients pass failpoints and label each transaction. `CONTROLS` are clients that are wrong on purpose: the
-checker must find out. Nothing of this can be reached from a configuration.
+The wrapped clients pass failpoints and label each transaction. `CONTROLS` has clients that are wrong on purpose, in
+ways that the checker must find. No configuration of the product can reach this code.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from tests.chaos.failpoints import Failpoints
 from tests.chaos.readers import COUNT, TRANSACTION
 
 EARLIER_OWNER_SECONDS = 0.8
-"""Longer than a commit interval: what a task that reads too early overlooks."""
+"""Longer than a commit interval, so that an earlier owner commits after the offset was read."""
 
 
 def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
-    """Do one task's part of a round, as `app.spark.job.work` does."""
+    """Run one task of a round, as `app.spark.job.work` does."""
     for assignment in assignments:
         clients = CONTROLS[arm](assignment.config, Failpoints(points))
         yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
 
-class PointedProducer(Producer):
-    """A producer whose control calls pass failpoints."""
+class FailpointProducer(Producer):
+    """A producer with failpoints around its control calls."""
 
     def __init__(self, points: Failpoints, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,8 +65,8 @@ class PointedProducer(Producer):
             super().commit_transaction(*args)
 
 
-class PointedConsumer:
-    """A consumer that passes failpoints when it fetches."""
+class FailpointConsumer:
+    """A consumer with failpoints around each fetch."""
 
     def __init__(self, consumer: TaskConsumer, points: Failpoints) -> None:
         self._consumer, self._points = consumer, points
@@ -94,10 +94,10 @@ class PointedConsumer:
 
 class LabelledWriter:
     """
-    A writer whose transactions can be told apart by readers.
+    A writer that labels its transactions, so that readers can distinguish them.
 
-    Each line's key and each dead letter's headers name the transaction, beginning with its owner. Its last record is a
-    dead letter of ours that says how many records went before it.
+    The key of each line and the headers of each dead letter name the transaction; the name begins with the owner. The
+    last record of a transaction is an additional dead letter that holds the number of records before it.
     """
 
     def __init__(self, writer: LaneWriter, points: Failpoints, owner: str = "") -> None:
@@ -150,16 +150,16 @@ class LabelledWriter:
 
 
 class HonestClients:
-    """The product's clients, wrapped but not changed; `owner` is what the names of their transactions begin with."""
+    """The product's clients, wrapped but correct; the names of their transactions begin with `owner`."""
 
     def __init__(self, task_config: TaskConfig, points: Failpoints, owner: str = "") -> None:
         self._task_config, self._points, self._owner = task_config, points, owner
-        self._producer = partial(PointedProducer, points)
+        self._producer = partial(FailpointProducer, points)
 
-    def consumer(self) -> PointedConsumer:
-        return PointedConsumer(TaskClients(self._task_config).consumer(), self._points)
+    def consumer(self) -> FailpointConsumer:
+        return FailpointConsumer(TaskClients(self._task_config).consumer(), self._points)
 
-    def offsets(self, consumer: PointedConsumer) -> OffsetStore:
+    def offsets(self, consumer: FailpointConsumer) -> OffsetStore:
         return TaskClients(self._task_config).offsets(cast("TaskConsumer", consumer))
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
@@ -170,7 +170,7 @@ class HonestClients:
         return TaskClients(self._task_config, producer=self._producer).writer(partition, offsets)
 
     def sending(self, partition: Partition) -> tuple[PlainSender, FlushedDelivery]:
-        """Return what a transactional writer sends with."""
+        """Return the sender and the delivery of a transactional writer."""
         return self.plain(partition, settings.transactional_producer(self._task_config, partition), self._producer)
 
     def plain(
@@ -181,27 +181,27 @@ class HonestClients:
 
 
 class RandomIds(HonestClients):
-    """Wrong: every producer has a transactional.id of its own, so nobody is ever fenced."""
+    """Wrong: every producer has a random transactional.id, so none is ever fenced."""
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
-        nobody = replace(self._task_config, group=f"{self._task_config.group}-{uuid.uuid4().hex}")
-        return TaskClients(nobody, producer=self._producer).writer(partition, offsets)
+        random_id = replace(self._task_config, group=f"{self._task_config.group}-{uuid.uuid4().hex}")
+        return TaskClients(random_id, producer=self._producer).writer(partition, offsets)
 
 
 class OffsetFirst(HonestClients):
     """Wrong: the committed offset is read before the earlier owner is fenced."""
 
-    def offsets(self, consumer: PointedConsumer) -> OffsetStore:
-        return HastyOffsets(super().offsets(consumer))
+    def offsets(self, consumer: FailpointConsumer) -> OffsetStore:
+        return StaleOffsets(super().offsets(consumer))
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
-        cast("HastyOffsets", offsets).read_ahead(partition)
+        cast("StaleOffsets", offsets).read_ahead(partition)
         time.sleep(EARLIER_OWNER_SECONDS)
-        return super().inner_writer(partition, cast("HastyOffsets", offsets).store)
+        return super().inner_writer(partition, cast("StaleOffsets", offsets).store)
 
 
-class HastyOffsets:
-    """Answers with offsets that it has read too early."""
+class StaleOffsets:
+    """Returns offsets that it read before the earlier owner was fenced."""
 
     transactional = True
 
@@ -231,7 +231,7 @@ class OffsetsLater(HonestClients):
 
 
 class OffsetlessWriter(TransactionalWriter):
-    """Commits output and dead letters only."""
+    """Commits output and dead letters without the offset."""
 
     def commit(self, offset: int, metadata: str) -> None:
         self._begin()
@@ -242,16 +242,16 @@ class OffsetlessWriter(TransactionalWriter):
 
 
 class DeadLettersOutside(HonestClients):
-    """Wrong: dead letters do not belong to the transaction."""
+    """Wrong: dead letters are written outside the transaction."""
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         outside = self.plain(partition, settings.producer(self._task_config), Producer)
         inside = self.sending(partition)
-        return DeadLetterLeak(outside, partition, *inside, cast("TransactionalOffsetStore", offsets))
+        return LeakingWriter(outside, partition, *inside, cast("TransactionalOffsetStore", offsets))
 
 
-class DeadLetterLeak(TransactionalWriter):
-    """Writes dead letters with another producer, which is in no transaction."""
+class LeakingWriter(TransactionalWriter):
+    """Writes dead letters with a second producer, which has no transaction."""
 
     def __init__(self, outside: tuple[PlainSender, FlushedDelivery], *args: Any) -> None:
         super().__init__(*args)
@@ -263,14 +263,14 @@ class DeadLetterLeak(TransactionalWriter):
 
 
 class KeptProducer(HonestClients):
-    """Wrong: a producer is kept although its commit was slow or had to be sent again."""
+    """Wrong: a producer is kept although its commit may have been sent twice."""
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LabelledWriter:
         return TrustingWriter(self.inner_writer(partition, offsets), self._points)
 
 
 class TrustingWriter(LabelledWriter):
-    """Suspects nothing."""
+    """Never regards a commit as doubtful."""
 
     @property
     def suspect(self) -> bool:
@@ -290,6 +290,6 @@ CONTROLS: Mapping[str, type[HonestClients]] = {
     DRIVER_COMMITS: OffsetsLater,
     "random-ids": RandomIds,
     "offset-first": OffsetFirst,
-    "dead_letters-outside": DeadLettersOutside,
+    "dead-letters-outside": DeadLettersOutside,
     "kept-producer": KeptProducer,
 }

@@ -1,8 +1,8 @@
 """
 A Kafka made of lists, and clients that follow a script: a crash is an item in it.
 
-`FakeKafka` keeps what a real one would: source records, committed offsets, what readers of the sink and of the dead
-dead_letters may see, and an epoch for each transactional id. `Script` says what goes wrong, where, and the how-manieth time.
+`FakeKafka` keeps what a real one would: source records, committed offsets, what readers of the sink and of the
+dead letters may see, and an epoch for each transactional id. `Script` says what goes wrong, where, and the how-manieth time.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ class FakeTransaction(FakeWriter):
 
 
 def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: object) -> TaskConfig:
-    """Make a task_config that needs no Kafka."""
+    """Make a task configuration that needs no Kafka."""
     usual: dict[str, object] = {
         "group": "g",
         "sink": Destination("clean", 2, 1_000_000),
@@ -328,7 +328,7 @@ def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: o
         "parser": Plugin("idc-access-log"),
         "kafka": {"bootstrap.servers": "nowhere:9092"},
     }
-    return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # as various as a task_config
+    return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # as various as TaskConfig's fields
 
 
 def make_assignment(task_config: TaskConfig, *ranges: OffsetRange, seconds: float = 3.0) -> Assignment:

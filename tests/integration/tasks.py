@@ -70,7 +70,7 @@ class Stage:
         topics = KafkaTopics(AdminConnection(kafka))
         sink, dead = topics.destination(self.sink), topics.destination(self.dead)
         task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
-        return replace(task_config, **self.changes)  # type: ignore[arg-type]  # as various as a task_config
+        return replace(task_config, **self.changes)  # type: ignore[arg-type]  # as various as TaskConfig's fields
 
     def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
         """Plan what a driver would plan: from the committed offsets to the ends, or to the given end."""
@@ -159,12 +159,12 @@ def make_stage(
     Args:
         bootstrap: where.
         topics: what creates them.
-        guarantee: what the task_config promises.
+        guarantee: what the task promises.
         source: partitions of each source topic; or the configuration of one with a single partition.
         sources: how many source topics.
         sink: partitions of the sink, or its configuration.
         dead: configuration of the dead-letter topic.
-        task_config: what differs from a usual task_config.
+        task_config: what differs from the usual configuration.
     """
 
     def create(role: str, size: int | Mapping[str, str]) -> str:

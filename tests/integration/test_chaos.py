@@ -1,4 +1,4 @@
-"""A short part of the fault harness, by seed: the service as it is passes; two that are wrong on purpose are found out."""
+"""A short, seeded part of the fault harness: the service has no anomaly; two services that are broken on purpose do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def found(path: Path) -> tuple[History, dict[str, int]]:
 
 
 def test_no_anomaly(tmp_path: Path) -> None:
-    """Workers die in the middle of a commit, a duplicate_attempt works beside a task, EndTxn requests come late: nothing shows."""
+    """A worker dies before its commit, a duplicate attempt of a task runs, EndTxn requests come late: no anomaly."""
     faults = ("killed before-commit", "duplicate attempt", "EndTxn held")
 
     history, anomalies = found(run(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path))
@@ -35,7 +35,7 @@ def test_no_anomaly(tmp_path: Path) -> None:
 
 
 def test_no_zombie_is_seen(tmp_path: Path) -> None:
-    """A worker that is stopped at any point of the flow, and goes on when another has taken over, leaves no record."""
+    """Readers get no record of a worker that is stopped at any point and resumed after its successor has finished."""
     history, anomalies = found(zombies.run(1, SEED, HONEST, tmp_path))
 
     assert {} == anomalies
@@ -43,9 +43,9 @@ def test_no_zombie_is_seen(tmp_path: Path) -> None:
     assert len(POINTS) == len(history.successors)
 
 
-@pytest.mark.parametrize("arm", ["letters-outside", "kept-producer"])
+@pytest.mark.parametrize("arm", ["dead-letters-outside", "kept-producer"])
 def test_a_control_arm_is_found_out(arm: str, tmp_path: Path) -> None:
-    """A service that is wrong on purpose shows the anomaly that it must: so the harness can see."""
+    """The checker finds the expected anomaly in a service that is broken on purpose."""
     control = CONTROL_PLANS[arm]
 
     _, anomalies = found(run(control.plan(SEED), tmp_path))

@@ -276,7 +276,7 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Bac
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """Lines and dead_letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
+    """Lines and dead letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(

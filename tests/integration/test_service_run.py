@@ -263,5 +263,5 @@ def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -
     assert 0 == code
     assert [cleansed(n) for n in range(100) if n != 13] == values(read(broker.bootstrap, sink))
     (dead_letter,) = read(broker.bootstrap, dead)
-    assert (line(13), "parser_error") == (dead_letter.value, dead_letter.told["exception.class.name"])
-    assert "RuntimeError: thirteen" in dead_letter.told["exception.message"]
+    assert (line(13), "parser_error") == (dead_letter.value, dead_letter.error_headers["exception.class.name"])
+    assert "RuntimeError: thirteen" in dead_letter.error_headers["exception.message"]

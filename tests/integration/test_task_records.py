@@ -25,7 +25,7 @@ def with_url(url: bytes) -> bytes:
 
 def reasons(dead_letters: list[Record]) -> list[str]:
     """Take the reasons out of the headers."""
-    return [dead_letter.told["exception.class.name"] for dead_letter in dead_letters]
+    return [dead_letter.error_headers["exception.class.name"] for dead_letter in dead_letters]
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -89,9 +89,9 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
     unchanged = [Written(one.value, one.key, 0, one.timestamp, one.headers[:-added]) for one in dead_letters]
     assert source == unchanged
     for offset, dead_letter in enumerate(dead_letters):
-        told = dead_letter.told
-        assert told.pop("exception.message")
-        assert told == {
+        error_headers = dead_letter.error_headers
+        assert error_headers.pop("exception.message")
+        assert error_headers == {
             "stage": "VALUE_CONVERTER",
             "topic": stage.source,
             "partition": "0",
@@ -144,7 +144,7 @@ def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guar
 
     assert [cleansed(0), cleansed(3)] == values(stage.cleansed())
     cut, keyless = stage.dead_letters()
-    message = cut.told["exception.message"]
+    message = cut.error_headers["exception.message"]
     assert "30000 bytes" in message
     assert hashlib.sha256(bad).hexdigest() in message
     assert cut.key == b"k"

@@ -71,6 +71,6 @@ def _lose(client: confluent_kafka.Producer) -> None:
 
 def test_a_commit_that_hangs_ends_the_worker() -> None:
     """Kafka is gone for good: within the time that its calls promise and some grace, a worker comes back or is ended."""
-    told = hang.ask(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
+    measured = hang.measure(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
 
-    assert told.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS
+    assert measured.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS

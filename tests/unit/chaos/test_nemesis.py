@@ -1,4 +1,4 @@
-"""What harm is done, and in which order."""
+"""The nemesis injects all faults, in an order that the seed decides."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.chaos.failpoints import POINTS, Failpoints
 from tests.chaos.nemesis import HARM, KILLS, ONCE, schedule
 
 
-def test_a_seed_repeats_its_harm() -> None:
-    """The same seed gives the same kinds in the same order, another one others."""
+def test_a_seed_repeats_its_faults() -> None:
+    """The same seed gives the same faults in the same order; another seed another order."""
     first, again, other = (list(islice(schedule(list(HARM), random.Random(seed)), 200)) for seed in (1, 1, 2))
 
     assert first == again != other
@@ -23,8 +23,8 @@ def test_a_seed_repeats_its_harm() -> None:
     assert [1] * len(ONCE) == [first.count(name) for name in ONCE]
 
 
-def test_every_kind_of_process_is_killed_in_its_share() -> None:
-    """Where nothing but kills is done, each turn has them all, as often as it is said."""
+def test_every_kind_of_process_is_killed_as_often_as_listed() -> None:
+    """In a run that only kills, each turn has all the kills of the list."""
     turn = Counter(islice(schedule(KILLS, random.Random(1)), len(KILLS)))
 
     assert Counter(KILLS) == turn
@@ -32,7 +32,7 @@ def test_every_kind_of_process_is_killed_in_its_share() -> None:
 
 
 def test_only_one_worker_is_hit(tmp_path: Path) -> None:
-    """An armed point hits the first process that passes it, and says which; the next one passes."""
+    """An armed point hits the first process that passes it, and reports its pid; it spares the next one."""
     program = f"from tests.chaos.failpoints import *\nwith Failpoints({str(tmp_path)!r}).around('send'): print('sent')"
     points = Failpoints(tmp_path)
     points.arm("before-send", signal.SIGKILL)

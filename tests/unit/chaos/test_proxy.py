@@ -1,4 +1,4 @@
-"""The proxy of the fault harness: it forwards frames, finds EndTxn requests, and delivers held ones late."""
+"""The proxy of the fault harness forwards frames, recognises requests that end a transaction, and delivers held ones late."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def frame(api: int, body: bytes = b"", version: int = 1) -> bytes:
 END = frame(END_TXN, struct.pack(">h", 4) + b"a/b/" + struct.pack(">qh?", 42, 3, True))
 
 
-def test_requests_that_end_a_transaction_are_understood() -> None:
-    """Of which kind, and whose; in the plain and in the packed way of writing."""
+def test_requests_that_end_a_transaction_are_recognised() -> None:
+    """The proxy reads their kind and transactional id, in the plain and in the compact encoding."""
     assert Ending(END_TXN, "a/b/") == ending(END)
     assert Ending(TXN_OFFSET_COMMIT, "a/b/") == ending(frame(TXN_OFFSET_COMMIT, b"\0\5a/b/", version=3))
     assert ending(frame(0)) is None
 
 
 class Server:
-    """Takes frames and answers each with its own first byte."""
+    """Takes frames and answers each with one byte."""
 
     def __init__(self) -> None:
         self.frames: Queue[bytes] = Queue()
@@ -47,7 +47,7 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # A proxy that ends resets what it has not read.
+        # A proxy that stops resets its connections.
         with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
             while size := stream.read(4):
                 self.frames.put(stream.read(int.from_bytes(size)))
@@ -70,7 +70,7 @@ def send(connection: socket.socket, request: bytes) -> None:
 
 
 def test_frames_pass(server: Server) -> None:
-    """Requests and answers go through unchanged."""
+    """Requests and answers pass unchanged."""
     (port,) = free_ports(1)
 
     with Proxy({port: server.port}), socket.create_connection(("127.0.0.1", port)) as client:
@@ -81,7 +81,7 @@ def test_frames_pass(server: Server) -> None:
 
 
 def test_a_held_commit_comes_late(server: Server) -> None:
-    """The client loses its connection at once; the broker gets the request all the same, afterwards."""
+    """The client loses its connection at once; the broker still gets the request, later."""
     (port,) = free_ports(1)
     held: Queue[Ending] = Queue()
 
@@ -96,7 +96,7 @@ def test_a_held_commit_comes_late(server: Server) -> None:
 
 
 def test_only_what_is_asked_for_is_held(server: Server) -> None:
-    """Another kind of request passes."""
+    """A request of another kind passes."""
     (port,) = free_ports(1)
 
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
@@ -107,7 +107,7 @@ def test_only_what_is_asked_for_is_held(server: Server) -> None:
 
 
 def test_connections_are_cut(server: Server) -> None:
-    """A client notices at once."""
+    """A client notices the cut at once."""
     (port,) = free_ports(1)
 
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:

@@ -41,7 +41,7 @@ def test_the_heaviest_task_is_near_the_best_possible(of: dict[Partition, int], m
 
     if tasks:
         weights = sorted((load + IDLE_LOAD for load in of.values()), reverse=True)
-        # no plan beats the mean, the heaviest partition, or the two that must offset_range where there is one too many
+        # no plan beats the mean, the heaviest partition, or the two that must share a task where there is one too many
         crowded = weights[many - 1] + weights[many] if len(weights) > many else 0
         best = max(sum(weights) / len(tasks), weights[0], crowded)
         heaviest = max(sum(of[offset_range.partition] + IDLE_LOAD for offset_range in task) for task in tasks)

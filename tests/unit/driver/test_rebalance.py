@@ -62,7 +62,7 @@ def test_a_good_plan_is_left_alone() -> None:
     ],
 )
 def test_what_a_task_cannot_mend_is_noticed(now: At, why: str) -> None:
-    """The next survey decides what it means; a task that goes on would keep it from that."""
+    """The next discovery decides what it means; a task that goes on would keep it from that."""
     assert why == balance(BEFORE).needs_rebalance(now, 2, 10)
 
 

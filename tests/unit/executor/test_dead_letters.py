@@ -1,4 +1,4 @@
-"""Dead dead_letters made of a whole chunk at once are what they are made one by one."""
+"""Dead letters made of a whole chunk at once are what they are made one by one."""
 
 from __future__ import annotations
 

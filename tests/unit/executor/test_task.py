@@ -447,7 +447,7 @@ class TestOutcomes:
             commit = writer.commit
 
             def slow_commit(offset: int, metadata: str) -> None:
-                if partition == B:  # the control_partition, A, goes on to say that it is alive
+                if partition == B:  # the control partition, A, goes on to say that it is alive
                     began.append(clock.now)
                     clock.now += 1.0
                 commit(offset, metadata)
