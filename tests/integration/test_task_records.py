@@ -1,4 +1,4 @@
-"""What becomes of a record on a real Kafka: cleansed, or a dead letter that keeps everything; in both delivery modes."""
+"""A record on a real Kafka becomes a cleansed line, or a dead letter that keeps everything; with both guarantees."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def with_url(url: bytes) -> bytes:
 
 
 def reasons(dead_letters: list[Record]) -> list[str]:
-    """Take the reasons out of the headers."""
+    """Return the reasons from the headers."""
     return [dead_letter.told["exception.class.name"] for dead_letter in dead_letters]
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason=f"the real lines are not here: {SAMPLE}")
 @BOTH_GUARANTEES
 def test_real_lines(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """3,000 lines of a real access log come out as an independent split of them says, in order."""
+    """3,000 lines of a real access log come out in order, as an independent parser cleanses them."""
     lines = SAMPLE.read_bytes().splitlines(keepends=False)
     stage = make_stage(broker.bootstrap, topics, guarantee)
     produce(broker.bootstrap, stage.source, [Written(raw) for raw in lines])
@@ -49,7 +49,7 @@ def test_real_lines(broker: Cluster, topics: Topics, guarantee: Guarantee) -> No
 
 @BOTH_GUARANTEES
 def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A cleansed line has the key and the timestamp of its source record; null and empty keys stay apart."""
+    """A cleansed line has the key and the timestamp of its source record; null and empty keys stay distinct."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     keys = [None, b"", b"k", b"\x00\xff|"]
     times = [1_510_464_542_000, 1, 1_510_464_541_999, 2]
@@ -58,13 +58,13 @@ def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee
 
     stage.run()
 
-    told = [(record.key, record.timestamp, record.value) for record in stage.cleansed()]
-    assert [(keys[n], times[n], cleansed(n)) for n in range(4)] == told
+    found = [(record.key, record.timestamp, record.value) for record in stage.cleansed()]
+    assert [(keys[n], times[n], cleansed(n)) for n in range(4)] == found
 
 
 @BOTH_GUARANTEES
 def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Where the source's broker sets the time, lines and dead letters carry that time."""
+    """If the broker sets the timestamps of the source, lines and dead letters have the same timestamps."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source={"message.timestamp.type": "LogAppendTime"})
     before = time.time() * 1000
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=1), Written(b"rubbish", timestamp=1)])
@@ -78,7 +78,7 @@ def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Gua
 
 @BOTH_GUARANTEES
 def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Tombstones and empty lines become dead letters with reason, origin, and everything else as it was."""
+    """Tombstones and empty lines become dead letters with reason and origin, and everything else unchanged."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     headers: Headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00")]
     pairs = [(None, b"tombstone"), (None, None), (b"", b""), (b"", None), (b"\r\n", b"k"), (b"\n", b"k")]
@@ -92,9 +92,9 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
     unchanged = [Written(one.value, one.key, 0, one.timestamp, one.headers[:-added]) for one in dead_letters]
     assert source == unchanged
     for offset, dead_letter in enumerate(dead_letters):
-        told = dead_letter.told
-        assert told.pop("exception.message")
-        assert told == {
+        added_headers = dead_letter.told
+        assert added_headers.pop("exception.message")
+        assert added_headers == {
             "stage": "VALUE_CONVERTER",
             "topic": stage.source,
             "partition": "0",
@@ -107,7 +107,7 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
 
 @BOTH_GUARANTEES
 def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A good and a bad line of 1 MiB pass like small ones where the topics take them."""
+    """A good and a bad line of 1 MiB pass like small ones if the topics accept them."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=LARGE, sink=LARGE, dead=LARGE)
     url, bad = noise(MEBIBYTE), noise(MEBIBYTE, seed=2)
     source = [line(0), with_url(url), bad, line(3)]
@@ -121,8 +121,8 @@ def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarant
 
 
 @BOTH_GUARANTEES
-def test_what_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A line beyond the sink's max.message.bytes is a dead letter `too_large`; its neighbours flow."""
+def test_a_line_that_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A line that exceeds the sink's max.message.bytes becomes a dead letter `too_large`; its neighbours are cleansed."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink={"max.message.bytes": "20000"})
     large, fits = with_url(noise(20_000)), with_url(noise(15_000))
     produce(broker.bootstrap, stage.source, [Written(value) for value in (line(0), large, fits, line(3))])
@@ -136,8 +136,8 @@ def test_what_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: G
 
 
 @BOTH_GUARANTEES
-def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A reject beyond the dead-letter topic's limit is cut; its message tells length and SHA-256, and the flow goes on."""
+def test_a_reject_that_the_dead_letter_topic_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A reject that exceeds the dead-letter topic's limit is cut; its message holds length and SHA-256."""
     stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
     bad, huge_key = noise(30_000), noise(30_000, seed=2)
     source = [Written(line(0)), Written(bad, b"k"), Written(b"rubbish", huge_key), Written(line(3))]
@@ -158,8 +158,8 @@ def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guar
 
 
 @BOTH_GUARANTEES
-def test_what_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A reject that the dead-letter topic takes only compressed arrives whole."""
+def test_a_reject_that_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A reject that fits the dead-letter topic only when compressed arrives whole."""
     stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
     bad = b"again and " * 10_000
     produce(broker.bootstrap, stage.source, [Written(bad)])
@@ -171,8 +171,8 @@ def test_what_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: 
 
 @pytest.mark.skipif(not EVENTS.exists(), reason=f"the real Flume events are not here: {EVENTS}")
 @pytest.mark.parametrize("format", ["flume-avro", "auto"])
-def test_flume_events(broker: Cluster, topics: Topics, format: str) -> None:  # noqa: A002  # what the option is called
-    """Lines in the envelopes of a real Flume are cleansed; its other events, and broken ones, are dead letters as they were."""
+def test_flume_events(broker: Cluster, topics: Topics, format: str) -> None:  # noqa: A002  # the name of the option
+    """Lines in the envelopes of a real Flume are cleansed; its other events, and broken ones, become unchanged dead letters."""
     real = [bytes.fromhex(code) for code in re.findall(r"^hex (\w+)$", EVENTS.read_text(), re.MULTILINE)]
     # The first event's headers, then the body's length as a zigzag varint of two bytes.
     header, length = real[0][: real[0].index(b"INFO") - 1], len(line(1)) << 1

@@ -1,4 +1,4 @@
-"""What the tests of the parsers share: the engines, a good access log line, and lines and events with their outcomes."""
+"""Fixtures for the tests of the parsers: the engines, a good access log line, and lines and events with outcomes."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def idc(engine: str) -> IdcAccessLog:
 
 
 Sample = tuple[list[bytes], list[str]]
-"""Access log lines, and what must become of each: its cleansed line, or its reason."""
+"""Access log lines with their outcomes: the cleansed line, or the reason."""
 
 
 @pytest.fixture(scope="session", params=SOURCES)
 def sample(request: pytest.FixtureRequest) -> Sample:
-    """Return lines written to be awkward, then recorded ones where there are any."""
+    """Return written edge cases, then recorded lines if there are any."""
     return _recorded() if request.param == "recorded" else _written()
 
 
@@ -72,7 +72,7 @@ def _written() -> Sample:
 
 
 def _recorded() -> Sample:
-    """Recorded lines all pass, and hold nothing that would have to be escaped."""
+    """Return recorded lines, which all pass and need no escapes."""
     lines = (RECORDED / "idc-access-log.sample").read_bytes().splitlines()
     expected = []
     for line in lines:
@@ -83,7 +83,7 @@ def _recorded() -> Sample:
 
 @pytest.fixture(scope="session", params=SOURCES)
 def flume_events(request: pytest.FixtureRequest) -> list[tuple[bytes, bytes]]:
-    """Return events as Flume writes them, each with its body: written ones, then recorded ones where there are any."""
+    """Return events as Flume writes them, each with its body: written ones, then recorded ones if there are any."""
     folder = RECORDED if request.param == "recorded" else WRITTEN
     rows = (folder / "flume-avro-events.txt").read_text(encoding="utf-8").splitlines()
     values = [bytes.fromhex(row.removeprefix("hex ")) for row in rows if row.startswith("hex ")]
