@@ -1,4 +1,4 @@
-"""What all tests share: one real Kafka for the whole session, started by the first test that asks for it."""
+"""Fixtures for all tests: one real Kafka for the whole session, started by the first test that needs it."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import pytest
 
 from app.embedded.broker import Broker, Cluster
 
-# How long an example takes is for the benchmarks: on a busy machine it says nothing.
+# No deadline for an example: on a busy machine its duration means nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
 
 
 QUICK_JAVA = ("-XX:TieredStopAtLevel=1",)
-"""For a broker that lives for minutes: compiling its code well takes more time than well compiled code saves."""
+"""For a broker that lives for minutes: optimising its code takes more time than it saves."""
 ORDER = ("unit", "deploy", "containers", "integration")
-"""The folders of tests, what is quick first: whoever has broken something need not wait for a broker to hear of it."""
+"""The test folders, quick ones first, so that a simple mistake shows before a broker starts."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the folders in their order, however pytest was called."""
+    """Sort the tests by folder, however pytest was called."""
     places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
 
 
 class Topics(Protocol):
-    """Creates a topic that no other test knows, and returns its name."""
+    """Creates a topic for one test, and returns its name."""
 
     def __call__(self, role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create it; its name tells the test and the role."""
+        """Create the topic; its name holds the test and the role."""
         ...
 
 
@@ -50,8 +50,8 @@ def broker() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topics(broker: Cluster, request: pytest.FixtureRequest) -> Topics:
-    """Return a maker of topics that belong to this test alone."""
-    test = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:60]
+    """Return a function that creates topics for this test alone."""
+    test = "".join(each if each.isalnum() else "-" for each in request.node.name)[:60]
 
     def create(role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         return broker.create_topic(f"{test}.{role}.{uuid.uuid4().hex[:8]}", partitions, config)

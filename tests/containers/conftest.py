@@ -25,7 +25,7 @@ RUN_SECONDS = 600
 
 
 class Ended(NamedTuple):
-    """What a container that has ended leaves."""
+    """The exit code and the output of a container that has ended."""
 
     code: int
     output: str
@@ -44,30 +44,32 @@ def network() -> Iterator[Network]:
 
 
 def confined(container: DockerContainer, service: str) -> DockerContainer:
-    """Give a container the confinement that its service has in the Compose file, a read-only root first of all."""
-    said = SERVICES[service]
-    for mount in said["tmpfs"]:
+    """Confine a container as its service is confined in the Compose file, with a read-only root."""
+    declared = SERVICES[service]
+    for mount in declared["tmpfs"]:
         path, _, options = mount.partition(":")
         container.with_tmpfs_mount(path, options)
-    return container.with_kwargs(**{key: said[key] for key in ("read_only", "cap_drop", "security_opt")})
+    return container.with_kwargs(**{key: declared[key] for key in ("read_only", "cap_drop", "security_opt")})
 
 
 @pytest.fixture(scope="session")
 def kafka(network: Network) -> Iterator[Cluster]:
-    """Start the Compose file's broker, with one listener more, for the tests."""
-    said = SERVICES["kafka"]
+    """Start the Compose file's broker, with one more listener for the tests."""
+    declared = SERVICES["kafka"]
     (port,) = free_ports(1)
-    container = confined(DockerContainer(said["image"]), "kafka").with_network(network).with_network_aliases("kafka")
+    container = (
+        confined(DockerContainer(declared["image"]), "kafka").with_network(network).with_network_aliases("kafka")
+    )
     outside = f"{container.get_docker_client().host()}:{port}"
     more = {
         "KAFKA_LISTENERS": f"OUTSIDE://:{OUTSIDE}",
         "KAFKA_ADVERTISED_LISTENERS": f"OUTSIDE://{outside}",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT",
     }
-    for key, value in said["environment"].items():
+    for key, value in declared["environment"].items():
         container.with_env(key, f"{value},{more[key]}" if key in more else str(value))
     container.with_env("KAFKA_INTER_BROKER_LISTENER_NAME", "PLAINTEXT").with_bind_ports(OUTSIDE, port)
-    command = said["healthcheck"]["test"][1:]
+    command = declared["healthcheck"]["test"][1:]
     container.waiting_for(ExecWaitStrategy(command).with_startup_timeout(START_SECONDS))
     with container:
         yield Cluster(outside)
@@ -82,10 +84,10 @@ def image(network: Network) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def run(network: Network, image: str) -> Run:
-    """Return what runs a command in Winnow's image, confined, with the Compose file's configuration."""
+    """Return a function that runs a command in Winnow's image, confined, with the Compose file's configuration."""
 
     def run_to_end(*command: str) -> Ended:
-        # Docker's own timeout ends a wait for a container too.
+        # Docker's own timeout also ends a wait for a container.
         container = confined(DockerContainer(image, {"timeout": RUN_SECONDS}), "winnow").with_network(network)
         container.with_volume_mapping(ROOT / "docker/winnow.yaml", CONFIG, "ro").with_command(list(command))
         with container:

@@ -1,4 +1,4 @@
-"""Whether a container engine answers here, and if none does, why."""
+"""Checks whether a container engine answers here, and if none does, why."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ USUAL = "/var/run/docker.sock"
 
 
 def why_no_engine() -> str:
-    """Ask the engine that testcontainers would use; return in one line why it does not answer, or nothing if it does."""
+    """Connect to the engine that testcontainers would use; return why it does not answer in one line, or nothing."""
     where = f"DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else USUAL
     with warnings.catch_warnings():
-        # docker leaves the socket of a connection that failed to the garbage collector.
+        # docker leaves the socket of a failed connection to the garbage collector.
         warnings.simplefilter("ignore", ResourceWarning)
         problem = _ask()
         gc.collect()
@@ -29,6 +29,6 @@ def _ask() -> str:
     try:
         with contextlib.closing(DockerClient(timeout=ANSWER_SECONDS).client) as client:
             client.ping()
-    except (DockerException, OSError) as error:  # what requests raises is an OSError
+    except (DockerException, OSError) as error:  # the errors of requests are OSErrors
         return " ".join(str(error).split())
     return ""

@@ -1,4 +1,4 @@
-"""The image that docker/Dockerfile builds, at work on the broker of the Compose file, on a read-only root."""
+"""The image that docker/Dockerfile builds, with a read-only root and the broker of the Compose file."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def topics(kafka: Cluster) -> tuple[str, str, str]:
     return source, used.sink.topic, used.dead_letters.topic
 
 
-def test_nobody_is_root(run: Run) -> None:
-    """What runs in the image has Spark's user id, not 0."""
+def test_the_user_is_not_root(run: Run) -> None:
+    """Programs in the image run with Spark's user id, not with 0."""
     ended = run("id", "-u")
 
     assert (0, "185\n") == (ended.code, ended.output), ended.errors
 
 
 def test_the_root_is_read_only(run: Run) -> None:
-    """The confinement of these tests is real: nothing can be written beside /tmp."""
+    """The tests really confine the container: nothing can be written outside /tmp."""
     ended = run("bash", "-c", "touch /tmp/here && touch /opt/winnow/there")
 
     assert 0 != ended.code
@@ -46,7 +46,7 @@ def test_the_root_is_read_only(run: Run) -> None:
 
 
 def test_check_finds_nothing_wrong(run: Run, topics: tuple[str, str, str]) -> None:
-    """`winnow check --connect` reaches the broker, finds the topics, and ends with 0; records pass in the quick way."""
+    """`winnow check --connect` reaches the broker, finds the topics, and ends with 0; the backend is bulk."""
     ended = run("winnow", "check", "-c", CONFIG, "--connect")
 
     assert 0 == ended.code, ended.errors

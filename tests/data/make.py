@@ -1,8 +1,8 @@
 """
-Write the lines and events of this folder, with what must become of each: `python tests/data/make.py`.
+Write the lines and events of this folder with their outcomes: `python tests/data/make.py`.
 
-Nothing of Winnow is imported. A good line is joined from known fields, and its outcome from the same fields, so nothing
-has to be parsed to know it; the reason of a bad line is the fault that was put into it. Hosts are those of RFC 2606,
+Nothing of Winnow is imported. A good line and its outcome are joined from the same known fields, so nothing has to be
+parsed to know the outcome; the reason of a bad line is the fault that was put into it. Hosts are those of RFC 2606,
 addresses those of RFC 5737 and RFC 3849.
 """
 
@@ -88,7 +88,7 @@ def bracketed(address: str) -> str:
 
 
 def escaped(url: bytes) -> str:
-    """Percent-encode what would break the output, as slowly and simply as can be."""
+    """Percent-encode the bytes that would break the output, in the simplest way."""
     written, rest = "", url
     while rest:
         size = next((n for n in (1, 2, 3, 4) if is_one_character(rest[:n])), 0)
@@ -100,7 +100,7 @@ def escaped(url: bytes) -> str:
 
 
 def is_one_character(piece: bytes) -> bool:
-    """Ask Python whether these bytes are one character."""
+    """Return whether these bytes are one character."""
     try:
         return len(piece.decode()) == 1
     except UnicodeDecodeError:
@@ -348,7 +348,7 @@ def events() -> Iterator[dict[str, Any]]:
 
 
 def files() -> dict[str, bytes]:
-    """Return the content of each file of this folder that is made here."""
+    """Return the content of each generated file of this folder."""
     cases = lines()
     expected = [
         {"line": number} | ({"reason": case.reason} if case.value is None else {"value": case.value})

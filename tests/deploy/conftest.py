@@ -1,4 +1,4 @@
-"""What is deployed, read once: the Dockerfile's last stage, the Compose file's services and the manifests."""
+"""The deployed files, read once: the Dockerfile's last stage, the Compose file's services and the manifests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def documents(path: Path) -> list[Document]:
 
 @pytest.fixture(scope="session")
 def final_stage() -> str:
-    """Cut the stage that becomes the image out of the Dockerfile, with continued lines joined."""
+    """Return the Dockerfile's stage that becomes the image, with continued lines joined."""
     return re.split(r"^FROM ", DOCKERFILE.read_text("utf-8").replace("\\\n", ""), flags=re.MULTILINE)[-1]
 
 
@@ -58,6 +58,6 @@ def manifests() -> dict[str, Document]:
 
 @pytest.fixture(scope="session")
 def application(manifests: dict[str, Document]) -> Document:
-    """Take the SparkApplication's spec."""
+    """Return the SparkApplication's spec."""
     spec: Document = manifests["SparkApplication"]["spec"]
     return spec

@@ -1,4 +1,4 @@
-"""The SparkApplication: how driver and executors run, where they may write, and what restarts them."""
+"""The SparkApplication: how driver and executors run, where they may write, and when they are restarted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.deploy.conftest import ROOT, Document
 WORKER_MIB = 500
 
 
-def test_spark_neither_doubles_nor_abandons_a_task(application: Document) -> None:
-    """No task has a speculative attempt, a killed one is seen to its end, and Python workers live on."""
+def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(application: Document) -> None:
+    """No task has a speculative attempt, Spark waits for the end of a killed one, and Python workers are reused."""
     conf = application["sparkConf"]
     assert conf["spark.speculation"] == "false"
     assert conf["spark.task.reaper.enabled"] == "true"
@@ -22,7 +22,7 @@ def test_spark_neither_doubles_nor_abandons_a_task(application: Document) -> Non
 
 
 def test_service_is_always_restarted(application: Document) -> None:
-    """Every end is followed by a start, after a wait for both ways to fail: without one the operator gives up."""
+    """The operator restarts the service after every end, and waits after each of the two kinds of failure; without a wait it gives up."""
     policy = application["restartPolicy"]
     assert policy["type"] == "Always"
     assert policy["onFailureRetryInterval"] > 0
@@ -60,7 +60,7 @@ def mebibytes(quantity: str) -> int:
 
 @pytest.mark.parametrize("role", ["driver", "executor"])
 def test_pods_have_room_and_time(role: str, application: Document) -> None:
-    """Requests and limits are set, Python workers fit beside the heap, and a stop has thirty seconds."""
+    """Requests and limits are set, the memory holds heap and Python workers, and a stop has thirty seconds."""
     part = application[role]
     workers = part["cores"] if role == "executor" else 1
     assert {"coreRequest", "coreLimit", "memory", "memoryOverhead"} <= part.keys()
@@ -70,7 +70,7 @@ def test_pods_have_room_and_time(role: str, application: Document) -> None:
 
 
 def test_executors_are_two_of_two_slots(application: Document) -> None:
-    """Four source partitions are owned at once."""
+    """Two executors with two slots each run four tasks at once."""
     assert (application["executor"]["instances"], application["executor"]["cores"]) == (2, 2)
 
 
@@ -80,7 +80,7 @@ def version() -> str:
     return str(project["version"])
 
 
-def test_application_runs_what_the_image_holds(
+def test_application_runs_the_program_of_the_image(
     application: Document, final_stage: str, services: dict[str, Document]
 ) -> None:
     """The application's image, program, command and Spark are those that the Dockerfile builds."""

@@ -1,4 +1,4 @@
-"""The Compose file: what it starts, in which order, and how it is confined."""
+"""The Compose file: its services, their order and their confinement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.deploy.conftest import COMPOSE, Document
 
 
 def test_compose_mounts_the_configuration(services: dict[str, Document]) -> None:
-    """Winnow runs with docker/winnow.yaml, mounted read-only where its command looks for it."""
+    """Winnow runs with docker/winnow.yaml, mounted read-only at the path in its command."""
     winnow = services["winnow"]
     assert winnow["command"] == ["winnow", "run", "-c", "/etc/winnow/winnow.yaml"]
     assert winnow["volumes"] == ["./winnow.yaml:/etc/winnow/winnow.yaml:ro"]
@@ -17,7 +17,7 @@ def test_compose_mounts_the_configuration(services: dict[str, Document]) -> None
 
 
 def test_compose_confines_every_service(services: dict[str, Document]) -> None:
-    """No service has a privilege, a writable image or a way to gain either."""
+    """No service has a privilege or a writable image, or can gain either."""
     assert set(services) == {"kafka", "topics", "winnow", "generator"}
     for service in services.values():
         assert service["read_only"] is True
@@ -39,7 +39,7 @@ def test_compose_makes_the_topics_that_winnow_uses(services: dict[str, Document]
 
 
 def test_generator_feeds_the_source(services: dict[str, Document]) -> None:
-    """The generator writes to the topic that Winnow reads, on the broker that Winnow asks."""
+    """The generator writes to the topic that Winnow reads, on the same broker."""
     command = services["generator"]["command"]
     used = config.load(COMPOSE.parent / "winnow.yaml", environ={})
     options = dict(zip(command[3::2], command[4::2], strict=True))

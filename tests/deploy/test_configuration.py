@@ -1,4 +1,4 @@
-"""The configurations that are deployed, as the product reads them."""
+"""The deployed configurations, as the product reads them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def loaded(text: str, folder: Path) -> Config:
 
 @pytest.mark.parametrize("where", ["compose", "k8s"])
 def test_deployed_configuration_is_valid(where: str, tmp_path: Path, manifests: dict[str, Document]) -> None:
-    """The product accepts what is deployed: exactly once, from the beginning, with the access log's parser."""
+    """The deployed configuration is valid: exactly once, from the beginning, with the access log's parser."""
     text = {
         "compose": (ROOT / "docker/winnow.yaml").read_text("utf-8"),
         "k8s": manifests["ConfigMap"]["data"]["winnow.yaml"],
@@ -32,5 +32,5 @@ def test_deployed_configuration_is_valid(where: str, tmp_path: Path, manifests: 
 
 
 def test_cluster_configuration_leaves_spark_to_the_application(tmp_path: Path, manifests: dict[str, Document]) -> None:
-    """In the cluster no key of the configuration says where Spark runs."""
+    """In the cluster no key of the configuration sets where Spark runs."""
     assert loaded(manifests["ConfigMap"]["data"]["winnow.yaml"], tmp_path).spark == {}

@@ -1,4 +1,4 @@
-"""The image: what its Dockerfile says and must not say, read without an engine."""
+"""The Dockerfile of the image, checked without an engine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def hadolint(dockerfile: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_dockerfile_has_no_finding() -> None:
-    """Hadolint has nothing to say about the Dockerfile."""
+    """Hadolint reports no finding for the Dockerfile."""
     assert hadolint(DOCKERFILE).stdout == ""
     assert hadolint(DOCKERFILE).returncode == 0
 
 
 def test_a_careless_dockerfile_has_findings(tmp_path: Path) -> None:
-    """The linter of the test above can tell a good Dockerfile from a bad one."""
+    """The linter of the test above reports findings for a bad Dockerfile."""
     (tmp_path / "Dockerfile").write_text("FROM debian\nRUN apt-get install curl\n")
     assert hadolint(tmp_path / "Dockerfile").returncode == 1
 
@@ -35,7 +35,7 @@ def test_base_images_are_pinned_to_python_and_debian() -> None:
 
 
 def test_image_has_java_17_and_an_init(final_stage: str) -> None:
-    """Spark runs on Java 17, and tini hands signals on."""
+    """Spark runs on Java 17, and tini forwards signals."""
     assert re.findall(r"openjdk-(\d+)", final_stage) == ["17"]
     assert 'ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]' in final_stage
 
@@ -46,13 +46,13 @@ def test_image_is_not_run_by_root(final_stage: str) -> None:
 
 
 def test_image_carries_no_compiler(final_stage: str) -> None:
-    """What is not needed to run is not there to be misused: no C compiler, no JDK, no pip of its own."""
+    """The image holds nothing that the service does not need: no C compiler, no JDK, no pip."""
     assert not re.search(r"\b(gcc|g\+\+|clang|build-essential|make|\S+-jdk\S*|python3?-dev)\b", final_stage)
     assert "pip uninstall -y -r docker/build.lock pip" in DOCKERFILE.read_text("utf-8")
 
 
-def test_image_installs_only_what_is_hashed() -> None:
-    """Each package that comes from an index is checked against its hash; the wheel brings none along."""
+def test_image_installs_only_hashed_packages() -> None:
+    """Each package that comes from an index is checked against its hash; the wheel adds none."""
     text = re.sub(r"\s+", " ", DOCKERFILE.read_text("utf-8").replace("\\\n", " "))
     installs = re.findall(r"pip (?:install|wheel) .*?(?= RUN | COPY | FROM |&&|$)", text)
     assert any(
@@ -75,8 +75,8 @@ def test_wheel_is_built_with_the_pins_of_the_tests() -> None:
     assert shared.items() <= tested.items()
 
 
-def test_build_context_holds_what_is_copied() -> None:
-    """Each file that the Dockerfile copies exists and is let in by .dockerignore."""
+def test_build_context_holds_every_copied_file() -> None:
+    """Each file that the Dockerfile copies exists and is not excluded by .dockerignore."""
     copies = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.*) \S+$", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
     copied = {source for sources in copies for source in sources.split()}
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
@@ -86,13 +86,13 @@ def test_build_context_holds_what_is_copied() -> None:
 
 
 def test_image_sets_no_configuration_key(image_environment: dict[str, str]) -> None:
-    """A variable of the image is never taken for a key of the configuration."""
+    """No environment variable of the image is a key of the configuration."""
     assert "NUMBA_CACHE_DIR" in image_environment
     assert not [name for name in image_environment if name.startswith(config.ENV_PREFIX)]
 
 
 def test_image_writes_only_below_tmp(image_environment: dict[str, str]) -> None:
-    """What the image writes at run time goes to /tmp, which the manifests mount: the root may be read-only."""
+    """The image writes only to /tmp, which the manifests mount, so the root may be read-only."""
     environment = image_environment
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
     assert environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
@@ -100,7 +100,7 @@ def test_image_writes_only_below_tmp(image_environment: dict[str, str]) -> None:
 
 
 def test_kernels_are_compiled_while_building(final_stage: str, image_environment: dict[str, str]) -> None:
-    """The build fills the folder of kernels that the entrypoint hands out, for any processor."""
+    """The build fills the folder of kernels that the entrypoint copies, for any processor."""
     environment = image_environment
     assert f"NUMBA_CACHE_DIR={environment['BAKED_KERNELS']} winnow parse /opt/winnow/warm-up.log" in final_stage
     bulk = 'python -c "from app.kafka.backend import why_not_bulk as w; exit(w({}) or 0)"'

@@ -1,4 +1,4 @@
-"""The image's entrypoint, with stand-ins for the programs that it starts."""
+"""The image's entrypoint, with stubs for the programs that it starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SPARK_DRIVER = ["driver", "--properties-file", "/opt/spark/conf/spark.properties
 
 
 class Container:
-    """The entrypoint with programs that tell how they were called."""
+    """The entrypoint with stubs that print how they were called."""
 
     def __init__(self, folder: Path) -> None:
         """Put the programs into a folder."""
@@ -43,7 +43,7 @@ class Container:
             (folder / program).chmod(0o755)
 
     def start(self, *arguments: str, **environment: str) -> tuple[int, str, str, int]:
-        """Run it to its end and return its exit code, its output, its errors and its process id."""
+        """Run the entrypoint; return its exit code, its output, its errors and its process id."""
         with subprocess.Popen(
             [ENTRYPOINT, *arguments],
             env={"PATH": f"{self.folder}:/usr/bin:/bin", "PYSPARK_PYTHON": str(self.folder / "python3")} | environment,
@@ -55,7 +55,7 @@ class Container:
         return process.returncode, output, errors, process.pid
 
     def started(self, *arguments: str, **environment: str) -> Document:
-        """Run it and return what the program that it became says."""
+        """Run the entrypoint; return the report of the stub that it started."""
         code, output, errors, pid = self.start(*arguments, **environment)
         assert (code, errors) == (0, "")
         report: Document = json.loads(output)
@@ -113,13 +113,13 @@ def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Pat
     assert "/opt/spark/conf:/extra.jar:/spark/jars/*" in report["argv"]
 
 
-def test_executor_that_reads_its_secret_from_a_file_is_told_its_master(container: Container) -> None:
-    """Spark reads a secret file only where the master is known as Kubernetes, and tells executors too late."""
+def test_executor_that_reads_its_secret_from_a_file_gets_its_master(container: Container) -> None:
+    """Spark reads a secret file only if the master is Kubernetes, and sends the master to executors too late."""
     secret = "-Dspark.authenticate.secret.file=/etc/winnow/secrets/spark.auth"
     plain = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
-    told = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
+    with_secret = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
     assert not [argument for argument in plain if argument.startswith("-Dspark.master")]
-    assert told[1:4] == [secret, "-Dspark.master=k8s://driver", "-Xms768m"]
+    assert with_secret[1:4] == [secret, "-Dspark.master=k8s://driver", "-Xms768m"]
 
 
 @pytest.mark.parametrize("missing", sorted(SPARK_EXECUTOR.keys() - {"SPARK_CONF_DIR"}))
@@ -134,7 +134,7 @@ def test_executor_does_not_start_without_a_setting(container: Container, missing
 
 
 def test_driver_is_the_python_program(container: Container) -> None:
-    """The driver is Python itself, which leaves to its JVM: Spark's properties, client mode and the pod's address."""
+    """The driver is Python itself; its JVM gets Spark's properties, client mode and the pod's address."""
     report = container.started(
         *SPARK_DRIVER,
         "local:///opt/winnow/main.py",
@@ -162,7 +162,7 @@ def test_driver_is_the_python_program(container: Container) -> None:
 
 
 def test_driver_arguments_arrive_unchanged(container: Container) -> None:
-    """Blanks, quotes and options behind the program belong to the program; those before it to Spark."""
+    """Blanks, quotes and options after the program belong to the program; those before it belong to Spark."""
     report = container.started(
         "driver",
         "--name",
@@ -186,21 +186,21 @@ def test_driver_arguments_arrive_unchanged(container: Container) -> None:
     ],
 )
 def test_driver_refuses_what_it_cannot_run(container: Container, arguments: list[str], sentence: str) -> None:
-    """A driver without a program in the image ends with the code of wrong usage and says what is missing."""
+    """A driver without a program in the image ends with the code of wrong usage and names what is missing."""
     code, output, errors, _ = container.start(*arguments, SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
     assert (code, output) == (2, "")
     assert sentence in errors
 
 
 def test_driver_needs_the_address_to_bind(container: Container) -> None:
-    """A driver that Spark gave no address ends at once and names the variable."""
+    """A driver without an address from Spark ends at once and names the variable."""
     code, _, errors, _ = container.start(*SPARK_DRIVER, "local:///opt/winnow/main.py")
     assert code != 0
     assert "SPARK_DRIVER_BIND_ADDRESS" in errors
 
 
 def test_any_other_command_is_run_as_given(container: Container) -> None:
-    """A command that is neither driver nor executor is run as it stands."""
+    """A command that is neither driver nor executor runs unchanged."""
     assert container.started("winnow", "parse", "a b", "-")["argv"][1:] == ["parse", "a b", "-"]
 
 
@@ -209,8 +209,8 @@ def test_no_command_is_winnow(container: Container) -> None:
     assert container.started()["argv"] == [str(container.folder / "winnow")]
 
 
-def test_service_links_are_no_configuration(container: Container) -> None:
-    """What Kubernetes says about a Service named winnow-... is dropped; keys that a user set stay."""
+def test_service_links_are_not_configuration(container: Container) -> None:
+    """The variables that Kubernetes sets for a Service named winnow-... are dropped; keys that a user set stay."""
     links = {
         "WINNOW_UI_SVC_SERVICE_HOST": "10.1.1.1",
         "WINNOW_UI_SVC_SERVICE_PORT": "4040",
@@ -224,8 +224,8 @@ def test_service_links_are_no_configuration(container: Container) -> None:
     assert {name: value for name, value in report["env"].items() if name.startswith("WINNOW")} == keys
 
 
-def test_kernels_are_handed_out_once(container: Container, tmp_path: Path) -> None:
-    """The baked kernels are copied to where Numba may write, and a restart keeps what is there by then."""
+def test_kernels_are_copied_once(container: Container, tmp_path: Path) -> None:
+    """The image's kernels are copied to a folder that Numba may write, and a restart keeps that folder."""
     baked, cache = tmp_path / "baked", tmp_path / "cache"
     (baked / "parsers/compiled").mkdir(parents=True)
     (baked / "parsers/compiled/kernels.nbi").write_text("baked")
@@ -239,6 +239,6 @@ def test_kernels_are_handed_out_once(container: Container, tmp_path: Path) -> No
 
 
 def test_entrypoint_is_strict() -> None:
-    """The script can be executed and stops at the first failure, also of a variable that is not set."""
+    """The script is executable and stops at the first failure, also at an unset variable."""
     assert os.access(ENTRYPOINT, os.X_OK)
     assert "\nset -euo pipefail\n" in ENTRYPOINT.read_text("utf-8")

@@ -18,19 +18,19 @@ LASTING_VOLUMES = {"persistentVolumeClaim", "ephemeral", "hostPath", "nfs", "csi
 
 
 def test_manifests_are_applied_in_the_order_of_their_names(manifests: dict[str, Document]) -> None:
-    """`kubectl apply -f k8s/` makes what the application mounts and runs as before the application itself."""
+    """`kubectl apply -f k8s/` creates the application's mounts and service account before the application itself."""
     assert list(manifests) == [*NATIVE, "SparkApplication"]
     assert not [kind for kind, document in manifests.items() if "namespace" in document["metadata"]]
 
 
 @pytest.mark.parametrize("kind", NATIVE)
 def test_native_manifest_is_valid(manifests: dict[str, Document], kind: str) -> None:
-    """Each manifest of a native kind has only fields that Kubernetes knows, and all that it needs."""
+    """Each manifest of a native kind has only fields that Kubernetes knows, and all required ones."""
     assert kubernetes_validate.validate(manifests[kind], KUBERNETES, strict=True) == KUBERNETES
 
 
 def test_native_typo_is_found(manifests: dict[str, Document]) -> None:
-    """A misspelt field of a native kind does not pass."""
+    """A misspelt field of a native kind is invalid."""
     planted = copy.deepcopy(manifests["Role"])
     planted["rules"][0]["verb"] = planted["rules"][0]["verbs"]
     with pytest.raises(kubernetes_validate.ValidationError, match="verb"):
@@ -39,7 +39,7 @@ def test_native_typo_is_found(manifests: dict[str, Document]) -> None:
 
 def strict(schema: Document) -> Document:
     """
-    Rewrite a schema of a CRD as JSON Schema that knows no other fields.
+    Rewrite a schema of a CRD as JSON Schema that allows no other fields.
 
     The API server prunes unknown fields in silence, and writes "integer or string" as an extension of its own.
     """
@@ -58,7 +58,7 @@ def strict(schema: Document) -> Document:
 
 @pytest.fixture(scope="module")
 def operator() -> Any:
-    """Make a validator of the operator's own definition."""
+    """Make a validator from the operator's own definition."""
     if not CRD.is_file():
         pytest.skip(f"the operator's CRD is not copied into this project, and {CRD} does not exist here")
     (definition,) = documents(CRD)
@@ -71,12 +71,12 @@ def operator() -> Any:
 
 
 def problems(operator: Any, document: Document) -> list[str]:
-    """List what the operator's definition finds wrong."""
+    """List the violations of the operator's definition."""
     return [f"{error.json_path}: {error.message}" for error in operator.iter_errors(document)]
 
 
 def test_application_is_valid(operator: Any, manifests: dict[str, Document]) -> None:
-    """The SparkApplication has only fields that the operator knows, and all that it needs."""
+    """The SparkApplication has only fields that the operator knows, and all required ones."""
     assert problems(operator, manifests["SparkApplication"]) == []
 
 
@@ -95,7 +95,7 @@ def test_application_errors_are_found(operator: Any, manifests: dict[str, Docume
 
 
 def keys_and_values(node: object) -> list[tuple[str, object]]:
-    """List every key of a tree with what stands under it."""
+    """List every key of a tree with its value."""
     if isinstance(node, list):
         return [pair for item in node for pair in keys_and_values(item)]
     if isinstance(node, dict):
@@ -106,7 +106,7 @@ def keys_and_values(node: object) -> list[tuple[str, object]]:
 
 
 def test_nothing_outlives_a_pod(manifests: dict[str, Document], application: Document) -> None:
-    """There is no checkpoint, no claim and no volume that lasts: Kafka's offsets are all that is remembered."""
+    """There is no checkpoint, no claim and no lasting volume: the only state is Kafka's offsets."""
     assert "PersistentVolumeClaim" not in manifests
     for kind, document in manifests.items():
         found = keys_and_values(document)
@@ -120,8 +120,8 @@ def test_nothing_outlives_a_pod(manifests: dict[str, Document], application: Doc
     }
 
 
-def test_driver_may_do_little(manifests: dict[str, Document]) -> None:
-    """The driver may manage pods, make and remove its configmaps, and remove its service: no more, and no wildcard."""
+def test_driver_has_only_the_rights_it_needs(manifests: dict[str, Document]) -> None:
+    """The driver may manage pods, create and delete its configmaps, and delete its service; there is no wildcard."""
     role = manifests["Role"]
     assert all(rule["apiGroups"] == [""] for rule in role["rules"])
     assert {tuple(rule["resources"]): set(rule["verbs"]) for rule in role["rules"]} == {
@@ -131,8 +131,8 @@ def test_driver_may_do_little(manifests: dict[str, Document]) -> None:
     }
 
 
-def test_names_meet(manifests: dict[str, Document], application: Document) -> None:
-    """Each thing that a manifest refers to by name is made by another one."""
+def test_every_referenced_name_exists(manifests: dict[str, Document], application: Document) -> None:
+    """Each object that a manifest refers to by name is created by another one."""
     spec, binding = application, manifests["RoleBinding"]
     assert spec["driver"]["serviceAccount"] == manifests["ServiceAccount"]["metadata"]["name"]
     assert [subject["name"] for subject in binding["subjects"]] == [spec["driver"]["serviceAccount"]]

@@ -1,4 +1,4 @@
-"""Secrets: they stand in one manifest, and are read from mounted files."""
+"""Secrets are in one manifest only, and are read from mounted files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import yaml
 from tests.deploy.conftest import ROOT, Document
 
 
-def test_secrets_stand_in_the_secret_only(manifests: dict[str, Document]) -> None:
-    """No value of the Secret is written anywhere else: not for Spark, not in a configuration, not for Compose."""
+def test_secrets_are_only_in_the_secret(manifests: dict[str, Document]) -> None:
+    """No value of the Secret appears in Spark's settings, in a configuration or in the Compose file."""
     values = [value.strip() for value in manifests["Secret"]["stringData"].values()]
     files = [path for folder in ("k8s", "docker") for path in (ROOT / folder).iterdir() if path.name != "secret.yaml"]
     assert all(len(value) > 8 for value in values)

@@ -1,8 +1,8 @@
 """
-A Kafka made of lists, and clients that follow a script: a crash is an item in it.
+A Kafka made of lists, and clients that follow a script, in which a crash is an item.
 
-`FakeKafka` keeps what a real one would: source records, committed offsets, what readers of the sink and of the
-dead letters may see, and an epoch for each transactional id. `Script` says what goes wrong, where, and the how-manieth time.
+`FakeKafka` keeps what a real one keeps: source records, committed offsets, the visible records of the sink and of the dead
+letters, and an epoch for each transactional id. `Script` lists what fails, at which point and at which passage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from app.runtime import REAL, Runtime
 
 
 class Point(StrEnum):
-    """A place in a task's flow where something can go wrong."""
+    """A point in a task's flow at which something can fail."""
 
     BEFORE_OPEN = "before_open"
     AFTER_OPEN = "after_open"
@@ -34,7 +34,7 @@ class Point(StrEnum):
 
 
 class Trouble(StrEnum):
-    """What goes wrong there."""
+    """The kind of failure."""
 
     KILLED = "killed"
     TRANSIENT = "transient"
@@ -42,11 +42,11 @@ class Trouble(StrEnum):
 
 
 class Killed(BaseException):
-    """The process died: nothing after this point happened, no clean-up either."""
+    """The process died: nothing happened after this point, not even clean-up."""
 
 
 class Mishap(NamedTuple):
-    """One item of a script: the n-th time (from 1) that a lane passes the point, this happens."""
+    """One item of a script: the failure, and the n-th passage (from 1) of the point at which it happens."""
 
     point: Point
     trouble: Trouble
@@ -55,14 +55,14 @@ class Mishap(NamedTuple):
 
 @dataclass(slots=True)
 class Script:
-    """What goes wrong in one run."""
+    """The failures of one run."""
 
     mishaps: list[Mishap] = field(default_factory=list)
     passed: dict[Point, int] = field(default_factory=dict)
     dead: bool = False
 
     def at(self, point: Point, partition: Partition) -> None:
-        """Pass a point; raise what the script has for it."""
+        """Pass a point; raise the failure that the script has for it."""
         if self.dead:
             raise Killed
         self.passed[point] = self.passed.get(point, 0) + 1
@@ -82,7 +82,7 @@ class Script:
 
 
 class Record(NamedTuple):
-    """A source record; `CONTROL` in its place is an offset that holds none."""
+    """A source record; `CONTROL` in its place is an offset without one."""
 
     value: bytes | None
     key: bytes | None = None
@@ -94,7 +94,7 @@ CONTROL = None
 
 
 class FakeKafka:
-    """What outlives the processes."""
+    """The state that outlives the processes."""
 
     def __init__(self, source: Mapping[Partition, Sequence[Record | None]]) -> None:
         self.source = {partition: list(records) for partition, records in source.items()}
@@ -105,7 +105,7 @@ class FakeKafka:
 
 
 class FakeClock:
-    """Goes on by a tick for each poll, so that a deadline comes without waiting."""
+    """A clock that each poll moves by a tick, so that a deadline comes without waiting."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -115,12 +115,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that goes by this clock."""
+        """Return a runtime that uses this clock."""
         return replace(REAL, monotonic=self)
 
 
 class FakeClients:
-    """Makes fake clients of one process."""
+    """The fake clients of one process."""
 
     def __init__(
         self, kafka: FakeKafka, task_config: TaskConfig, clock: FakeClock, script: Script | None = None
@@ -168,7 +168,7 @@ class FakeOffsets:
 
 
 class FakeConsumer:
-    """Reads a few records of each partition at a time, then says where the end is, once."""
+    """Reads a few records of each partition at a time, then reports each end once."""
 
     def __init__(self, clients: FakeClients, most: int = 3, tick: float = 0.2) -> None:
         self.reading: dict[Partition, int] = {}
@@ -177,7 +177,7 @@ class FakeConsumer:
         self._clients = clients
         self._most = most
         self._tick = tick
-        self._said_end: dict[Partition, int] = {}
+        self._reported_end: dict[Partition, int] = {}
         self._thread = threading.current_thread()
 
     def connect(self, partitions: Iterable[Partition]) -> None:
@@ -192,7 +192,7 @@ class FakeConsumer:
 
     def stop(self, partition: Partition) -> None:
         del self.reading[partition]
-        self._said_end.pop(partition, None)
+        self._reported_end.pop(partition, None)
 
     def poll(self, seconds: float) -> Chunk | None:
         self._clients.clock.now += self._tick
@@ -200,16 +200,16 @@ class FakeConsumer:
         ends = []
         for partition, offset in self.reading.items():
             log = self._clients.kafka.source[partition]
-            behind = min(offset + self._most, len(log))
+            after = min(offset + self._most, len(log))
             rows += [
                 (self.known.index(partition), at, record)
-                for at, record in enumerate(log[offset:behind], offset)
+                for at, record in enumerate(log[offset:after], offset)
                 if record is not CONTROL
             ]
-            self.reading[partition] = behind
-            if behind == len(log) and self._said_end.get(partition) != behind:
-                ends.append((partition, behind))
-                self._said_end[partition] = behind
+            self.reading[partition] = after
+            if after == len(log) and self._reported_end.get(partition) != after:
+                ends.append((partition, after))
+                self._reported_end[partition] = after
         return _chunk(self.known, rows, ends) if rows or ends else None
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ def _chunk(
 
 
 class FakeWriter:
-    """Follows the script; what it sends is visible when its kind says so."""
+    """A writer that follows the script; its subclass decides when its records become visible."""
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         self.suspect = False
@@ -285,19 +285,19 @@ class FakeWriter:
 
 
 class FakeAcknowledged(FakeWriter):
-    """At least once: what is sent is visible at once, and the store of offsets refuses to go back."""
+    """At least once: a record is visible as soon as it is sent, and the offset store refuses to go back."""
 
     def _commit(self, at: CommittedOffset) -> None:
         FakeOffsets(self._kafka).save(self._partition, at.offset, at.metadata)
 
 
 class FakeTransaction(FakeWriter):
-    """Exactly once: what is sent is visible when it is committed, by the newest epoch only."""
+    """Exactly once: a record is visible when it is committed, and only the newest epoch may commit."""
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         super().__init__(clients, partition)
         self._values: list[bytes | None] = []
-        self._letters: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []
 
     def _check_epoch(self) -> None:
         if self._epoch != self._kafka.epochs[self._partition]:
@@ -309,13 +309,13 @@ class FakeTransaction(FakeWriter):
 
     def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self._check_epoch()
-        self._letters += dead_letters
+        self._dead_letters += dead_letters
 
     def _commit(self, at: CommittedOffset) -> None:
         super()._send(self._values)
-        super()._send_dead_letters(self._letters)
+        super()._send_dead_letters(self._dead_letters)
         super()._commit(at)
-        self._values, self._letters = [], []
+        self._values, self._dead_letters = [], []
 
 
 def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: object) -> TaskConfig:
@@ -328,7 +328,7 @@ def make_task_config(guarantee: Guarantee = Guarantee.EXACTLY_ONCE, **changes: o
         "parser": Plugin("idc-access-log"),
         "kafka": {"bootstrap.servers": "nowhere:9092"},
     }
-    return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # as various as TaskConfig's fields
+    return TaskConfig(guarantee=guarantee, **(usual | changes))  # type: ignore[arg-type]  # fields of many types
 
 
 def make_assignment(task_config: TaskConfig, *ranges: OffsetRange, seconds: float = 3.0) -> Assignment:

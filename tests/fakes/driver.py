@@ -13,7 +13,7 @@ Result = list[Receipt] | Exception
 
 class DriverKafka:
     """
-    Everything that the driver asks Kafka, with partitions of one topic, `raw`.
+    The Kafka that the driver sees, with the partitions of one topic, `raw`.
 
     Args:
         partitions: for each partition, named `p0` and so on, its first offset and its end.
@@ -26,13 +26,13 @@ class DriverKafka:
         self.committed: dict[Partition, CommittedOffset] = {}
         self.fenced: list[list[Partition]] = []
         self.troubles: list[Exception] = []
-        """Raised by the next questions, one each."""
+        """Errors that the next requests raise, one each."""
         self.topic_id = "id-1"
         self.topic_gone = False
 
     @property
     def clients(self) -> Clients:
-        """Return itself in each role."""
+        """Return itself as each client."""
         return Clients(topics=self, group=self, fence=self, offsets=self)
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
@@ -73,7 +73,7 @@ class DriverKafka:
 
 
 class FakeRounds:
-    """Runs rounds by calling a function; a round that is unending ends when it is cancelled."""
+    """Runs rounds by calling a function; an unending round ends when it is cancelled."""
 
     def __init__(self, act: Callable[[Sequence[Assignment]], Result], slots: int = 2, unending: bool = False) -> None:
         self.slots = slots
@@ -91,7 +91,7 @@ class FakeRounds:
 
 
 class FakeRound:
-    """One of them."""
+    """One round, with its result."""
 
     lost_tasks = done_tasks = 0
     starved = False
@@ -113,7 +113,7 @@ class FakeRound:
 
 
 def works(kafka: DriverKafka, then: Callable[[], object] = lambda: None) -> Callable[[Sequence[Assignment]], Result]:
-    """Do all the work of a round at once, commit it, and do something else afterwards."""
+    """Do all the work of a round at once, commit it, then call `then`."""
 
     def act(assignments: Sequence[Assignment]) -> Result:
         receipts = []

@@ -1,4 +1,4 @@
-"""`winnow run` as a user starts it: its log as events, its signals, its exit code, and the processes below it."""
+"""`winnow run` as a user starts it: its log as events, its signals, its exit code and its child processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAEMON = re.compile(r"-m (app\.spark|pyspark)\.daemon")
 # A JVM that lives for seconds is not worth compiling well.
 QUICK_START = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 STOP_SECONDS = 10
-"""What the product promises: it has stopped so soon after a signal."""
+"""The product promises to stop within this time after a signal."""
 
 
 def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead: str, **more: object) -> Event:
@@ -40,11 +40,11 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
 
 class Winnow:
     """
-    A run of the service; a context manager that leaves no process behind.
+    A run of the service; a context manager after which no process is left.
 
     Args:
-        config: what goes into the configuration file.
-        folder: where the file goes.
+        config: the content of the configuration file.
+        folder: the folder for the file.
         arguments: further arguments of `winnow run`.
         environment: further environment variables.
     """
@@ -61,7 +61,7 @@ class Winnow:
         self._tree: list[psutil.Process] = []
         self.events: list[Event] = []
         self.noise: list[str] = []
-        """What was said that is not ours: by the JVM, mostly."""
+        """Lines that are not events of ours; mostly the JVM's."""
 
     def __enter__(self) -> Self:
         """Start."""
@@ -75,14 +75,14 @@ class Winnow:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it and everything below it, whatever happened; if a test failed, show what was said."""
+        """Kill the service and its child processes, whatever happened; if a test failed, print the log."""
         self._remember_tree()
         self._process.kill()
         self._process.wait()
         end(self._tree)
         self._listener.join(5)
         if kind is not None:
-            print("winnow said:", *self.events, *self.noise[-30:], sep="\n  ")  # pytest shows it
+            print("the log of winnow:", *self.events, *self.noise[-30:], sep="\n  ")  # pytest shows it
         if self._process.stderr is not None and not self._listener.is_alive():
             self._process.stderr.close()
 
@@ -97,29 +97,29 @@ class Winnow:
         with self._news:
             self._news.notify_all()
 
-    def said(self, event: str) -> list[Event]:
-        """Return what was said of this kind so far."""
+    def logged(self, event: str) -> list[Event]:
+        """Return the events of this name that have been logged so far."""
         with self._news:
             return [each for each in self.events if each["event"] == event]
 
     def wait_for(self, event: str, seconds: float = 90, times: int = 1) -> Event:
-        """Wait until it has said this so many times; return the last."""
-        self._wait(lambda: len(self.said(event)) >= times, seconds, f"to say {event!r}")
-        return self.said(event)[times - 1]
+        """Wait until the event has been logged so many times; return the last one."""
+        self._wait(lambda: len(self.logged(event)) >= times, seconds, f"to log {event!r}")
+        return self.logged(event)[times - 1]
 
     def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
         with self._news:
             while not condition():
                 assert self._process.poll() is None or condition(), (
-                    f"it ended ({self._process.returncode}), no chance {what}"
+                    f"it ended ({self._process.returncode}) and will never come {what}"
                 )
                 assert self._news.wait(min(0.5, deadline - time.monotonic())) or time.monotonic() < deadline, (
                     f"waited {seconds} s for it {what}"
                 )
 
     def code(self, seconds: float = 120) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for the end of the service; return the exit code."""
         self._remember_tree()
         code = self._process.wait(seconds)
         self._listener.join(5)
@@ -127,7 +127,7 @@ class Winnow:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """
-        Ask it to stop, and hold it to its promise; return the exit code.
+        Send a signal, and require that the service stops in the promised time; return the exit code.
 
         SIGTERM goes to the process, as Kubernetes sends it; SIGINT to the whole group, as a terminal sends Ctrl-C.
         """
@@ -138,8 +138,8 @@ class Winnow:
             self._process.send_signal(number)
         return self.code(STOP_SECONDS)
 
-    def left_behind(self, seconds: float = 10) -> list[psutil.Process]:
-        """Return processes that it had started and that have outlived it by so many seconds."""
+    def leftovers(self, seconds: float = 10) -> list[psutil.Process]:
+        """Return the processes that it started and that are still alive after so many seconds."""
         alive: list[psutil.Process] = psutil.wait_procs(self._tree, seconds)[1]
         return alive
 
@@ -155,12 +155,12 @@ class Winnow:
 
     @property
     def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers that are at work."""
+        """Spark's Python workers that run a task."""
         return list(working(psutil.Process(self._process.pid)))
 
 
 def working(root: psutil.Process) -> Iterator[psutil.Process]:
-    """Find the Python workers below a process that are at work: they have connections, idle ones have none."""
+    """Find the Python workers below a process that run a task: they have connections to Kafka, idle ones have none."""
     try:
         below = root.children(recursive=True)
     except psutil.NoSuchProcess:
@@ -171,7 +171,7 @@ def working(root: psutil.Process) -> Iterator[psutil.Process]:
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:
-    """Tell whether a process is pyspark's daemon, or a worker that it forked."""
+    """Return whether a process is pyspark's daemon, or a worker that it forked."""
     try:
         return process is not None and bool(DAEMON.search(" ".join(process.cmdline())))
     except psutil.NoSuchProcess:
@@ -179,7 +179,7 @@ def _is_daemon(process: psutil.Process | None) -> bool:
 
 
 def _connections(process: psutil.Process) -> int:
-    """Count a process's connections: a worker has one to its JVM, the others are Kafka clients'."""
+    """Count the connections of a process: a worker has one to its JVM, the others belong to Kafka clients."""
     try:
         return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
     except psutil.NoSuchProcess:
@@ -187,7 +187,7 @@ def _connections(process: psutil.Process) -> int:
 
 
 def end(processes: list[psutil.Process]) -> None:
-    """Kill processes of ours that are still there."""
+    """Kill those of our processes that are still alive."""
     for process in processes:
         try:
             process.kill()

@@ -1,4 +1,4 @@
-"""One task on a real Kafka, without Spark and without a driver: the shortest way from a record to what becomes of it."""
+"""One task on a real Kafka, without Spark and without a driver."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tests.independent import Record
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
-"""For behaviour that must not depend on how records pass between librdkafka and us."""
+"""For behaviour that must not depend on the backend."""
 LARGE = {"max.message.bytes": str(4 << 20)}
 PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 
 
 def noise(size: int, seed: int = 1) -> bytes:
-    """Make printable bytes that no compression makes much smaller."""
+    """Make printable bytes that hardly compress."""
     return random.Random(seed).randbytes(size).translate(PRINTABLE)
 
 
 def until(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:
-    """Wait for a condition, looking often."""
+    """Wait for a condition and check it often."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
@@ -47,7 +47,7 @@ def until(condition: Callable[[], object], seconds: float = 60, what: str = "it"
 
 @dataclass
 class Stage:
-    """The topics and the group of one test, and how to run a task on them."""
+    """The topics and the group of one test, with methods that run a task on them."""
 
     bootstrap: str
     sources: Mapping[str, int]
@@ -65,15 +65,15 @@ class Stage:
 
     @property
     def task_config(self) -> TaskConfig:
-        """What a driver would give all tasks."""
+        """The configuration that a driver would give all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
         topics = KafkaTopics(AdminConnection(kafka))
         sink, dead = topics.destination(self.sink), topics.destination(self.dead)
         task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
-        return replace(task_config, **self.changes)  # type: ignore[arg-type]  # as various as TaskConfig's fields
+        return replace(task_config, **self.changes)  # type: ignore[arg-type]  # fields of many types
 
     def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
-        """Plan what a driver would plan: from the committed offsets to the ends, or to the given end."""
+        """Plan as a driver would: from the committed offsets to the ends, or to the given end."""
         known = independent.committed(self.bootstrap, self.group, *self.sources)
         ranges = []
         for topic in self.sources:
@@ -84,14 +84,14 @@ class Stage:
         return tuple(ranges)
 
     def run(self, *ranges: OffsetRange, seconds: float = 60) -> dict[Partition, Receipt]:
-        """Run one task, by default from where the group stands to the ends of all partitions."""
+        """Run one task, by default from the committed offsets to the ends of all partitions."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
         receipts = task.run(assignment, TaskClients(task_config, self.backend), make_parser(task_config), seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
     def running(self, *ranges: OffsetRange) -> RunningTask:
-        """Run a task that has no end, in a thread; a context manager."""
+        """Run a task without an end in a thread; return a context manager."""
         return RunningTask(self, ranges)
 
     def cleansed(self) -> list[Record]:
@@ -103,17 +103,17 @@ class Stage:
         return independent.read(self.bootstrap, self.dead)
 
     def lag(self) -> dict[tuple[str, int], int]:
-        """Ask how far the group is behind each source partition's end, where it has committed."""
+        """Return the group's lag for each source partition that has a committed offset."""
         known = independent.committed(self.bootstrap, self.group, *self.sources)
         ends = {place: end for topic in self.sources for place, end in independent.ends(self.bootstrap, topic).items()}
         return {place: ends[place] - offset for place, offset in known.items()}
 
 
 class RunningTask:
-    """A task in a thread: it works until it is fenced."""
+    """A task in a thread that works until it is fenced."""
 
     def __init__(self, stage: Stage, ranges: tuple[OffsetRange, ...]) -> None:
-        """Remember what to run."""
+        """Store the stage and the ranges to run."""
         self.receipts: dict[Partition, Receipt] = {}
         self._stage, self._ranges = stage, ranges
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -122,7 +122,7 @@ class RunningTask:
         self.receipts = self._stage.run(*self._ranges, seconds=90)
 
     def __enter__(self) -> Self:
-        """Start, and wait until it owns its partitions: then it has said where it starts."""
+        """Start the task and wait until it has committed its starting offsets, which shows that it owns its partitions."""
         self._thread.start()
         until(lambda: len(self._stage.lag()) >= len(self._ranges), what="the task to open")
         return self
@@ -130,14 +130,14 @@ class RunningTask:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Fence it, whatever happened, and wait for its end."""
+        """Fence the task, whatever happened, and wait for its end."""
         fence = KafkaFence({"bootstrap.servers": self._stage.bootstrap}, self._stage.group, 60)
         while self._thread.is_alive():
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)
 
     def ended(self, seconds: float) -> bool:
-        """Wait for its end."""
+        """Wait for the end of the task; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -157,14 +157,14 @@ def make_stage(
     Create topics for a test.
 
     Args:
-        bootstrap: where.
-        topics: what creates them.
-        guarantee: what the task promises.
+        bootstrap: the address of Kafka.
+        topics: the function that creates them.
+        guarantee: the delivery guarantee.
         source: partitions of each source topic; or the configuration of one with a single partition.
-        sources: how many source topics.
+        sources: the number of source topics.
         sink: partitions of the sink, or its configuration.
         dead: configuration of the dead-letter topic.
-        task_config: what differs from the usual configuration.
+        task_config: further fields of the task configuration.
     """
 
     def create(role: str, size: int | Mapping[str, str]) -> str:

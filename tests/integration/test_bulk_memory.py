@@ -1,4 +1,4 @@
-"""What the kernels of the bulk backend may never do: read or write beside a buffer, or mistake null for empty."""
+"""The kernels of the bulk backend never read or write outside a buffer, and never mistake null for empty."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Compiles these kernels anew, and no others: the parsers' take four times as long. Numba's cache does not tell code with
-# bounds checks from code without, so they get a folder of their own.
+# Compiles only these kernels again, because the parsers' kernels take four times as long. Numba's cache does not separate
+# code with bounds checks from code without, so they have their own folder.
 WITH_BOUNDS_CHECKS = """
 import numba, parsers.compiled.kernels
 numba.config.BOUNDSCHECK, numba.config.CACHE_DIR = 1, {folder!r}
@@ -26,7 +26,7 @@ else:
     raise SystemExit("nothing checks the bounds")
 """
 
-# Messages, values and keys end where forbidden memory begins, or begin where it ends; librdkafka's functions are ours.
+# Messages, values and keys end where forbidden memory begins, or begin where it ends; librdkafka's functions are replaced.
 ON_THE_EDGE = """
 import ctypes as c, mmap, random
 import numpy as np, pyarrow as pa
@@ -185,10 +185,10 @@ print("done")
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is protected in Linux's way")
+@pytest.mark.skipif(sys.platform != "linux", reason="the test protects memory with Linux's mprotect")
 @pytest.mark.parametrize("checked", [False, True], ids=["as in service", "under Numba's bounds checking"])
-def test_nothing_beside_a_buffer_is_touched(tmp_path: Path, checked: bool) -> None:
-    """Random records whose neighbours are forbidden memory go through all kernels unharmed, refusals in between."""
+def test_kernels_stay_inside_their_buffers(tmp_path: Path, checked: bool) -> None:
+    """Random records next to forbidden memory pass through all kernels unharmed, with refusals in between."""
     script = (WITH_BOUNDS_CHECKS.format(folder=str(tmp_path)) if checked else "") + ON_THE_EDGE
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)

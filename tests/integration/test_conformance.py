@@ -1,4 +1,4 @@
-"""What both ways of records between librdkafka and us must do alike on a real Kafka: `plain` and `bulk`."""
+"""The behaviour that both backends, `plain` and `bulk`, must share on a real Kafka."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage
 MEBIBYTE = 1 << 20
 
 
-def test_bulk_is_what_is_used_here() -> None:
-    """Where the tests run nothing is missing, so that what is called bulk below is bulk."""
+def test_the_bulk_backend_is_available_here() -> None:
+    """The test environment has everything that bulk needs, so the `bulk` cases below do test it."""
     assert "" == why_not_bulk({})
     assert "bulk" == best_backend({}).name
 
 
 @contextmanager
 def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) -> Iterator[TaskConsumer]:
-    """Open a consumer alone, at these offsets."""
+    """Open a consumer at these offsets, without a task."""
     consumer = TaskClients(stage.task_config, backend).consumer()
     try:
         for partition, offset in starts:
@@ -49,7 +49,7 @@ def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) ->
 
 
 def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]) -> list[Chunk]:
-    """Poll until it is enough."""
+    """Poll until the chunks are enough."""
     chunks: list[Chunk] = []
 
     def poll() -> object:
@@ -63,7 +63,7 @@ def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]
 
 
 def ended(chunks: list[Chunk]) -> list[tuple[Partition, int]]:
-    """Take the ends that were reached."""
+    """Return the ends that were reached."""
     return [end for chunk in chunks for end in chunk.ends]
 
 
@@ -74,8 +74,8 @@ def make_lines(*texts: bytes | None, key: bytes | None = None, timestamp: int = 
 
 
 @BOTH_BACKENDS
-def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A tombstone is no empty value, and no key no empty key; offsets and times of both types are as stored."""
+def test_null_and_empty_stay_distinct(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """Null and empty values and keys stay distinct; offsets and both kinds of timestamps are read as stored."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     pairs = [(v, k) for v in (None, b"", b"v", b"\x00\xff") for k in (None, b"", b"k")]
     produce(broker.bootstrap, stage.source, [Written(*pair, timestamp=n + 1) for n, pair in enumerate(pairs)])
@@ -105,7 +105,7 @@ def test_null_and_empty_are_told_apart(broker: Cluster, topics: Topics, backend:
 
 @BOTH_BACKENDS
 def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A record without a timestamp is read as having none, and its line gets the time of writing."""
+    """A record without a timestamp is read as having none, and its cleansed line gets the time of writing."""
     stage = make_stage(broker.bootstrap, topics)
     stage.backend = backend
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=-1)])
@@ -119,27 +119,27 @@ def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: 
 
 
 @BOTH_BACKENDS
-def test_headers_are_read_when_they_are_wanted(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Every row's own headers are there until the next poll: in order, doubled, null and empty ones too."""
+def test_headers_are_readable_until_the_next_poll(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """The headers of each row are complete and in order, with repeated, null and empty ones."""
     stage = make_stage(broker.bootstrap, topics)
     headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00"), ("ü", b"x")]
     produce(broker.bootstrap, stage.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
 
     with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
-        told: list[object] = []
+        found: list[object] = []
 
-        def all_told() -> bool:
+        def all_found() -> bool:
             if chunk := consumer.poll(0.05):
-                told.extend(list(chunk.headers(row)) for row in range(len(chunk)))
-            return len(told) == 10
+                found.extend(list(chunk.headers(row)) for row in range(len(chunk)))
+            return len(found) == 10
 
-        until(all_told, what="ten records")
+        until(all_found, what="ten records")
 
-    assert [headers if n % 2 else [] for n in range(10)] == told
+    assert [headers if n % 2 else [] for n in range(10)] == found
 
 
-def test_headers_that_are_gone(broker: Cluster, topics: Topics) -> None:
-    """Asking a chunk of the bulk way for headers after the next poll is an error, not a look at freed memory."""
+def test_headers_are_gone_after_the_next_poll(broker: Cluster, topics: Topics) -> None:
+    """Reading headers from a bulk chunk after the next poll raises an error instead of reading freed memory."""
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, [Written(b"v", headers=[("h", b"1")])])
 
@@ -153,7 +153,7 @@ def test_headers_that_are_gone(broker: Cluster, topics: Topics) -> None:
 
 @BOTH_BACKENDS
 def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """The end of a partition is told with the offset behind its last control record, each time it is reached."""
+    """A consumer reports each end of a partition that it reaches, with the offset after its last record."""
     stage = make_stage(broker.bootstrap, topics)
     partition = Partition(stage.source, 0)
     produce(broker.bootstrap, stage.source, [Written(b"1"), Written(b"2")])
@@ -170,7 +170,7 @@ def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> Non
 
 @BOTH_BACKENDS
 def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """An offset outside the partition is a failure of that partition, and no other's; it brings no records."""
+    """An offset outside the partition fails that partition only, and yields no records."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     produce(broker.bootstrap, stage.source, [Written(b"v", partition=1)])
     gone, good = Partition(stage.source, 0), Partition(stage.source, 1)
@@ -185,10 +185,10 @@ def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, backend: B
 
 
 @BOTH_BACKENDS
-def test_a_broker_that_is_away(
+def test_an_unreachable_broker(
     broker: Cluster, topics: Topics, backend: Backend, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Errors and logs that belong to no partition are dropped: a consumer that reaches nobody polls in vain, silently."""
+    """A consumer without a broker returns no records and no failures, and prints nothing."""
     stage = make_stage(broker.bootstrap, topics)
     task_config = replace(
         stage.task_config,
@@ -205,8 +205,8 @@ def test_a_broker_that_is_away(
 
 
 @BOTH_BACKENDS
-def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """However records of several topics and partitions arrive, the order of each is kept, and none is mixed up."""
+def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """Records of several topics and partitions keep the order of each partition, and none is mixed up."""
     stage = make_stage(broker.bootstrap, topics, source=5, sources=2)
     places = [Partition(topic, number) for topic in stage.sources for number in range(5)]
     for topic in stage.sources:
@@ -234,7 +234,7 @@ def test_rows_of_a_partition_stand_together(broker: Cluster, topics: Topics, bac
 
 @BOTH_BACKENDS
 def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Records of 1 MiB, larger than any buffer yet, are read whole; the next chunks are not larger than they must be."""
+    """Records of 1 MiB are read whole, and the following chunks hold fewer records."""
     stage = make_stage(broker.bootstrap, topics, source=LARGE)
     big = [noise(MEBIBYTE + n, seed=n) for n in range(40)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in big])
@@ -247,8 +247,8 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: B
 
 
 @BOTH_BACKENDS
-def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A chunk with as many records as were asked for is full, one with fewer is not."""
+def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """A chunk with as many records as requested is full; one with fewer is not."""
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
 
@@ -263,7 +263,7 @@ def test_a_full_chunk_says_that_more_may_wait(broker: Cluster, topics: Topics, b
 
 @BOTH_BACKENDS
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Polling a closed consumer is an error, not a crash; closing it again is neither."""
+    """Polling a closed consumer raises an error and does not crash; closing it twice does no harm."""
     stage = make_stage(broker.bootstrap, topics)
     consumer = TaskClients(stage.task_config, backend).consumer()
     consumer.close()
@@ -275,8 +275,8 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Bac
 
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
-def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """Lines and dead letters arrive in order with key, timestamp and headers; null and empty stay apart, slices are honoured."""
+def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
+    """Lines and dead letters arrive in order with key, timestamp and headers; null and empty stay distinct, also in slices."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(
@@ -296,8 +296,8 @@ def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guar
         writer.send_dead_letters(dead_letters)
         writer.commit(7, "metadata")
 
-    told = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
-    assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == told
+    found = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
+    assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == found
     buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.dead_letters()]
     assert list(zip(texts[1:5], keys[1:], headers, [5] * 4, strict=True)) == buried
     assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
@@ -305,7 +305,7 @@ def test_what_is_written(broker: Cluster, topics: Topics, backend: Backend, guar
 
 @contextmanager
 def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
-    """Make the writer of the first partition."""
+    """Open a writer for the first partition."""
     clients = TaskClients(stage.task_config, backend)
     consumer = clients.consumer()
     writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
@@ -319,7 +319,7 @@ def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | Ac
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """A queue that is full in the middle of a chunk is waited for, and sending goes on with the very next record."""
+    """A writer waits for a queue that fills up inside a chunk, and goes on with the next record."""
     kafka = {"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": "100", "linger.ms": "1"}
     stage = make_stage(broker.bootstrap, topics, guarantee)
     with writing(replace_kafka(stage, kafka), backend) as writer:
@@ -332,7 +332,7 @@ def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarant
 
 
 def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
-    """Change the settings of Kafka's clients."""
+    """Replace the settings of the Kafka clients."""
     stage.changes["kafka"] = kafka
     return stage
 
@@ -341,7 +341,7 @@ def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
 def test_a_queue_that_stays_full(
     broker: Cluster, topics: Topics, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing can be delivered at all, a writer gives up after a while, and its partition is opened anew."""
+    """If nothing can be delivered, a writer gives up after a while, and its partition is opened again."""
     monkeypatch.setattr("app.kafka.writers.FULL_QUEUE_SECONDS", 0.3)
     stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
     task_config = replace(
@@ -359,7 +359,7 @@ def test_a_queue_that_stays_full(
 
 @BOTH_BACKENDS
 def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A writer that is fenced while it sends says Fenced, not that something failed, and nothing of it is seen."""
+    """A writer that is fenced while it sends raises Fenced, and no reader sees its records."""
     stage = make_stage(broker.bootstrap, topics)
     fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60)
     with writing(stage, backend) as writer:
@@ -379,10 +379,10 @@ def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend)
 @BOTH_BACKENDS
 @pytest.mark.parametrize("what", ["line", "dead_letter"])
 @BOTH_GUARANTEES
-def test_what_is_not_delivered_is_not_passed_over(
+def test_an_undelivered_record_fails_the_commit(
     broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee, what: str
 ) -> None:
-    """If the broker refuses one record among many, the commit fails and the offset stays where it was."""
+    """If the broker refuses one record among many, the commit fails and the offset does not move."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink=2)
     with writing(stage, backend) as writer:
         writer.open()
@@ -402,7 +402,7 @@ def test_what_is_not_delivered_is_not_passed_over(
 
 
 def limit(broker: Cluster, topic: str, max_bytes: int) -> None:
-    """Lower what a topic takes, behind the back of who asked before."""
+    """Lower the topic's max.message.bytes after the writer has read it."""
     entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for altered in independent.client(broker.bootstrap).incremental_alter_configs([resource]).values():
@@ -437,7 +437,7 @@ RECORDS = st.lists(
         RAW,
         st.none() | st.binary(max_size=8),
         st.integers(0, 2),
-        st.integers(1, 1_700_000_000_000),  # a broker refuses times to come
+        st.integers(1, 1_700_000_000_000),  # a broker refuses timestamps in the future
         HEADERS,
     ),
     min_size=1,
@@ -446,10 +446,10 @@ RECORDS = st.lists(
 
 
 def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
-    """Random records come out the same: values, keys, timestamps, partitions, dead letters, offsets."""
+    """Both backends give random records the same values, keys, timestamps, partitions, dead letters and offsets."""
     stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
 
-    # Not shrunk: each try takes seconds on a real broker.
+    # Not shrunk: each example takes seconds on a real broker.
     @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(RECORDS)
     def check(records: list[Written]) -> None:
@@ -461,16 +461,16 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
 
 
 def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> tuple[object, ...]:
-    """Cleanse a source with a group and topics of its own."""
+    """Cleanse a source with its own group and topics."""
     stage = make_stage(broker.bootstrap, topics, sink=2)
     stage.sources, stage.backend = like.sources, backend
     receipts = stage.run()
     offsets = committed(broker.bootstrap, stage.group, stage.source)
-    # A slow commit may replace a producer on either way.
+    # A slow commit may replace a producer on either backend.
     done = {partition: replace(receipt, reopened=0) for partition, receipt in receipts.items()}
     return shown(stage.cleansed()), shown(stage.dead_letters()), offsets, done
 
 
 def shown(records: list[Record]) -> list[tuple[object, ...]]:
-    """Take all but the offsets, which commit markers move; records of two sources that share a partition are in any order."""
+    """Return all but the offsets, which commit markers move; two sources that share a sink partition may interleave."""
     return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)

@@ -1,4 +1,4 @@
-"""The embedded Kafka starts, comes back with its data, and never outlives whoever started it."""
+"""The embedded Kafka starts, comes back with its data, and never outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 from tests.conftest import QUICK_JAVA
 
-# A shell starts background jobs with SIGINT ignored, and Python leaves it so. A parent that Ctrl-C reaches does not.
+# A shell starts background jobs with SIGINT ignored, and Python keeps that. A parent in the foreground does not ignore it.
 HOLD_A_BROKER = f"""
 import signal, sys
 from app.embedded.broker import Broker
@@ -28,7 +28,7 @@ with Broker(java={QUICK_JAVA}) as broker:
 
 
 def write(cluster: Cluster, topic: str, value: bytes) -> None:
-    """Produce one record and see it acknowledged."""
+    """Produce one record and wait for its acknowledgement."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     producer.produce(topic, value, partition=0)
 
@@ -54,7 +54,7 @@ def gone(process: psutil.Process, seconds: float = 20) -> bool:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """Return a process and all below it."""
+    """Return a process and all its descendants."""
     return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
 
 
@@ -73,8 +73,8 @@ def test_restart_keeps_ports_and_data() -> None:
         assert [b"before the stop", b"before the kill"] == read(broker, topic, 2)
 
 
-def test_nothing_is_left_behind() -> None:
-    """After the block, even one that fails, neither a process nor a folder is left."""
+def test_nothing_is_left_after_the_block() -> None:
+    """After the block, even if it fails, neither a process nor a folder is left."""
     with pytest.raises(ZeroDivisionError), Broker(java=QUICK_JAVA) as broker:  # noqa: PT012 - the failure is inside
         processes, folder = tree(broker.pids[0]), broker.folder
         assert len(processes) == 2
@@ -115,7 +115,7 @@ def test_dies_with_an_interrupted_parent() -> None:
 
 
 def test_given_folder_is_kept(tmp_path: Path) -> None:
-    """Data in a folder of the caller's outlive the broker, and another broker finds them."""
+    """Data in a folder that the caller names outlive the broker, and another broker serves them."""
     with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
         write(broker, broker.create_topic("kept"), b"one")
     with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
@@ -123,7 +123,7 @@ def test_given_folder_is_kept(tmp_path: Path) -> None:
 
 
 def test_three_nodes_survive_the_loss_of_one() -> None:
-    """Three nodes keep serving a replicated topic while one of them is dead, and take it back."""
+    """Three nodes serve a replicated topic while one of them is down, and after its restart."""
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
         topic = broker.create_topic("replicated", config={"min.insync.replicas": "2"}, replication=3)
         broker.kill(2)
@@ -134,7 +134,7 @@ def test_three_nodes_survive_the_loss_of_one() -> None:
 
 
 def test_failed_start_shows_why() -> None:
-    """A server that does not start is told with its own words, and leaves nothing behind."""
+    """If a server does not start, the error holds its own message, and no process is left."""
     broker = Broker(properties={"process.roles": "teapot"})
     with pytest.raises(BrokerFailed, match="teapot"):
         broker.start()
@@ -144,7 +144,7 @@ def test_failed_start_shows_why() -> None:
 
 
 def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
-    """A second fetch is silent, instant, and gives the same folder."""
+    """A second fetch is silent and instant, and returns the same folder."""
     folder = fetch_jars()
     capfd.readouterr()
     started = time.monotonic()
@@ -156,7 +156,7 @@ def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_failed_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be fetched is told with Ivy's words, and no half-filled folder is left."""
+    """If a jar cannot be fetched, the error holds Ivy's message, and no incomplete folder is left."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FetchFailed, match=r"no-such-module"):
         fetch_jars(Bundle("Nothing", "nothing-1", "1 jar", ("org.apache.kafka:no-such-module:1",)))
@@ -164,15 +164,15 @@ def test_failed_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {"ivy", "nothing-1.lock"} == {path.name for path in (tmp_path / "winnow").iterdir()}
 
 
-def test_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java, the error says what is missing and where it was looked for."""
+def test_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java, the error names the folder that was searched."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match=str(tmp_path)):
         Broker().start()
 
 
-def test_old_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Java that is too old is named with its version."""
+def test_old_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Java is too old, the error names its version."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")

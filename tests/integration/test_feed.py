@@ -1,4 +1,4 @@
-"""The generator of the compose file: a command of its own that feeds a topic at a steady rate."""
+"""The generator of the Compose file: a command that feeds a topic at a steady rate."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def feed(broker: Cluster, topic: str, *arguments: str) -> subprocess.CompletedPr
 
 
 def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
-    """Each partition gets its share of varied lines, most of them good, and the command ends when it was told to."""
+    """Each partition gets varied lines, most of them good, and the command ends after the given seconds."""
     topic = topics("raw", 2)
 
     ended = feed(broker, topic, "--rate", "1000", "--seconds", "2")
@@ -31,7 +31,7 @@ def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
 
 
 def test_a_topic_that_is_not_there(broker: Cluster) -> None:
-    """A missing topic is one clear line, not an endless wait."""
+    """A missing topic ends the command with one clear line, without an endless wait."""
     ended = feed(broker, "no-such-topic")
 
     assert 0 != ended.returncode

@@ -31,7 +31,7 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
         return [Partition(topic, number) for number in range(count)]
 
     def test_a_stable_load_waits_for_a_transaction(self) -> None:
-        """An offset inside an open transaction is not answered from before it (KIP-447)."""
+        """A stable load waits for an open transaction instead of returning the offset before it (KIP-447)."""
         (partition,) = self.partitions(1)
         own = {"transactional.id": f"t-{uuid.uuid4().hex}", "log_level": "0"}
         producer = Producer({**self.context.kafka, **own})

@@ -1,4 +1,4 @@
-"""The service on a real Spark standalone cluster: a master and two workers, each a process of its own, on loopback."""
+"""The service on a real Spark standalone cluster on loopback: a master and two workers, each in its own process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneSpark]
 
 
 def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: StandaloneSpark, tmp_path: Path) -> None:
-    """Both executors work; one is killed while records flow: its partitions go on, each record comes out once and in order, and SIGTERM ends it all."""
+    """One of two executors is killed while records flow: its partitions go on, each record comes out once and in order, and SIGTERM ends all processes."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="10s")
     config["spark"] |= {
@@ -56,7 +56,7 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
 
 
 def busy(spark: StandaloneSpark) -> list[psutil.Process]:
-    """Return the executors in which a Python worker is at work."""
+    """Return the executors with a Python worker that runs a task."""
     return [executor for executor in spark.executors() if any(True for _ in working(executor))]
 
 

@@ -1,4 +1,4 @@
-"""Processes are killed while records flow: nothing is lost, doubled, or out of order."""
+"""Processes are killed while records flow: no record is lost, duplicated or out of order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.integration.tasks import until
 
 KILLS = 20
 SLICE = 25_000
-"""Before each kill so many more records may flow, and the last of them follow the last kill: 500,000 in all."""
+"""So many more records may flow before each kill; the last of them follow the last kill, 500,000 in all."""
 RECIPE = Recipe(partitions=4, count=KILLS * SLICE, bad=0.02, enveloped=0.1)
 PATIENCE = 120
 
@@ -30,24 +30,24 @@ class Gate:
     """Lets records into the source topic slice by slice, so that some flow whenever a worker is killed."""
 
     def __init__(self) -> None:
-        """Let the first slice in."""
+        """Let in the first slice."""
         self._news = threading.Condition()
         self._allowed = SLICE
 
     def open(self, slices: int = 1) -> None:
-        """Let more in."""
+        """Let in more slices."""
         with self._news:
             self._allowed += slices * SLICE
             self._news.notify_all()
 
     def wait(self, produced: int) -> None:
-        """Hold back whoever has produced more than is allowed."""
+        """Block a producer that has written all records that are allowed so far."""
         with self._news:
             assert self._news.wait_for(lambda: produced < self._allowed, PATIENCE), "no slice was let in any more"
 
 
 def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """20 SIGKILLs of Python workers while 500,000 records flow: an independent reader, reading all the while, finds each record once, in order."""
+    """Python workers are killed 20 times while 500,000 records flow: an independent reader finds each record once and in order."""
     seed = int(os.environ.get("WINNOW_TEST_SEED", random.randrange(1 << 32)))
     print(f"to kill at the same moments again: WINNOW_TEST_SEED={seed}")
     dice, gate = random.Random(seed), Gate()
@@ -76,15 +76,15 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> 
         verdict = verification.finish()
 
     assert KILLS == len(killed) == len(set(killed))
-    assert service.said("a task was lost; Spark tries it again")
+    assert service.logged("a task was lost; Spark tries it again")
     assert 0 == code
     assert {} == verdict.faults
     assert verdict.out + verdict.dead == RECIPE.count
-    assert [] == service.left_behind()
+    assert [] == service.leftovers()
 
 
 def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A SIGKILL of Spark's JVM ends the service soon, with 3 and one line that says so; the next run goes on, exactly once."""
+    """A SIGKILL of Spark's JVM ends the service with 3 and one line with the cause; the next run goes on, exactly once."""
     source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
@@ -98,14 +98,14 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
         last = again.code()
 
     assert [3, 0] == [code, last]
-    (said,) = [text for text in service.noise if text.startswith("winnow:")]
-    assert "Spark has ended while Winnow runs" in said
+    (error,) = [text for text in service.noise if text.startswith("winnow:")]
+    assert "Spark has ended while Winnow runs" in error
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
-    assert [] == service.left_behind()
+    assert [] == service.leftovers()
 
 
 def watch_until(verification: Verification, records: int) -> None:
-    """Verify what comes, until so many records have come."""
+    """Verify the output until so many records have come."""
     deadline = time.monotonic() + PATIENCE
     while (seen := verification.verdict()).out + seen.dead < records:
         assert time.monotonic() < deadline, f"{seen.out + seen.dead} of {records} records came within {PATIENCE} s"
@@ -113,14 +113,14 @@ def watch_until(verification: Verification, records: int) -> None:
 
 
 def watch_for(verification: Verification, seconds: float) -> None:
-    """Verify what comes for a while."""
+    """Verify the output for so many seconds."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         verification.poll(left)
 
 
 def kill_one(service: Winnow, dice: random.Random) -> int:
-    """Kill a worker that is at work, and see it dead; return its pid."""
+    """Kill a worker that runs a task and wait for its end; return its pid."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if workers := service.workers:

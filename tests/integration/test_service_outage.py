@@ -1,4 +1,4 @@
-"""A Kafka that is not there, or goes away, is waited for: the service goes on by itself, and says so once."""
+"""The service waits for a Kafka that is down, goes on by itself, and logs the outage once."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def create(broker: Broker, name: str) -> dict[str, object]:
 
 
 def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
-    """A service that starts before Kafka says once that it waits, and does its work when Kafka is there."""
+    """A service that starts before Kafka logs once that it waits, and does its work when Kafka is up."""
     config = create(mortal, "later")
     produce(mortal.bootstrap, "later.raw", [Written(line(n)) for n in range(100)])
     mortal.stop()
 
     with Winnow(config, tmp_path, "--until-end") as service:
         service.wait_for("waiting for Kafka")
-        patience = len(service.said("waiting for Kafka"))
+        patience = len(service.logged("waiting for Kafka"))
         mortal.start()
         service.wait_for("Kafka is back")
         code = service.code()
 
     assert 0 == code
-    assert 1 == patience == len(service.said("waiting for Kafka"))
+    assert 1 == patience == len(service.logged("waiting for Kafka"))
     assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, "later.clean"))
 
 
@@ -64,7 +64,7 @@ def test_a_stop_while_waiting(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
-    """A broker is killed while data flow and comes back: services of both guarantees recover; nothing is lost, and nothing doubled that must not be."""
+    """A broker is killed while data flow, and restarted: services of both guarantees recover and lose nothing; exactly once, nothing is duplicated."""
     names = {guarantee: f"killed-{guarantee.value}" for guarantee in Guarantee}
     configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
 
@@ -74,7 +74,7 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     def flows(guarantee: Guarantee, beyond: int) -> bool:
         return sum(map(len, cleansed_by(guarantee).values())) > beyond + 2_000
 
-    with contextlib.ExitStack() as stack:  # side by side: it is the same broker that they wait for
+    with contextlib.ExitStack() as stack:  # side by side, because both wait for the same broker
         feeders = [stack.enter_context(Feeder(mortal.bootstrap, f"{name}.raw", PARTITIONS)) for name in names.values()]
         services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs.values()]
         until(lambda: all(flows(each, 0) for each in names), what="a flow")
@@ -99,6 +99,6 @@ def distinct(lines: Mapping[int, Sequence[bytes | None]]) -> dict[int, set[bytes
 
 
 def lag(broker: Broker, group: str) -> int:
-    """Count what the group has not committed yet."""
+    """Return the lag of the group."""
     known = independent.committed(broker.bootstrap, group, f"{group}.raw")
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, f"{group}.raw").items())

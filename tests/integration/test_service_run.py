@@ -1,4 +1,4 @@
-"""What `winnow run` works on, on a real Kafka and a real Spark: where it starts, what it skips, what it picks up."""
+"""`winnow run` on a real Kafka and a real Spark: where it starts, what it skips, and which topics it discovers."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 
 
 
 def run_to_end(config: dict[str, Any], folder: Path, **environment: str) -> tuple[int, Winnow]:
-    """Run until the end; return the exit code and the run, for what it said."""
+    """Run until the end; return the exit code and the run, for its log."""
     with Winnow(config, folder, "--until-end", environment=environment) as service:
         return service.code(), service
 
 
 @contextlib.contextmanager
 def side_by_side(folder: Path, *configs: dict[str, Any]) -> Iterator[list[Winnow]]:
-    """Run several until their ends at once, because most of a start is waiting."""
+    """Run several services until their ends at once, because most of a start is waiting."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(Winnow(config, folder, "--until-end")) for config in configs]
 
 
 def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A run until the end takes what is there, exits with 0, and a second run takes only what came since, whatever is guaranteed."""
+    """With either guarantee, `--until-end` processes all records and exits with 0; a second run processes only the new ones."""
     one, two = topics("one", 2), topics("two")
     sinks = {guarantee: topics(guarantee.value, 2) for guarantee in Guarantee}
     deads = {guarantee: topics(f"dead-{guarantee.value}") for guarantee in Guarantee}
@@ -66,7 +66,7 @@ def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
         codes += [run.code() for run in second]
 
     assert [0, 0, 0, 0] == codes
-    assert [1_002, 1_002, 200, 200] == [run.said("stopped")[0]["records"] for run in (*first, *second)]
+    assert [1_002, 1_002, 200, 200] == [run.logged("stopped")[0]["records"] for run in (*first, *second)]
     for guarantee, sink in sinks.items():
         assert sequence({0: 600, 1: 600}) == by_partition(read(broker.bootstrap, sink))
         assert [b"bad", None] == values(read(broker.bootstrap, deads[guarantee]))
@@ -74,7 +74,7 @@ def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 
 def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Without an offset a group starts at the end, at a time, or not at all, as starting.offsets says."""
+    """Without an offset a group starts at the end, at a timestamp, or not at all, as starting.offsets configures."""
     source, dead = topics("raw", 3), topics("dead")
     for n in range(10):  # partition 0: around the time; 1: all before it; 2: nothing
         early, late = Written(line(n, 1), None, 1, 500 + n), Written(line(n), None, 0, 1_000 * n + 1)
@@ -98,13 +98,13 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     assert [cleansed(n) for n in range(6, 10)] == values(read(broker.bootstrap, sinks["timestamp"]))
     assert {(source, 0): 10, (source, 1): 10, (source, 2): 0} == committed(broker.bootstrap, sinks["timestamp"], source)
     assert [] == read(broker.bootstrap, sinks["error"])
-    blocked = error.said("partition blocked; the others go on")
+    blocked = error.logged("partition blocked; the others go on")
     assert {0, 1, 2} == {event["partition"] for event in blocked}
     assert all("starting.offsets is error" in event["error"] for event in blocked)
 
 
 def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Records deleted before they were read block their partition and are named, or are skipped and named, as out.of.range says."""
+    """Records that were deleted unread block their partition or are skipped, as out.of.range configures; the log names their range."""
     source, dead = topics("raw", 2), topics("dead")
     write(broker, source, 0, 20, partitions=2)
     admin = independent.client(broker.bootstrap)
@@ -122,10 +122,10 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
         codes = [error.code(), earliest.code(), latest.code()]
 
     assert [1, 0, 0] == codes
-    told = error.said("partition blocked; the others go on")
-    assert [0] == [event["partition"] for event in told]
-    assert "offsets 5 to 14 (10 at most) were deleted before they were read" in told[0]["error"]
-    skipped = [run.said("offsets skipped, as out.of.range says") for run in (earliest, latest)]
+    blocked = error.logged("partition blocked; the others go on")
+    assert [0] == [event["partition"] for event in blocked]
+    assert "offsets 5 to 14 (10 at most) were deleted before they were read" in blocked[0]["error"]
+    skipped = [run.logged("offsets skipped, as out.of.range says") for run in (earliest, latest)]
     assert [(5, 15), (5, 20)] == [(events[0]["start"], events[0]["end"]) for events in skipped]
     rest = {1: [cleansed(n, 1) for n in range(10, 20)]}
     assert rest == by_partition(read(broker.bootstrap, sinks["error"]))
@@ -136,36 +136,36 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 
 def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A source topic that is deleted and created again while the service runs is blocked by name; the other topic goes on."""
+    """A source topic that is deleted and recreated while the service runs is blocked, with its name; the other topic goes on."""
     old, steady, sink, dead = topics("old"), topics("steady"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead, round_interval="5s")
     write(broker, old, 0, 5)
     with Winnow(config, tmp_path) as service:
         until(lambda: len(read(broker.bootstrap, sink)) == 5, what="the lines before the deletion")
-        service.wait_for("progress", times=len(service.said("progress")) + 1)  # the driver has seen their offset
+        service.wait_for("progress", times=len(service.logged("progress")) + 1)  # the driver has read their offset
         admin = independent.client(broker.bootstrap)
         admin.delete_topics([old])[old].result(30)
         until(lambda: old not in admin.list_topics(timeout=5).topics)
         broker.create_topic(old)
-        told = service.wait_for("partition blocked; the others go on")
+        blocked = service.wait_for("partition blocked; the others go on")
         write(broker, old, 90, 99)
         write(broker, steady, 5, 7)
         until(lambda: len(read(broker.bootstrap, sink)) >= 7, what="the other topic's lines")
         code = service.stop()
 
     assert 0 == code
-    assert old == told["topic"]
-    assert "deleted and created again" in told["error"] or "vanished" in told["error"]
+    assert old == blocked["topic"]
+    assert "deleted and created again" in blocked["error"] or "vanished" in blocked["error"]
     assert [cleansed(n) for n in range(7)] == values(read(broker.bootstrap, sink))
 
 
 def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A topic that begins to match the pattern, and a partition that is added, lose none of their records."""
+    """A new topic that matches the pattern, and an added partition, lose none of their records."""
     prefix = uuid.uuid4().hex
     broker.create_topic(f"{prefix}.a")
     sink, dead = topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=prefix, sources=[], sink=sink, dead=dead, round_interval="1s")
-    # New partitions are read from their beginning, whatever starting.offsets says of old ones.
+    # New partitions are read from their beginning; starting.offsets applies only to those that exist at the start.
     config |= {"source": {"topics.pattern": f"{prefix}\\..*"}, "starting.offsets": "latest"}
 
     with Winnow(config, tmp_path) as service:
@@ -199,12 +199,12 @@ def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None
 
     assert [3, 3, 3] == codes
     for role, run in zip(there, runs, strict=True):
-        (said,) = [text for text in run.noise if text.strip()]
-        assert said.startswith(f"winnow: topic 'no-{role}' does not exist")
+        (error,) = [text for text in run.noise if text.strip()]
+        assert error.startswith(f"winnow: topic 'no-{role}' does not exist")
 
 
 def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Somebody else's consumer in the group ends the service with 3 and is named: at the start, and when it joins later."""
+    """A foreign consumer in the group ends the service with 3 and is named, at the start and when it joins later."""
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
     with Winnow(config, tmp_path) as joined_later:
@@ -216,14 +216,14 @@ def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None
 
     assert [3, 3] == codes
     for run in (joined_later, there_before):
-        (said,) = [text for text in run.noise if text.startswith("winnow:")]
-        assert "somebodys-tool" in said
-        assert sink in said
+        (error,) = [text for text in run.noise if text.startswith("winnow:")]
+        assert "somebodys-tool" in error
+        assert sink in error
 
 
 @contextlib.contextmanager
 def foreigner(broker: Cluster, group: str, topic: str) -> Iterator[None]:
-    """Be a live member of a group."""
+    """Join a group as a live member."""
     from confluent_kafka import Consumer
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebodys-tool"})
@@ -238,7 +238,7 @@ from parsers.idc_access_log import IdcAccessLog
 
 
 class Moody(IdcAccessLog):
-    """The built-in parser, but it cannot stand one line."""
+    """The built-in parser, but it fails on one line."""
 
     def parse(self, lines):
         if any(b"/0/13<" in line for line in lines.to_pylist()):
@@ -248,7 +248,7 @@ class Moody(IdcAccessLog):
 
 
 def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A record for which a user's own parser raises is a dead letter `parser_error` that says so; the rest flows."""
+    """A record on which a user's parser raises becomes a dead letter `parser_error` with the exception; the others are cleansed."""
     (tmp_path / "moody.py").write_text(PARSER)
     metadata = tmp_path / "moody-1.dist-info"
     metadata.mkdir()

@@ -1,4 +1,4 @@
-"""How `winnow run` stops, in the middle of a round: at once, with 0, and leaving nothing behind or undone."""
+"""`winnow run` stops in the middle of a round: at once, with 0, with no process left and no record lost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PARTITIONS, RATE = 3, 3_000
 
 
 def lag(broker: Cluster, group: str, topic: str) -> int:
-    """Count what the group has not committed yet."""
+    """Return the lag of the group."""
     known = independent.committed(broker.bootstrap, group, topic)
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, topic).items())
 
 
 class Flow(NamedTuple):
-    """Topics of their own, a signal and a guarantee: one case of a stop while data flow."""
+    """One case of a stop while data flow: a signal, a guarantee and its own topics."""
 
     guarantee: Guarantee
     number: int
@@ -36,9 +36,9 @@ class Flow(NamedTuple):
 
 def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    A signal while data flow, then one while idle: each time 0 within 10 s; the second run goes on where the first stopped.
+    A signal stops the service with 0 within 10 s, while data flow and while idle; a second run goes on where the first stopped.
 
-    SIGTERM and SIGINT exactly once, SIGTERM at least once as well: side by side, because most of a start is waiting.
+    SIGTERM and SIGINT exactly once, and SIGTERM at least once, run side by side, because most of a start is waiting.
     """
     exactly_once, at_least_once = Guarantee
     cases = ((exactly_once, signal.SIGTERM), (exactly_once, signal.SIGINT), (at_least_once, signal.SIGTERM))
@@ -62,11 +62,11 @@ def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -
         expected, found = sequence(feeder.written), by_partition(read(broker.bootstrap, flow.sink))
         if flow.guarantee is exactly_once:
             assert expected == found
-            assert feeder.written.total() == sum(run.said("stopped")[0]["records"] for run in runs)
+            assert feeder.written.total() == sum(run.logged("stopped")[0]["records"] for run in runs)
         else:
             assert {p: set(lines) for p, lines in expected.items()} == {p: set(lines) for p, lines in found.items()}
-        assert [signal.Signals(flow.number).name] == [run["cause"] for run in runs[0].said("stopped")]
-        assert [] == [left for run in runs for left in run.left_behind()]
+        assert [signal.Signals(flow.number).name] == [run["cause"] for run in runs[0].logged("stopped")]
+        assert [] == [left for run in runs for left in run.leftovers()]
 
 
 def make_flow(broker: Cluster, topics: Topics, guarantee: Guarantee, number: int) -> Flow:
@@ -77,7 +77,7 @@ def make_flow(broker: Cluster, topics: Topics, guarantee: Guarantee, number: int
 
 
 def test_stop_before_spark_is_up(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A SIGTERM while Spark is starting ends the service with 0 within 10 s, and a later run does the work."""
+    """A SIGTERM while Spark starts ends the service with 0 within 10 s, and a later run does the work."""
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     produce(broker.bootstrap, source, [Written(line(0))])
@@ -90,4 +90,4 @@ def test_stop_before_spark_is_up(broker: Cluster, topics: Topics, tmp_path: Path
 
     assert [0, 0] == [code, last]
     assert [cleansed(0)] == values(read(broker.bootstrap, sink))
-    assert [] == early.left_behind()
+    assert [] == early.leftovers()

@@ -1,4 +1,4 @@
-"""Where a task starts, stops and stands on a real Kafka: gaps, control records, ends, several topics and partitions."""
+"""The offsets of a task on a real Kafka: gaps, control records, ends, several topics and partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.integration.tasks import BOTH_GUARANTEES, Stage, make_stage, until
 
 
 def lines(*numbers: int, partition: int = 0) -> list[Written]:
-    """Make numbered good records of a partition; each one's key is its number."""
+    """Make numbered good records of a partition; the key of each is its number."""
     return [Written(line(n, partition), b"%d" % n, partition) for n in numbers]
 
 
@@ -28,18 +28,18 @@ class Upstream:
     """A transactional producer that feeds a source topic, as an exactly-once Flume or Kafka Streams would."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        """Open it."""
+        """Open the producer."""
         settings: dict[str, str | int] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0}
         self._producer, self._topic = Producer(settings), topic
         self._producer.init_transactions(30)
 
     def committed(self, *numbers: int) -> None:
-        """Write lines in a transaction of their own."""
+        """Write lines in one transaction and commit it."""
         self._write(numbers)
         self._producer.commit_transaction(30)
 
     def aborted(self, *numbers: int) -> None:
-        """Write lines that no reader may see."""
+        """Write lines in one transaction and abort it."""
         self._write(numbers)
         self._producer.abort_transaction(30)
 
@@ -55,7 +55,7 @@ class Upstream:
 
 @BOTH_GUARANTEES
 def test_aborted_and_control_records(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Aborted records at start, middle and end are not cleansed, and the offset stands behind the last control record."""
+    """Aborted records at start, middle and end are not cleansed, and the committed offset is after the last control record."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.aborted(90, 91)
@@ -71,7 +71,7 @@ def test_aborted_and_control_records(broker: Cluster, topics: Topics, guarantee:
 
 
 def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Topics) -> None:
-    """Records behind an open transaction are not touched; once it ends, the next task takes them."""
+    """Records after an open transaction are not processed; once it ends, the next task processes them."""
     stage = make_stage(broker.bootstrap, topics)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.committed(0)
@@ -114,7 +114,7 @@ COMPACTED = {
 
 @pytest.mark.usefixtures("eager_cleaner")
 def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
-    """What compaction has removed is neither waited for nor counted, and the offset stands at the end."""
+    """Records that compaction has removed are neither awaited nor counted, and the committed offset is the end."""
     stage = make_stage(broker.bootstrap, topics, source=COMPACTED)
     keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"a", b"e"]
     for n, key in enumerate(keys):  # ten seconds apart, by their timestamps: a segment for each
@@ -129,7 +129,7 @@ def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
 
 
 def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
-    """A partition whose first records were deleted is read from what is left, which may be only its end."""
+    """A partition whose first records were deleted is read from its first remaining offset, which may be its end."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     produce(broker.bootstrap, stage.source, [*lines(*range(5)), *lines(0, 1, partition=1)])
     gone = [TopicPartition(stage.source, 0, 3), TopicPartition(stage.source, 1, 2)]
@@ -144,7 +144,7 @@ def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
 
 @BOTH_GUARANTEES
 def test_several_topics_and_partitions(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """One task keeps three topics of four partitions apart: partition p goes to p mod 3, in the order of each source."""
+    """One task keeps three topics of four partitions apart: partition p goes to sink partition p mod 3, in order."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=4, sources=3, sink=3)
     for topic in stage.sources:
         for partition in range(4):
@@ -168,8 +168,8 @@ def test_several_topics_and_partitions(broker: Cluster, topics: Topics, guarante
 
 
 @BOTH_GUARANTEES
-def test_nothing_but_rejects(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A partition of 5,000 bad lines goes to the dead letters whole and in order, and its offset moves on."""
+def test_only_rejects(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """All 5,000 bad lines of a partition go to the dead letters in order, and its offset advances."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     bad = [b"rubbish %d" % n for n in range(5_000)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in bad])
@@ -185,18 +185,18 @@ def test_nothing_but_rejects(broker: Cluster, topics: Topics, guarantee: Guarant
 @BOTH_GUARANTEES
 @pytest.mark.parametrize("end", [0, 7, 19_999])
 def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee, end: int) -> None:
-    """Of 20,000 records, good and bad, only those before the agreed end are touched; the next task begins there."""
+    """Of 20,000 records, good and bad, a task processes only those before the agreed end; the next task begins there."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     source = [*lines(*range(20_000))]
     source[3::1_000] = [Written(b"bad %d" % n) for n in range(20)]
     produce(broker.bootstrap, stage.source, source)
 
     stage.run(*stage.ranges(end=end))
-    stood = committed(broker.bootstrap, stage.group, stage.source)
+    at_end = committed(broker.bootstrap, stage.group, stage.source)
     first = len(stage.cleansed()) + len(stage.dead_letters())
     stage.run()
 
-    assert {(stage.source, 0): end} == stood
+    assert {(stage.source, 0): end} == at_end
     assert end == first
     assert [cleansed(n) for n in range(20_000) if n % 1_000 != 3] == values(stage.cleansed())
     assert [b"bad %d" % n for n in range(20)] == values(stage.dead_letters())
@@ -204,7 +204,7 @@ def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee,
 
 @BOTH_GUARANTEES
 def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A task whose plan is older than the group's offset goes on from that offset."""
+    """A task whose plan is older than the committed offset starts from the committed offset."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     old = stage.ranges()
@@ -216,8 +216,8 @@ def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: G
     assert (6, 10, 4) == (receipt.start, receipt.end, receipt.records)
 
 
-def test_an_offset_that_went_back_is_planned_anew(broker: Cluster, topics: Topics) -> None:
-    """A task whose group was reset behind its plan leaves the partition alone and says so."""
+def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topics) -> None:
+    """If the group was reset after the plan was made, the task leaves the partition to the next plan and reports why."""
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     stage.run()
@@ -232,12 +232,12 @@ def test_an_offset_that_went_back_is_planned_anew(broker: Cluster, topics: Topic
 
 
 def settle(stage: Stage, count: int) -> None:
-    """Wait until a running task has cleansed so many lines."""
+    """Wait until the running task has cleansed so many lines."""
     until(lambda: len(stage.cleansed()) >= count, what=f"{count} lines")
 
 
 def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None:
-    """Whoever opens a partition last owns it: the first task reports FENCED, and no record is lost or doubled."""
+    """The last task to open a partition owns it: the first reports FENCED, and no record is lost or duplicated."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2)
     with independent.Feeder(broker.bootstrap, stage.source, 2, per_second=1_000) as feeder:
         ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in range(2))
@@ -255,7 +255,7 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None
 
 
 def test_the_fence_of_the_control_partition_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
-    """A task without traffic ends within 3 s after its control partition was fenced; its other partitions end cleanly."""
+    """A task without traffic ends within 3 s after its control partition is fenced; its other partitions end cleanly."""
     stage = make_stage(broker.bootstrap, topics, source=3)
     ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
     with stage.running(*ranges) as task:
@@ -267,17 +267,17 @@ def test_the_fence_of_the_control_partition_ends_an_idle_task(broker: Cluster, t
 
 
 def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) -> None:
-    """A task that finds nothing to do commits where it stands, so that the broker never expires the offset."""
+    """A task without records commits its offset again, so that the broker never expires it."""
     stage = make_stage(broker.bootstrap, topics)
     before = ends(broker.bootstrap, "__consumer_offsets")
-    offset_range = OffsetRange(Partition(stage.source, 0), None, 0, topic_id="told")
+    offset_range = OffsetRange(Partition(stage.source, 0), None, 0, topic_id="id-1")
 
     stage.run(offset_range, seconds=1)
     renewed = ends(broker.bootstrap, "__consumer_offsets")
-    stage.run(OffsetRange(offset_range.partition, 0, 0, topic_id="told"), seconds=1)
+    stage.run(OffsetRange(offset_range.partition, 0, 0, topic_id="id-1"), seconds=1)
 
     store = KafkaGroupOffsets(StoreContext(stage.group, {"bootstrap.servers": broker.bootstrap}))
-    metadata = "winnow/2 topic=told since=0 in=0 out=0 dead= ib=0 ob=0"
+    metadata = "winnow/2 topic=id-1 since=0 in=0 out=0 dead= ib=0 ob=0"
     assert {offset_range.partition: CommittedOffset(0, metadata)} == store.load([offset_range.partition], stable=True)
     store.close()
     assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())

@@ -1,4 +1,4 @@
-"""What becomes of a record on a real Kafka: cleansed, or a dead letter that keeps everything; in both delivery modes."""
+"""A record on a real Kafka becomes a cleansed line, or a dead letter that keeps everything; with both guarantees."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_access_log(broker: Cluster, topics: Topics, guarantee: Guarantee, so
 
 @BOTH_GUARANTEES
 def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A cleansed line has the key and the timestamp of its source record; null and empty keys stay apart."""
+    """A cleansed line has the key and the timestamp of its source record; null and empty keys stay distinct."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     keys = [None, b"", b"k", b"\x00\xff|"]
     times = [1_510_464_542_000, 1, 1_510_464_541_999, 2]
@@ -55,13 +55,13 @@ def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee
 
     stage.run()
 
-    told = [(record.key, record.timestamp, record.value) for record in stage.cleansed()]
-    assert [(keys[n], times[n], cleansed(n)) for n in range(4)] == told
+    found = [(record.key, record.timestamp, record.value) for record in stage.cleansed()]
+    assert [(keys[n], times[n], cleansed(n)) for n in range(4)] == found
 
 
 @BOTH_GUARANTEES
 def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Where the source's broker sets the time, lines and dead letters carry that time."""
+    """If the broker sets the timestamps of the source, lines and dead letters have the same timestamps."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source={"message.timestamp.type": "LogAppendTime"})
     before = time.time() * 1000
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=1), Written(b"rubbish", timestamp=1)])
@@ -75,7 +75,7 @@ def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Gua
 
 @BOTH_GUARANTEES
 def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Tombstones and empty lines become dead letters with reason, origin, and everything else as it was."""
+    """Tombstones and empty lines become dead letters with reason and origin, and everything else unchanged."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     headers: Headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00")]
     pairs = [(None, b"tombstone"), (None, None), (b"", b""), (b"", None), (b"\r\n", b"k"), (b"\n", b"k")]
@@ -104,7 +104,7 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
 
 @BOTH_GUARANTEES
 def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A good and a bad line of 1 MiB pass like small ones where the topics take them."""
+    """A good and a bad line of 1 MiB pass like small ones if the topics accept them."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=LARGE, sink=LARGE, dead=LARGE)
     url, bad = noise(MEBIBYTE), noise(MEBIBYTE, seed=2)
     source = [line(0), with_url(url), bad, line(3)]
@@ -118,8 +118,8 @@ def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarant
 
 
 @BOTH_GUARANTEES
-def test_what_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A line beyond the sink's max.message.bytes is a dead letter `too_large`; its neighbours flow."""
+def test_a_line_that_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A line that exceeds the sink's max.message.bytes becomes a dead letter `too_large`; its neighbours are cleansed."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink={"max.message.bytes": "20000"})
     large, fits = with_url(noise(20_000)), with_url(noise(15_000))
     produce(broker.bootstrap, stage.source, [Written(value) for value in (line(0), large, fits, line(3))])
@@ -133,8 +133,8 @@ def test_what_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: G
 
 
 @BOTH_GUARANTEES
-def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A reject beyond the dead-letter topic's limit is cut; its message tells length and SHA-256, and the flow goes on."""
+def test_a_reject_that_the_dead_letter_topic_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A reject that exceeds the dead-letter topic's limit is cut; its message holds length and SHA-256."""
     stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
     bad, huge_key = noise(30_000), noise(30_000, seed=2)
     source = [Written(line(0)), Written(bad, b"k"), Written(b"rubbish", huge_key), Written(line(3))]
@@ -155,8 +155,8 @@ def test_what_the_dead_letters_cannot_take(broker: Cluster, topics: Topics, guar
 
 
 @BOTH_GUARANTEES
-def test_what_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A reject that the dead-letter topic takes only compressed arrives whole."""
+def test_a_reject_that_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """A reject that fits the dead-letter topic only when compressed arrives whole."""
     stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
     bad = b"again and " * 10_000
     produce(broker.bootstrap, stage.source, [Written(bad)])

@@ -1,4 +1,4 @@
-"""The verification sees every kind of damage: each test plants one by hand, and one plants none."""
+"""The verification finds every kind of damage: each case plants one by hand, and one plants none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "raw"
 
 
 class Planted(NamedTuple):
-    """A record that a service might have written; the topic is told by its role."""
+    """A record that a service might have written; its role names the topic."""
 
     role: str
     partition: int
@@ -51,34 +51,34 @@ def planted_from(partition: int) -> Iterator[Planted]:
 
 def headers(partition: int, sequence: int, reason: str) -> list[tuple[str, str | bytes | None]]:
     """Return the headers of a dead letter."""
-    told = {"topic": SOURCE, "partition": partition, "offset": sequence, "exception.class.name": reason}
-    told["exception.message"] = "the line is not as it should be"
-    return [(f"__connect.errors.{name}", str(value).encode()) for name, value in told.items()]
+    fields = {"topic": SOURCE, "partition": partition, "offset": sequence, "exception.class.name": reason}
+    fields["exception.message"] = "the line is not as it should be"
+    return [(f"__connect.errors.{name}", str(value).encode()) for name, value in fields.items()]
 
 
 def of(records: Records, role: str) -> list[int]:
-    """Return where the records of a topic are."""
+    """Return the indices of the records of a topic."""
     return [at for at, record in enumerate(records) if record.role == role]
 
 
 def tombstone(records: Records) -> int:
-    """Return where the first dead tombstone is."""
+    """Return the index of the first tombstone among the dead letters."""
     return next(at for at in of(records, "dead") if records[at].value is None)
 
 
 def lose(records: Records, role: str = "sink") -> None:
-    """Leave one out."""
+    """Leave out one record."""
     del records[of(records, role)[7]]
 
 
-def double_at_once(records: Records) -> None:
-    """Write one twice in a row."""
+def duplicate_at_once(records: Records) -> None:
+    """Write one record twice in a row."""
     at = of(records, "sink")[7]
     records.insert(at, records[at])
 
 
-def double_later(records: Records) -> None:
-    """Write one again at the very end, as a restart from an old offset would."""
+def duplicate_later(records: Records) -> None:
+    """Write one record again at the very end, as a restart from an old offset would."""
     records.append(records[of(records, "sink")[7]])
 
 
@@ -89,7 +89,7 @@ def swap(records: Records, role: str = "sink") -> None:
 
 
 def change(role: str, **fields: Any) -> Damage:
-    """Return the damage that gives one record other contents."""
+    """Return a damage that changes fields of one record."""
 
     def damage(records: Records) -> None:
         at = of(records, role)[7]
@@ -99,7 +99,7 @@ def change(role: str, **fields: Any) -> Damage:
 
 
 def empty_tombstone(records: Records) -> None:
-    """Write a tombstone's dead letter with an empty value in place of none."""
+    """Write the dead letter of a tombstone with an empty value instead of null."""
     at = tombstone(records)
     records[at] = records[at]._replace(value=b"")
 
@@ -118,7 +118,7 @@ def pass_a_bad_one(records: Records) -> None:
 
 
 def forget_the_message(records: Records) -> None:
-    """Leave a dead letter's message header out."""
+    """Leave out the message header of a dead letter."""
     at = of(records, "dead")[7]
     records[at].headers.pop()
 
@@ -127,8 +127,8 @@ DAMAGES: dict[str, tuple[Damage, dict[str, int]]] = {
     "nothing": (lambda records: None, {}),
     "a lost line": (lose, {"lost": 1}),
     "a lost dead letter": (lambda records: lose(records, "dead"), {"lost": 1}),
-    "a line twice in a row": (double_at_once, {"doubled": 1}),
-    "a line again later": (double_later, {"doubled": 1}),
+    "a line twice in a row": (duplicate_at_once, {"doubled": 1}),
+    "a line again later": (duplicate_later, {"doubled": 1}),
     "two lines swapped": (swap, {"out_of_order": 1}),
     "two dead letters swapped": (lambda records: swap(records, "dead"), {"out_of_order": 1}),
     "another value": (change("sink", value=b"238|20171112132902|1.2.3.4:5|6.7.8.9:10|"), {"wrong_value": 1}),
@@ -174,7 +174,7 @@ class Stage:
         )
 
     def verdict(self, timeout: float = 30) -> Verdict:
-        """Return what a verification that comes afterwards finds."""
+        """Return the verdict of a verification that starts now."""
         with self.verification() as verification:
             return verification.finish(timeout)
 
@@ -212,8 +212,8 @@ def test_counts(stage: Stage) -> None:
     assert {reason: reasons.count(reason) for reason in reasons} == verdict.dead_by_reason
 
 
-def test_reads_while_it_happens(stage: Stage) -> None:
-    """A verification that polls between two transactions counts what is committed so far, and is right in the end."""
+def test_reads_while_the_service_writes(stage: Stage) -> None:
+    """A verification that polls between two transactions counts the committed records, and its last verdict is right."""
     records = planted()
     with stage.verification() as verification:
         stage.write(records[:1_000])
@@ -227,7 +227,7 @@ def test_reads_while_it_happens(stage: Stage) -> None:
 
 
 def test_reads_in_the_background(stage: Stage) -> None:
-    """A process of its own counts what comes, and sends the last verdict when it is told that all has come."""
+    """A separate process counts the records, and sends its last verdict when the caller reports that all are written."""
     records = planted()
     names = Names(SOURCE, stage.names["sink"], stage.names["dead"])
     with BackgroundVerification(stage.bootstrap, RECIPE, names) as verification:
@@ -245,8 +245,8 @@ def test_reads_in_the_background(stage: Stage) -> None:
     assert verdict.ok
 
 
-def test_a_failed_background_is_told(broker: Cluster, topics: Topics) -> None:
-    """When the process ends without a verdict, waiting for one ends too."""
+def test_a_failed_background_process_is_reported(broker: Cluster, topics: Topics) -> None:
+    """If the process ends without a verdict, waiting for one raises an error."""
     names = Names(SOURCE, "nowhere", topics("dead"))
     with (
         BackgroundVerification(broker.bootstrap, RECIPE, names) as verification,
@@ -256,7 +256,7 @@ def test_a_failed_background_is_told(broker: Cluster, topics: Topics) -> None:
 
 
 def test_survives_a_restart() -> None:
-    """A verification that is reading when the broker is killed goes on when it is back."""
+    """A verification that reads while the broker is killed goes on after the restart."""
     with Broker(java=QUICK_JAVA) as broker:
         sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
         with Verification(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as verification:
@@ -272,8 +272,8 @@ def test_survives_a_restart() -> None:
             assert verification.finish().ok
 
 
-def test_aborted_records_are_lost(stage: Stage) -> None:
-    """What an aborted transaction has written does not count."""
+def test_aborted_records_count_as_lost(stage: Stage) -> None:
+    """Records of an aborted transaction count as lost."""
     records = planted()
     stage.write(records)
     stage.producer.abort_transaction(30)
@@ -283,8 +283,8 @@ def test_aborted_records_are_lost(stage: Stage) -> None:
     assert {"lost": 10} == stage.verdict().faults
 
 
-def test_open_transaction_is_told(stage: Stage) -> None:
-    """Where a transaction was left open, the verdict says how much no reader can reach."""
+def test_an_open_transaction_is_reported(stage: Stage) -> None:
+    """If a transaction was left open, the verdict counts the records that no reader can reach."""
     stage.write(planted())
 
     verdict = stage.verdict(timeout=1)
@@ -293,6 +293,6 @@ def test_open_transaction_is_told(stage: Stage) -> None:
 
 
 def test_missing_topic_is_named(broker: Cluster, topics: Topics) -> None:
-    """A topic that does not exist is a named error."""
+    """If a topic does not exist, the error names it."""
     with pytest.raises(VerificationFailed, match="nowhere"):
         Verification(broker.bootstrap, RECIPE, source=SOURCE, sink="nowhere", dead_letters=topics("dead"))

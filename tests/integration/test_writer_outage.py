@@ -1,4 +1,4 @@
-"""What a writer does when its broker freezes or is gone while it waits for it."""
+"""A writer whose broker freezes, or is lost, while the writer waits for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def mortal() -> Iterator[Broker]:
 
 
 def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
-    """A writer that is fenced while it waits for what is in flight, and while librdkafka logs, is fenced, not broken."""
+    """A writer that is fenced while it waits for records in flight, and while librdkafka logs, raises Fenced."""
     for topic in ("raw", "clean", "dead"):
         mortal.create_topic(topic)
     kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
@@ -63,14 +63,14 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
 
 
 def _lose(client: confluent_kafka.Producer) -> None:
-    """Tell librdkafka that the client was fenced, by what it has for tests."""
+    """Fence the client through librdkafka's test function."""
     fatal = ctypes.CDLL(cimpl.__file__).rd_kafka_test_fatal_error
     fatal.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     fatal(native.handle(client), KafkaError.PRODUCER_FENCED, b"planted")
 
 
 def test_a_commit_that_hangs_ends_the_worker() -> None:
-    """Kafka is gone for good: within the time that its calls promise and some grace, a worker comes back or is ended."""
-    measured = hang.measure(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
+    """If Kafka is lost for good, a worker returns or is ended within the timeout of its calls and some grace."""
+    outcome = hang.measure(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
 
-    assert measured.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS
+    assert outcome.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS

@@ -31,7 +31,7 @@ def outside(*packages: str) -> Callable[[str], bool]:
 
 
 STORE_SEAM = tuple(f"app.offsets.{name}" for name in ("contract", "metadata", "registry", "testing"))
-"""What others may import of the offset stores."""
+"""The modules of the offset stores that others may import."""
 
 RULES = [
     Rule(
@@ -60,7 +60,7 @@ RULES = [
         lambda name: within("parsers")(name) and not within("parsers.contract", "parsers.errors")(name),
     ),
     Rule(
-        "Numba's cache looks at a kernel's own file only, so a kernel is compiled from nothing else of ours",
+        "Numba's cache checks only a kernel's own file, so a kernel imports only parsers.compiled.jit of our modules",
         within("parsers.compiled.kernels", "app.kafka.bulk.kernels"),
         lambda name: within("app", "parsers")(name) and not within("parsers.compiled.jit")(name),
     ),
@@ -78,12 +78,12 @@ RULES = [
     ),
     Rule("only app.spark imports pyspark", outside("app.spark"), within("pyspark", "py4j")),
     Rule(
-        "app.kafka and the store in Kafka import confluent_kafka, and so does what shares no code with them",
+        "only app.kafka, the store in Kafka, the demo and the embedded Kafka import confluent_kafka",
         outside("app.kafka", "app.offsets.kafka", "app.demo", "app.embedded"),
         within("confluent_kafka"),
     ),
     Rule(
-        "the demo's verification shares no code with what it verifies",
+        "the demo's verification shares no code with the service",
         within("app.demo.verify", "app.demo.lines", "app.demo.vocabulary", "app.demo.faults"),
         within("app.kafka", "app.offsets", "app.executor", "app.driver", "parsers"),
     ),
@@ -113,31 +113,29 @@ RULES = [
         within("app.config"),
     ),
     Rule(
-        "what is known of others' properties is pure: it imports only the standard library",
+        "the lists of Kafka's and Spark's properties are pure: they import only the standard library",
         within("app.kafka.properties", "app.spark.properties"),
         lambda name: name.partition(".")[0] not in sys.stdlib_module_names,
     ),
     Rule("the executor is free of Spark, so that a unit test can run it", within("app.executor"), within("app.spark")),
+    Rule("a task does not import the status: it commits its counts", within("app.executor"), within("app.status")),
     Rule(
-        "a task knows nothing of the status: what it counts is committed", within("app.executor"), within("app.status")
-    ),
-    Rule(
-        "the status is a function of its snapshot: it asks nobody",
+        "the status is a function of its snapshot: it imports no source of it",
         within("app.status"),
         within("app.driver", "app.executor", "app.kafka", "app.spark", "app.config"),
     ),
     Rule(
-        "the driver knows Kafka and Spark by their protocols only",
+        "the driver knows Kafka and Spark only by their protocols",
         within("app.driver"),
         within("app.kafka", "app.spark", "app.offsets.kafka"),
     ),
     Rule(
-        "Kafka's clients know neither the driver nor the executor: they only fit their protocols",
+        "Kafka's clients import neither the driver nor the executor: they only implement their protocols",
         within("app.kafka", "app.offsets"),
         within("app.driver", "app.executor", "app.spark", "app.status"),
     ),
     Rule(
-        "the offset stores are found by name: nobody imports one",
+        "the offset stores are found by name: no module imports one",
         lambda name: True,
         lambda name: within("app.offsets")(name) and not within(*STORE_SEAM)(name) and name != "app.offsets",
     ),
@@ -165,7 +163,7 @@ MODULES = dict(modules())
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.sentence for rule in RULES])
 def test_import_rules(rule: Rule) -> None:
-    """The layout is what DESIGN.md says it is."""
+    """The imports follow the layout in DESIGN.md."""
     broken = [
         f"{module} imports {name}"
         for module, tree in MODULES.items()
@@ -178,7 +176,7 @@ def test_import_rules(rule: Rule) -> None:
 
 
 def test_one_file_owns_the_transaction() -> None:
-    """begin, commit and abort of transactions stand in one file."""
+    """Only one file begins, commits and aborts transactions."""
     owners = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "app").rglob("*.py")
@@ -188,8 +186,8 @@ def test_one_file_owns_the_transaction() -> None:
     assert {"app/kafka/writers.py"} == owners
 
 
-def test_each_stores_client_library_is_imported_in_its_own_file_only() -> None:
-    """A store is one file: its library is loaded where the store is used, and nowhere else."""
+def test_the_client_library_of_a_store_is_imported_only_in_its_file() -> None:
+    """A store is one file, and only this file imports the store's library."""
     ours = {"app", "parsers", *sys.stdlib_module_names}
     stores = [name for name in MODULES if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)]
     libraries = {library for store in stores for library in roots(store) - ours - {"confluent_kafka"}}
@@ -204,8 +202,8 @@ def roots(module: str) -> set[str]:
     return {name.partition(".")[0] for name in imports(MODULES[module])}
 
 
-def test_the_import_graph_has_no_circle() -> None:
-    """A module can be understood after those that it imports, lazy imports included."""
+def test_the_import_graph_has_no_cycle() -> None:
+    """No module imports itself through others, not even lazily."""
     graph = {name: {other for other in imports(tree) if other in MODULES} - {name} for name, tree in MODULES.items()}
     left = dict(graph)
     while grounded := [name for name, needs in left.items() if not needs & left.keys()]:
@@ -223,8 +221,8 @@ def test_no_file_is_too_long() -> None:
     assert {"parsers/compiled/kernels.py"} == set(long), long
 
 
-def test_offsets_move_in_one_file_only() -> None:
-    """No plain commit hides anywhere: only the store in Kafka moves the group's offsets."""
+def test_offsets_move_only_in_one_file() -> None:
+    """No other file commits: only the store in Kafka moves the group's offsets."""
     movers = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "app").rglob("*.py")
@@ -238,7 +236,7 @@ def test_offsets_move_in_one_file_only() -> None:
 
 
 def test_the_environment_is_read_at_the_edge() -> None:
-    """Only the command line, the configuration and the demo's set-up look at the environment."""
+    """Only the command line, the configuration and the demo's set-up read the environment."""
     readers = {
         name
         for name, tree in MODULES.items()
@@ -257,31 +255,31 @@ def test_the_environment_is_read_at_the_edge() -> None:
 
 
 def loaded_by(module: str, *suspects: str) -> set[str]:
-    """Import a module in a fresh interpreter; return which of the suspects came along."""
+    """Import a module in a new interpreter; return which of the suspects it loads."""
     program = f"import sys, {module}; print(*({set(suspects)!r} & set(sys.modules)))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     return set(printed.stdout.split())
 
 
 def test_the_task_loads_without_spark() -> None:
-    """Importing the task in a fresh interpreter loads neither pyspark nor Kafka's client."""
+    """Importing the task in a new interpreter loads neither pyspark nor Kafka's client."""
     assert set() == loaded_by("app.executor.task", "pyspark", "py4j", "confluent_kafka")
 
 
 @pytest.mark.parametrize("module", ["app.executor.task", "app.kafka.clients"])
 def test_a_worker_loads_without_the_configuration(module: str) -> None:
-    """A Python worker is given its settings; pydantic and YAML would only cost it time and memory."""
+    """A Python worker receives its settings, so it loads neither pydantic nor YAML."""
     assert set() == loaded_by(module, "pyspark", "pydantic", "pydantic_core", "yaml")
 
 
 def declared() -> set[str]:
-    """Return the names of the libraries that pyproject.toml asks for."""
+    """Return the libraries that pyproject.toml requires."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return {re.split(r"[^\w-]", line)[0].lower() for line in project["dependencies"]}
 
 
 def test_every_dependency_is_imported() -> None:
-    """What is not imported is not asked for."""
+    """pyproject.toml requires no library that is not imported."""
     imported = {name.partition(".")[0] for tree in MODULES.values() for name in imports(tree)}
     modules = {name: {"pyyaml": "yaml"}.get(name, name.replace("-", "_")) for name in declared()}
 
@@ -289,8 +287,8 @@ def test_every_dependency_is_imported() -> None:
 
 
 @pytest.mark.parametrize("lock", ["docker/requirements.lock", "tests/requirements.lock"])
-def test_a_lock_holds_what_pyproject_asks_for(lock: str) -> None:
-    """Each dependency is there on the project's own account, and no host is named to fetch it from."""
+def test_a_lock_holds_the_dependencies_of_pyproject(lock: str) -> None:
+    """Each dependency is locked for the project itself, and no lock names a host."""
     text = (ROOT / lock).read_text()
     pinned = re.findall(r"^([\w-]+)==(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
 

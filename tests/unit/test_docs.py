@@ -1,8 +1,9 @@
-"""README says what is true: every key, command, parser and reason in it exists, and the other way round."""
+"""README and DESIGN match the code: every name in them exists, and README lists every key, command, parser and reason."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -13,9 +14,11 @@ from app.executor.parse import PARSER_ERROR, TOO_LARGE
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
+from tests.chaos.controls import CONTROL_PLANS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+DESIGN = (ROOT / "DESIGN.md").read_text()
 
 
 def between(marker: str) -> str:
@@ -27,18 +30,18 @@ def key_table() -> str:
     return "\n".join(["| key | default | meaning |", "| --- | --- | --- |", *rows])
 
 
-def test_every_configuration_key_is_in_the_readme_and_the_other_way_round() -> None:
-    """The table is made of the declarations: run `python -m tests.unit.test_docs` after a change."""
+def test_the_readme_lists_exactly_the_configuration_keys() -> None:
+    """The table is generated from the declarations: run `python -m tests.unit.test_docs` after a change."""
     assert key_table() == between("keys").strip()
 
 
-def test_every_command_is_in_the_readme_and_the_other_way_round() -> None:
-    """A command that nobody can find is as bad as one that does not exist."""
+def test_the_readme_shows_exactly_the_commands() -> None:
+    """README shows every command, and no other."""
     assert set(main.commands) == set(re.findall(r"\$ winnow (\w+)", README))
 
 
 def test_every_option_in_the_readme_exists() -> None:
-    """The examples can be typed."""
+    """The examples of README use only options that exist."""
     examples = re.findall(r"\$ winnow (\w+)([^#\n]*)", README)
     for command, arguments in examples:
         known = {flag for parameter in main.commands[command].params for flag in parameter.opts}
@@ -46,7 +49,7 @@ def test_every_option_in_the_readme_exists() -> None:
 
 
 def test_the_example_configuration_is_valid(tmp_path: Path) -> None:
-    """What a reader copies works."""
+    """The configuration in README can be loaded."""
     (example,) = re.findall(r"```yaml\n(group\.id.*?)```", README, re.DOTALL)
     file = tmp_path / "winnow.yaml"
     file.write_text(example)
@@ -55,25 +58,71 @@ def test_the_example_configuration_is_valid(tmp_path: Path) -> None:
 
 
 def test_every_parser_is_in_the_readme() -> None:
-    """By the name that a configuration gives it."""
+    """README lists each parser by its name in a configuration."""
     assert all(f"| `{name}` |" in README for name in registry.names())
 
 
 def test_every_reason_is_in_the_readme() -> None:
-    """In the order in which they apply."""
-    told = re.search(r"The reasons are\s(.*?)\.", README, re.DOTALL)
-    assert told
+    """README lists the reasons in the order in which they apply."""
+    listed = re.search(r"The reasons are\s(.*?)\.", README, re.DOTALL)
+    assert listed
     reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR]
 
-    assert reasons == re.findall(r"`(\w+)`", told[1])
+    assert reasons == re.findall(r"`(\w+)`", listed[1])
 
 
 def test_every_make_target_in_the_readme_exists() -> None:
-    """And the Makefile lists each with a word of help."""
+    """Each target has a line of help in the Makefile."""
     targets = set(re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
     assert set(re.findall(r"`make (\w+)`", README)) <= targets
     assert {"setup", "demo", "test", "bench", "lint"} <= targets
+
+
+def test_every_test_in_the_design_exists() -> None:
+    """A reader of DESIGN finds each test that it names."""
+    sources = [file for folder in ("app", "parsers", "tests") for file in (ROOT / folder).rglob("*.py")]
+    defined = {name for file in sources for name in re.findall(r"def (test_\w+)\(", file.read_text())}
+    named = set(re.findall(r"`(test_\w+)`", DESIGN))
+
+    assert named
+    assert set() == named - defined
+
+
+def test_every_control_arm_in_the_design_exists() -> None:
+    """A reader of DESIGN can run each control arm that it names."""
+    named = set(re.findall(r"control arm `([\w-]+)`", DESIGN))
+
+    assert named
+    assert set() == named - set(CONTROL_PLANS)
+
+
+def test_every_file_in_the_design_exists() -> None:
+    """A reader of DESIGN finds each file, folder and module that it names."""
+    assert list(missing("no `app/such.py`")) == ["app/such.py"]
+    assert [] == list(missing(DESIGN))
+
+
+def missing(text: str) -> Iterator[str]:
+    """Return the paths in a text that do not exist, not even relative to the first path of their line."""
+    for line in text.splitlines():
+        folders = [ROOT]
+        for path in paths(line):
+            if not any((folder / path).exists() for folder in folders):
+                yield path
+            if len(folders) == 1:
+                folders += [ROOT / path, (ROOT / path).parent]
+
+
+def paths(line: str) -> Iterator[str]:
+    """Return the paths in backticks and links; `python -m a.b` is the path of a module."""
+    spans = re.findall(r"`([^`]+)`|]\(([^)#]+)\)", line)
+    for word in " ".join(map("".join, spans)).split():
+        if re.fullmatch(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml)", word):
+            yield word
+        elif re.fullmatch(r"tests(?:\.\w+)+", word):
+            module = word.replace(".", "/")
+            yield module if (ROOT / module).is_dir() else f"{module}.py"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Errors cross process borders and tell an operator what happened, where, and what to do."""
+"""Errors cross processes and name for an operator the cause, the place and the cure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def an(kind: type[WinnowError]) -> WinnowError:
 
 @pytest.mark.parametrize("kind", list(family(WinnowError)))
 def test_every_error_survives_the_trip_from_an_executor(kind: type[WinnowError]) -> None:
-    """An error is the same on the driver as where it was raised."""
+    """An error on the driver equals the one that the executor raised."""
     error = an(kind)
 
     copy = pickle.loads(pickle.dumps(error))
@@ -56,8 +56,8 @@ def test_every_error_is_in_the_runbook(kind: type[WinnowError]) -> None:
     assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "")
 
 
-def test_a_partitions_error_says_where() -> None:
-    """Its text begins with topic-partition@offset."""
+def test_a_partitions_error_names_its_place() -> None:
+    """The text of the error begins with topic-partition@offset."""
     assert "raw-3@42: what happened" == str(Transient(P, "what happened", 42))
     assert "raw-3: what happened" == str(Fenced(P, "what happened"))
 
@@ -74,8 +74,8 @@ def test_a_partitions_error_says_where() -> None:
         *model.Outcome,
     ],
 )
-def test_what_crosses_processes_survives_pickle(value: object) -> None:
-    """Everything in app.model arrives as it was sent."""
+def test_the_model_survives_pickle(value: object) -> None:
+    """Every type of app.model is equal after pickling."""
     assert value == pickle.loads(pickle.dumps(value))
 
 
@@ -87,7 +87,7 @@ def codes() -> list[int]:
 
 @pytest.mark.parametrize("code", codes())
 def test_every_kafka_error_has_a_meaning(code: int) -> None:
-    """Whatever librdkafka says of a partition is one of three things: fenced, moved, or open it anew."""
+    """Every error of librdkafka for a partition is one of three: fenced, moved, or open it again."""
     error = failures.of_partition(KafkaException(KafkaError(code)), P, "testing")
 
     assert type(error) in (Fenced, OffsetMoved, Transient)
@@ -103,11 +103,11 @@ def test_every_kafka_error_has_a_meaning(code: int) -> None:
         (KafkaError._TIMED_OUT, Transient),
         (KafkaError._MSG_TIMED_OUT, Transient),
         (KafkaError.INVALID_PRODUCER_ID_MAPPING, Transient),
-        (KafkaError.INVALID_TXN_STATE, Transient),  # fatal for its producer: the next one goes on
+        (KafkaError.INVALID_TXN_STATE, Transient),  # fatal for this producer only
     ],
 )
 def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
-    """A fence is told from a failure, and a lost offset from both."""
+    """A fence, a failure and a lost offset are three different errors."""
     assert kind is type(failures.of_partition(KafkaError(code), P, "testing"))
 
 
@@ -123,8 +123,8 @@ def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
         (KafkaError.UNSUPPORTED_VERSION, NotUsable),
     ],
 )
-def test_an_outage_is_waited_for_and_a_refusal_is_not(code: int, kind: type[WinnowError]) -> None:
-    """The service waits for a broker, but tells the operator at once of what waiting does not heal."""
+def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: type[WinnowError]) -> None:
+    """The service waits for a broker, but reports at once an error that waiting does not cure."""
     error = failures.of_cluster(KafkaError(code), "testing")
 
     assert kind is type(error)

@@ -1,4 +1,4 @@
-"""How Winnow speaks: JSON where a machine listens, words where a person does."""
+"""The format of the log: JSON on a pipe, plain text on a terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import sys
 PROGRAM = "from app import log; import structlog; log.configure('info'); l = structlog.get_logger(); l.debug('no'); l.info('round', records=3)"
 
 
-def test_json_lines_where_nobody_looks() -> None:
-    """A pipe gets one JSON object a line, on stderr, with level and UTC time; debug is not asked for."""
+def test_json_lines_on_a_pipe() -> None:
+    """A pipe gets one JSON object a line, on stderr, with level and UTC time; debug is not enabled."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 
     (entry,) = map(json.loads, done.stderr.splitlines())
@@ -21,14 +21,14 @@ def test_json_lines_where_nobody_looks() -> None:
     assert "" == done.stdout
 
 
-def test_words_on_a_terminal() -> None:
-    """A terminal gets a line that a person can read."""
+def test_plain_text_on_a_terminal() -> None:
+    """A terminal gets readable lines."""
     ours, theirs = pty.openpty()
     subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, check=True)
     os.close(theirs)
 
-    told = os.read(ours, 10_000).decode()
+    text = os.read(ours, 10_000).decode()
 
-    assert "round" in told
-    assert "records" in told
-    assert not told.startswith("{")
+    assert "round" in text
+    assert "records" in text
+    assert not text.startswith("{")

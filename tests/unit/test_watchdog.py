@@ -1,4 +1,4 @@
-"""The dead man's switch of a worker."""
+"""The watchdog of a worker."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def run(*, hang: bool) -> tuple[int, str, str, float]:
 
 
 def test_a_hanging_call_ends_the_process() -> None:
-    """A worker that is not fed prints where it hangs and exits; Spark tries the task again."""
-    code, printed, told, took = run(hang=True)
+    """A worker that stops feeding its watchdog prints where it hangs and exits; Spark retries the task."""
+    code, printed, errors, took = run(hang=True)
 
     assert 0 != code
     assert "alive\n" == printed
-    assert "Timeout" in told
-    assert "time.sleep" in told or "line" in told
+    assert "Timeout" in errors
+    assert "time.sleep" in errors or "line" in errors
     assert took < 20
 
 
 def test_a_fed_watchdog_does_nothing() -> None:
-    """A task that goes on, or has ended, is left alone."""
+    """The watchdog leaves a task alone that makes progress or has ended."""
     code, printed, _, _ = run(hang=False)
 
     assert (0, "alive\nleft\n") == (code, printed)
@@ -66,7 +66,7 @@ print("left", flush=True)
 
 
 @pytest.mark.parametrize(("takes", "ended"), [(0.4, False), (60, True)])
-def test_a_call_is_held_to_its_own_timeout(*, takes: float, ended: bool) -> None:
+def test_a_call_must_keep_its_own_timeout(*, takes: float, ended: bool) -> None:
     """A call that overruns its timeout by more than the grace ends the process, long before the task's own limit."""
     done = subprocess.run(
         [sys.executable, "-c", OVERRUN.format(takes=takes)], capture_output=True, text=True, timeout=30, check=False
@@ -101,7 +101,7 @@ task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), cl
 
 
 def test_a_hanging_commit_of_a_lane_ends_the_worker() -> None:
-    """The task waits for its lanes, but not for one whose commit does not keep its timeout."""
+    """The task waits for its lanes, but a commit that overruns its timeout ends the worker."""
     done = subprocess.run(
         [sys.executable, "-c", HANGING_COMMIT], capture_output=True, text=True, timeout=30, check=False
     )

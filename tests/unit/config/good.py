@@ -1,4 +1,4 @@
-"""A minimal configuration that is right, and a way to see what is wrong with another."""
+"""A minimal valid configuration, and a helper that lists the problems of another one."""
 
 from __future__ import annotations
 

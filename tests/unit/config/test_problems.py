@@ -1,4 +1,4 @@
-"""What a mistake in a single key is answered with."""
+"""The error messages for mistakes in single keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.config.good import GOOD, problems
 
 
 def test_all_problems_come_at_once(file: Path) -> None:
-    """Nobody should have to fix a file one error at a time."""
+    """One run lists every problem, so that a user need not fix a file one error at a time."""
     assert 3 == len(problems(file, "sink.topc=x", "delivery.guarantee=maybe", "round.interval=0"))
 
 
@@ -50,36 +50,36 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("offsets.store=x", "offsets.store must be a section with keys and values, not 'x'"),
     ],
 )
-def test_a_mistake_says_what_to_write(file: Path, flag: str, answer: str) -> None:
-    """Each message names the key, what is wrong, what would be right, and where it is written."""
-    (told,) = problems(file, flag)
+def test_a_message_names_the_correction(file: Path, flag: str, answer: str) -> None:
+    """Each message names the key, the mistake, the correction and the origin."""
+    (problem,) = problems(file, flag)
 
-    assert answer in told
-    assert told.endswith(f"(--set {flag.partition('=')[0]})")
+    assert answer in problem
+    assert problem.endswith(f"(--set {flag.partition('=')[0]})")
 
 
-def test_known_keys_are_listed_where_none_is_near(file: Path) -> None:
-    """Those of the section in question."""
+def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
+    """The message lists the keys of the same section."""
     assert ["sink.xyz: unknown key; known here: topic (--set sink.xyz)"] == problems(file, "sink.xyz=1")
 
 
 class TestOrigins:
     def test_a_line_of_the_file_is_named(self, file: Path) -> None:
-        """As editors and compilers have it."""
+        """A message names file and line as compilers do."""
         file.write_text(file.read_text() + "log.level: loud\n")
 
         assert ["log.level must be debug, info, warning or error, not 'loud' (winnow.yaml:11)"] == problems(file)
 
     def test_a_variable_is_named(self, file: Path) -> None:
-        """So that it is not sought in the file."""
-        (told,) = problems(file, WINNOW_LOG_LEVEL="loud")
+        """A message names the environment variable, so that nobody searches the file for it."""
+        (problem,) = problems(file, WINNOW_LOG_LEVEL="loud")
 
-        assert told.endswith("(WINNOW_LOG_LEVEL)")
+        assert problem.endswith("(WINNOW_LOG_LEVEL)")
 
 
 class TestMissing:
-    def test_a_missing_key_says_where_it_can_be_set(self, file: Path) -> None:
-        """A file without a sink asks for the sink's topic."""
+    def test_a_missing_key_is_named_with_the_places_to_set_it(self, file: Path) -> None:
+        """For a file without a sink, the message names the sink's topic and where to set it."""
         file.write_text(yaml.safe_dump({key: value for key, value in GOOD.items() if key != "sink"}))
 
         assert [
@@ -87,23 +87,23 @@ class TestMissing:
         ] == problems(file)
 
     def test_an_empty_section_lacks_its_keys(self, file: Path) -> None:
-        """A heading alone is as good as none."""
+        """An empty section is the same as a missing one."""
         file.write_text(yaml.safe_dump(GOOD | {"sink": None}))
 
         assert problems(file)[0].startswith("sink.topic is missing")
 
-    def test_without_a_file_one_is_proposed(self) -> None:
-        """With nothing at all, every key that must be set is named."""
-        told = problems(None)
+    def test_without_a_file_every_required_key_is_named(self) -> None:
+        """Without any configuration, every required key is named, with a file as the first place to set it."""
+        found = problems(None)
 
-        assert "group.id is missing: set it in a file (-c), as WINNOW_GROUP_ID, or with --set group.id=..." == told[0]
-        assert ["group.id", "sink.topic", "dead.letters.topic"] == [one.partition(" ")[0] for one in told[:3]]
-        assert 5 == len(told)
+        assert "group.id is missing: set it in a file (-c), as WINNOW_GROUP_ID, or with --set group.id=..." == found[0]
+        assert ["group.id", "sink.topic", "dead.letters.topic"] == [one.partition(" ")[0] for one in found[:3]]
+        assert 5 == len(found)
 
 
 class TestNesting:
-    def test_a_dotted_key_that_should_be_nested_says_how(self, file: Path) -> None:
-        """In the file, a dot does not make a section."""
+    def test_a_dotted_key_that_should_be_nested_is_corrected(self, file: Path) -> None:
+        """In the file, a dot does not make a section; the message shows the nested form."""
         file.write_text(file.read_text() + "offsets.store.name: x\n")
 
         assert [
@@ -113,11 +113,11 @@ class TestNesting:
             )
         ] == problems(file)
 
-    def test_a_variable_with_one_underscore_says_where_two_belong(self, file: Path) -> None:
-        """The commonest slip in an environment."""
-        (told,) = problems(file, WINNOW_KAFKA_LINGER_MS="5")
+    def test_a_variable_with_one_underscore_is_corrected(self, file: Path) -> None:
+        """A section needs two underscores; the message shows the right name."""
+        (problem,) = problems(file, WINNOW_KAFKA_LINGER_MS="5")
 
-        assert "write kafka: {linger.ms: ...}, or WINNOW_KAFKA__LINGER_MS in the environment" in told
+        assert "write kafka: {linger.ms: ...}, or WINNOW_KAFKA__LINGER_MS in the environment" in problem
 
 
 class TestSecrets:
@@ -132,8 +132,8 @@ class TestSecrets:
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:
-        """It may be a password; its key and its origin are enough."""
-        told = "\n".join(problems(file, flag))
+        """The value may be a password, so the message has only its key and its origin."""
+        found = "\n".join(problems(file, flag))
 
-        assert answer in told
-        assert "hunter2" not in told
+        assert answer in found
+        assert "hunter2" not in found

@@ -1,4 +1,4 @@
-"""What `winnow check` prints, and what README's table is made of."""
+"""The output of `winnow check`, and the declarations from which README's table is made."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TestShown:
         ):
             assert line in lines
 
-    def test_what_is_shown_is_the_configuration(self, file: Path) -> None:
-        """It can be used as a file, and means the same."""
+    def test_the_shown_configuration_is_valid(self, file: Path) -> None:
+        """The output can be used as a file and means the same."""
         loaded = read(file, ["parser.output='{a}: #{b}'", "parser.empty={}", "log.level=debug"], {})
 
         assert masked(loaded.config) == yaml.safe_load(shown(loaded))
@@ -53,7 +53,7 @@ class TestShown:
     def test_any_option_can_be_shown(
         self, tmp_path_factory: pytest.TempPathFactory, options: dict[str, object]
     ) -> None:
-        """Line breaks, quotes, hashes and keys that look like numbers survive their comment."""
+        """Line breaks, quotes, hashes and numeric keys survive their comment."""
         file = tmp_path_factory.getbasetemp() / "any.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": options | {"name": "x"}}}))
         loaded = read(file, (), {})
@@ -63,7 +63,7 @@ class TestShown:
 
 class TestSecrets:
     def test_secrets_are_masked(self, file: Path) -> None:
-        """What `check` prints shows paths of secrets, never secrets."""
+        """`check` prints the paths of secrets, never the secrets."""
         flags = [
             "kafka.sasl.password=hunter2",
             "kafka.ssl.key.pem=hunter2",
@@ -83,7 +83,7 @@ class TestSecrets:
         assert "/s" == tree["spark"]["spark.authenticate.secret.file"]
 
     def test_a_secret_can_be_a_file(self, file: Path, tmp_path: Path) -> None:
-        """NAME.file is read where the client is made, so that only the path travels."""
+        """NAME.file is read where the client is created, so that only the path crosses processes."""
         from app.kafka.settings import common
 
         secret = tmp_path / "password"
@@ -96,12 +96,12 @@ class TestSecrets:
 
 class TestDescribed:
     def test_every_key_has_a_meaning(self) -> None:
-        """Help and README are made of these."""
+        """Help and README are generated from the meanings."""
         rows = list(described())
 
         assert all(meaning for _, _, meaning in rows)
         assert "source.topics.pattern" in {key for key, _, _ in rows}
 
     def test_the_offset_store_is_described_with_its_default(self) -> None:
-        """Its name is a key; its options are the store's own matter."""
+        """The store's name is a declared key; its options are declared by the store."""
         assert [("offsets.store.name", "kafka")] == [row[:2] for row in described() if row[0].startswith("offsets.")]

@@ -1,4 +1,4 @@
-"""Where values come from, which one wins, and what a source that cannot be read is answered with."""
+"""Where values come from, which one wins, and the error for a source that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.config.good import problems
 
 class TestPrecedence:
     def test_defaults_are_the_documented_ones(self, file: Path) -> None:
-        """A minimal file is exactly-once, from the earliest offset, and stops for lost records."""
+        """A minimal file is exactly-once, from the earliest offset, and stops if records were lost."""
         config = load(file, (), {})
 
         assert Guarantee.EXACTLY_ONCE is config.delivery_guarantee
@@ -52,7 +52,7 @@ class TestPrecedence:
         assert "clean-logs" == load(file, ["sink={}"], {}).sink.topic
 
     def test_an_empty_section_in_the_file_has_its_defaults(self, file: Path) -> None:
-        """A heading with nothing below it is no mistake where nothing must be set."""
+        """An empty section is no mistake if none of its keys is required."""
         file.write_text(file.read_text() + "parser:\noffsets:\n")
 
         assert "idc-access-log" == load(file, (), {}).parser.name
@@ -88,13 +88,13 @@ class TestValues:
         assert FromTimestamp(timestamp=1510464542000) == load(file, [flag], {}).starting_offsets
 
     def test_parser_options_are_kept_for_the_parser(self, file: Path) -> None:
-        """Every key in parser but name belongs to the parser."""
+        """Every key in parser except name belongs to the parser."""
         config = load(file, ["parser={name: delimited, separator: ';'}"], {})
 
         assert ("delimited", {"separator": ";"}) == (config.parser.name, config.parser.options)
 
     def test_store_options_are_kept_for_the_store(self, file: Path) -> None:
-        """Every key in offsets.store but name belongs to the store, from wherever it is set."""
+        """Every key in offsets.store except name belongs to the store, whatever its source."""
         config = load(file, ["offsets.store.name=file"], {"WINNOW_OFFSETS__STORE__PATH": "/var/offsets"})
 
         assert ("file", {"path": "/var/offsets"}) == (config.offsets.store.name, config.offsets.store.options)
@@ -102,7 +102,7 @@ class TestValues:
 
 class TestOrigins:
     def test_each_source_names_itself(self, file: Path) -> None:
-        """A file by its line, the environment by its variable, a flag by itself; what is not written has no origin."""
+        """A file is named by its line, the environment by its variable, a flag by itself; a default has no origin."""
         origins = read(file, ["sink.topic=x"], {"WINNOW_GROUP_ID": "g"}).origins
 
         assert "winnow.yaml:4" == origins["source", "format"]
@@ -111,7 +111,7 @@ class TestOrigins:
         assert ("log.level",) not in origins
 
     def test_a_section_in_one_line_has_one_line(self, file: Path) -> None:
-        """Flow style is written where it stands."""
+        """The keys of a section in flow style have the line of the section."""
         file.write_text(file.read_text() + "parser: {name: delimited, fields: [a, b]}\n")
 
         origins = read(file, (), {}).origins
@@ -119,7 +119,7 @@ class TestOrigins:
         assert {"winnow.yaml:11"} == {origin for keys, origin in origins.items() if keys[0] == "parser"}
 
     def test_a_merged_key_has_the_line_where_it_is_written(self, file: Path) -> None:
-        """YAML's anchors and merge keys work as PyYAML's safe_load has them."""
+        """YAML's anchors and merge keys work as in PyYAML's safe_load."""
         file.write_text(file.read_text() + "spark: &base {spark.master: 'local[1]'}\nparser:\n  <<: *base\n  a: 1\n")
 
         loaded = read(file, (), {})
@@ -127,14 +127,14 @@ class TestOrigins:
         assert {"spark.master": "local[1]", "a": 1} == loaded.config.parser.options
         assert ["winnow.yaml:11", "winnow.yaml:14"] == [loaded.origins["parser", key] for key in ("spark.master", "a")]
 
-    def test_keys_with_dots_are_no_sections(self, file: Path) -> None:
-        """source.topics in a section replaces itself, and leaves source.topics.pattern alone."""
+    def test_keys_with_dots_are_not_sections(self, file: Path) -> None:
+        """source.topics replaces source.topics only, and leaves source.topics.pattern alone."""
         loaded = read(file, ["source={topics.pattern: 'x.*', topics: []}"], {})
 
         assert "--set source" == loaded.origins["source", "topics.pattern"]
 
     def test_a_value_in_place_of_a_section_leaves_none_of_its_origins(self, file: Path) -> None:
-        """What is overridden is forgotten."""
+        """An overridden section leaves no origins."""
         file.write_text(file.read_text() + "starting.offsets: {timestamp: 1}\n")
 
         origins = read(file, ["starting.offsets=latest"], {}).origins
@@ -144,14 +144,14 @@ class TestOrigins:
 
 class TestUnreadable:
     @pytest.mark.parametrize("content", ["[1, 2]", "a: [", "\xff", "a: 2001-99-99", "a: &b {c: *b}", ""])
-    def test_a_file_that_is_no_configuration_is_named(self, file: Path, content: str) -> None:
-        """The path of the file is part of the message."""
+    def test_a_file_that_is_not_a_configuration_is_named(self, file: Path, content: str) -> None:
+        """The message holds the path of the file."""
         file.write_bytes(content.encode("latin-1"))
 
         assert str(file) in problems(file)[0]
 
     def test_the_line_that_is_not_yaml_is_named(self, file: Path) -> None:
-        """With the line, as every other mistake."""
+        """The message holds the line, as for every other mistake."""
         file.write_text("group.id: a\nsink: [x\nsource: 1\n")
 
         assert ["winnow.yaml:3 is not YAML: expected ',' or ']', but got ':'"] == problems(file)
@@ -160,21 +160,21 @@ class TestUnreadable:
         "secret",
         ["*hunter2", "!hunter2 x", "!hunter2'x", "'a' hunter2", '"\\hunter2"', "[hunter2", "`hunter2", "%hunter2"],
     )
-    def test_what_is_not_yaml_is_not_repeated(self, file: Path, secret: str) -> None:
-        """The line may hold a password."""
+    def test_text_that_is_not_yaml_is_not_repeated(self, file: Path, secret: str) -> None:
+        """The message does not repeat the line, which may hold a password."""
         file.write_text(f"kafka:\n  sasl.password: {secret}\n")
 
         assert "hunter2" not in str(problems(file))
 
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
-        """So is one that cannot be read."""
+        """The message names a file that is missing or cannot be read."""
         assert "No such file" in problems(tmp_path / "none.yaml")[0]
 
     def test_an_assignment_needs_an_equals_sign(self, file: Path) -> None:
-        """Each that has none is named, but not what may be its value."""
-        told = problems(file, "nonsense", "kafka.sasl.password:hunter2", "=x")
+        """Each assignment without one is named, but its possible value is not repeated."""
+        found = problems(file, "nonsense", "kafka.sasl.password:hunter2", "=x")
 
-        names = [one.removesuffix(": write it as key=value") for one in told]
+        names = [one.removesuffix(": write it as key=value") for one in found]
         assert ["--set nonsense", "--set kafka.sasl.password", "--set "] == names
 
     def test_a_flag_that_is_not_yaml_is_text(self, file: Path) -> None:

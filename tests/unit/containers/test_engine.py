@@ -1,4 +1,4 @@
-"""The decision whether tests/containers can run: an engine answers, or the reason says which one does not, and why."""
+"""The decision whether tests/containers can run: an engine answers, or the reason names the address and the error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.containers.engine import why_no_engine
 
 
 class Engine(BaseHTTPRequestHandler):
-    """Answers what is asked of an engine before any work."""
+    """Answers the first requests that a client sends to an engine."""
 
     def do_GET(self) -> None:  # the standard library's name
         """Answer /version and /_ping."""
@@ -27,12 +27,12 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a socket in a folder has no address to log."""
+        """Log nothing: a Unix socket has no address to log."""
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Name a socket in DOCKER_HOST; nobody listens yet."""
+    """Name a socket in DOCKER_HOST on which nothing listens yet."""
     path = tmp_path / "engine.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     return path
@@ -40,7 +40,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def answering(place: Path) -> Iterator[None]:
-    """Let an engine listen."""
+    """Start an engine that listens on the socket."""
     with UnixStreamServer(str(place), Engine) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -51,12 +51,12 @@ def answering(place: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("answering")
 def test_an_engine_answers() -> None:
-    """Where an engine answers, there is no reason to skip."""
+    """If an engine answers, there is no reason to skip."""
     assert "" == why_no_engine()
 
 
 def test_no_engine_is_there(place: Path) -> None:
-    """Where nobody listens, one line names the address and the reason."""
+    """If nothing listens, one line names the address and the reason."""
     reason = why_no_engine()
 
     assert reason.startswith(f"no container engine answers at DOCKER_HOST=unix://{place}: ")
@@ -65,7 +65,7 @@ def test_no_engine_is_there(place: Path) -> None:
 
 
 def test_an_engine_is_silent(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever listens and says nothing is not waited for."""
+    """If the engine listens but never answers, the check gives up."""
     monkeypatch.setattr(engine, "ANSWER_SECONDS", 0.1)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(place))

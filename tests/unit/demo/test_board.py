@@ -1,4 +1,4 @@
-"""What the demo shows: the service's own speed, by time and not by looks, and plain lines on a pipe."""
+"""The demo's board: the service's speed per second, not per refresh, and plain lines on a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEN = Verdict(100, 60, 2, {"srcip": 2}, 38, *[0] * 9)
 
 
 def shown(done: int, seen: Verdict | None, *, ended: bool, terminal: bool) -> str:
-    """Return what a board prints."""
+    """Return the output of a board."""
     output = io.StringIO()
     console = Console(file=output, force_terminal=terminal, width=120)
     with Board(console, 100, "raw ▶ clean") as board:
@@ -22,7 +22,7 @@ def shown(done: int, seen: Verdict | None, *, ended: bool, terminal: bool) -> st
 
 
 def test_speed_is_of_the_last_second() -> None:
-    """Looks that are close together make no peak, and the fastest second is remembered."""
+    """Refreshes in quick succession make no peak, and the fastest second is remembered."""
     speed = Speed()
     for at, done in ((0, 0), (0.5, 500), (0.6, 5_000), (1.0, 5_000), (2.0, 6_000)):
         speed.add(done, at)
@@ -31,8 +31,8 @@ def test_speed_is_of_the_last_second() -> None:
     assert 5_000 == speed.fastest
 
 
-def test_nothing_is_known_before_a_second_has_passed() -> None:
-    """A first look is no speed."""
+def test_no_speed_before_a_second_has_passed() -> None:
+    """A single refresh does not give a speed."""
     speed = Speed()
     speed.add(10, 0.0)
     speed.add(900, 0.5)
@@ -41,7 +41,7 @@ def test_nothing_is_known_before_a_second_has_passed() -> None:
 
 
 def test_a_pipe_gets_lines() -> None:
-    """They say how far the service and the verification are, without a control character."""
+    """Lines on a pipe show the progress of service and verification, without control characters."""
     text = shown(80, SEEN, ended=False, terminal=False)
 
     assert text.startswith("  Spark is starting\n  cleansed 80, lag 20, fastest")
@@ -58,7 +58,7 @@ def test_no_table_of_zeros() -> None:
 
 
 def test_a_terminal_gets_a_table() -> None:
-    """It has the service's columns, the verification's, and the reasons."""
+    """The table has the columns of the service, those of the verification, and the reasons."""
     text = shown(100, SEEN, ended=True, terminal=True)
 
     assert all(word in text for word in ("cleansed", "lag", "fastest", "verified", "srcip", "verifying"))

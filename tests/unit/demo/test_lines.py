@@ -1,4 +1,4 @@
-"""The demo's recipe makes the lines it says it makes."""
+"""The demo's recipe makes the lines that it describes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make(recipe: Recipe) -> list[Line]:
 
 @pytest.fixture(scope="module")
 def raw() -> list[Line]:
-    """Return lines of which every tenth is bad."""
+    """Return raw lines of which every tenth is bad."""
     return make(Recipe(partitions=3, count=30_000, bad=0.1))
 
 
@@ -42,10 +42,10 @@ def flume() -> list[Line]:
 
 
 def unwrapped(value: bytes) -> bytes | None:
-    """Return the body of an AvroFlumeEvent, or None if the value is none."""
+    """Return the body of an AvroFlumeEvent, or None if the value is not one."""
     try:
         return fastavro.schemaless_reader(io.BytesIO(value), FLUME_EVENT)["body"]  # type: ignore[index,call-overload,return-value]
-    except Exception:  # noqa: BLE001 - fastavro raises whatever the bytes lead it to
+    except Exception:  # noqa: BLE001 - fastavro raises many kinds of errors
         return None
 
 
@@ -56,14 +56,14 @@ def test_same_recipe_same_lines(raw: list[Line]) -> None:
 
 
 def test_count_is_spread_evenly() -> None:
-    """Every record of the count is in exactly one partition, and none has more than one above another."""
+    """Every record of the count is in exactly one partition, and no partition has more than one record above another."""
     recipe = Recipe(partitions=3, count=10_001)
 
     assert [3334, 3334, 3333] == [recipe.size(partition) for partition in range(3)]
     assert [3334, 3334, 3333] == [len(list(recipe.lines(partition))) for partition in range(3)]
 
 
-def test_keys_tell_partition_and_sequence() -> None:
+def test_keys_hold_partition_and_sequence() -> None:
     """Keys are unique and in order: partition, then a sequence number without gaps, with the timestamp in step."""
     recipe = Recipe(partitions=2, count=40_000)
 
@@ -74,19 +74,19 @@ def test_keys_tell_partition_and_sequence() -> None:
 
 
 def test_every_reason_appears(raw: list[Line], flume: list[Line]) -> None:
-    """Every reason that a line can cause is there; a broken envelope only where all lines are in envelopes."""
+    """Every reason of a bad line occurs; a broken envelope occurs only if all lines are in envelopes."""
     assert {None} | RAW_REASONS == {line.reason for line in raw}
     assert {None, "envelope"} | RAW_REASONS == {line.reason for line in flume}
 
 
 def test_bad_fraction(raw: list[Line]) -> None:
-    """About as many lines are bad as the recipe says, and none at zero."""
+    """About the configured fraction of lines is bad, and none at zero."""
     assert 0.09 < sum(line.reason is not None for line in raw) / len(raw) < 0.11
     assert {None} == {line.reason for line in make(Recipe(partitions=1, count=10_000, bad=0.0))}
 
 
 def test_a_line_has_either_a_result_or_a_reason(raw: list[Line], flume: list[Line]) -> None:
-    """A record is expected to become a cleansed line or a dead letter, never both, never neither."""
+    """A record is expected to become a cleansed line or a dead letter, and never both or neither."""
     assert all((line.expected is None) != (line.reason is None) for line in raw + flume)
 
 
@@ -95,7 +95,7 @@ def test_expected_line_is_utf8_with_four_bars(raw: list[Line]) -> None:
     expected = [line.expected.decode() for line in raw if line.expected is not None]
 
     assert {4} == {text.count("|") for text in expected}
-    assert not any(ord(letter) < 0x20 or letter == "\x7f" for text in expected for letter in text)
+    assert not any(ord(character) < 0x20 or character == "\x7f" for text in expected for character in text)
 
 
 def test_good_lines_have_fifteen_fields(raw: list[Line]) -> None:
@@ -106,7 +106,7 @@ def test_good_lines_have_fifteen_fields(raw: list[Line]) -> None:
     assert {15} == {value.count(SEPARATOR) + 1 for value in good}
 
 
-def test_lines_look_like_the_real_ones(raw: list[Line]) -> None:
+def test_lines_resemble_real_ones(raw: list[Line]) -> None:
     """Lines are as long as real ones, and as odd: commas, bars, CRLF, IPv6, bytes that are not UTF-8."""
     good = [(line.value, line.expected) for line in raw if line.value and line.expected]
     seen = Counter[str]()

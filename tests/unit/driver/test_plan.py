@@ -27,7 +27,7 @@ def test_every_partition_is_planned_exactly_once(of: dict[Partition, int], many:
 
 @given(loads, slots)
 def test_tasks_never_outnumber_the_slots_and_none_is_empty(of: dict[Partition, int], many: int) -> None:
-    """A task that waits for a slot would keep its partitions idle, and an empty one a slot."""
+    """A task that waits for a slot would leave its partitions idle, and an empty task would waste a slot."""
     tasks = plan(ranges(of), of, many)
 
     assert min(many, len(of)) == len(tasks)
@@ -41,7 +41,7 @@ def test_the_heaviest_task_is_near_the_best_possible(of: dict[Partition, int], m
 
     if tasks:
         weights = sorted((load + IDLE_LOAD for load in of.values()), reverse=True)
-        # no plan beats the mean, the heaviest partition, or the two that must share a task where there is one too many
+        # no plan beats the mean, the heaviest partition, or the two that must share a task if there is one too many
         crowded = weights[many - 1] + weights[many] if len(weights) > many else 0
         best = max(sum(weights) / len(tasks), weights[0], crowded)
         heaviest = max(sum(of[offset_range.partition] + IDLE_LOAD for offset_range in task) for task in tasks)
@@ -57,7 +57,7 @@ def test_the_same_input_gives_the_same_plan(of: dict[Partition, int], many: int)
 
 
 def test_one_busy_partition_has_a_task_to_itself() -> None:
-    """Idle partitions go where there is less to do."""
+    """Idle partitions go to the task with the lighter load."""
     of = {Partition("t", n): 0 for n in range(6)} | {Partition("t", 9): 1_000_000}
 
     first, second = plan(ranges(of), of, 2)

@@ -1,4 +1,4 @@
-"""Whether a round's plan is still good: what is noticed at a look, and what is left alone."""
+"""Whether a round's plan is still good: what a check notices, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def everywhere(each: PartitionOffsets) -> At:
 
 
 def balance(before: At, blocked: tuple[Partition, ...] = (), end: int | None = None, slots: int = 2) -> Balance:
-    """Begin a round at second 0, two partitions a task."""
+    """Begin a round at second 0 with two partitions per task."""
     ranges = {
         partition: OffsetRange(partition, each.committed.offset if each.committed else None, 100, end)
         for partition, each in before.items()
@@ -45,7 +45,7 @@ LATER = everywhere(at(500, stable=1_500))
 
 
 def test_a_good_plan_is_left_alone() -> None:
-    """Every partition goes on: there is no reason for a rebalance."""
+    """If every partition makes progress, there is no reason for a rebalance."""
     assert not balance(BEFORE).needs_rebalance(LATER, 2, 10)
 
 
@@ -61,18 +61,18 @@ def test_a_good_plan_is_left_alone() -> None:
         (LATER | {B: at(100, stable=50)}, "raw-1: its next record was deleted"),
     ],
 )
-def test_what_a_task_cannot_mend_is_noticed(now: At, why: str) -> None:
-    """The next discovery decides what it means; a task that goes on would keep it from that."""
+def test_a_change_that_a_task_cannot_handle_is_noticed(now: At, why: str) -> None:
+    """The round ends, and the next discovery decides what the change means."""
     assert why == balance(BEFORE).needs_rebalance(now, 2, 10)
 
 
 def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:
-    """Old records may be deleted as soon as they are read: where commits go on, nothing is lost."""
+    """Records may be deleted as soon as they are read; as long as commits go on, nothing is lost."""
     assert not balance(BEFORE).needs_rebalance(everywhere(at(500, low=600)), 2, 10)
 
 
 def test_an_operator_unblocks_a_partition() -> None:
-    """Without a restart: the offset that was set for it is noticed, and only that."""
+    """No restart is needed: the check notices the offset that the operator set, and nothing else."""
     before = BEFORE | {B: at(None)}
     round_ = balance(before, blocked=(B,))
 
@@ -80,8 +80,8 @@ def test_an_operator_unblocks_a_partition() -> None:
     assert "raw-1: it was blocked, and the group's offset was set" == round_.needs_rebalance(LATER | {B: at(7)}, 2, 20)
 
 
-def test_a_partition_that_stands_still() -> None:
-    """Records wait and nothing is committed: its task hangs or cannot write; whoever gets it next may do better."""
+def test_a_stalled_partition() -> None:
+    """If records wait and nothing is committed, the task hangs or cannot write, so the partition is planned again."""
     round_ = balance(BEFORE)
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
@@ -89,8 +89,8 @@ def test_a_partition_that_stands_still() -> None:
     assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(stuck, 2, STALLED_SECONDS + 5)
 
 
-def test_a_partition_without_records_may_stand_still() -> None:
-    """An idle partition is no reason for anything, however long; and the time it was idle is not held against it."""
+def test_an_idle_partition_is_not_stalled() -> None:
+    """A partition without records never causes a rebalance, and its idle time does not count once records arrive."""
     idle = everywhere(at(1_000))
     round_ = balance(idle)
     first_record = everywhere(at(1_000, stable=1_001))
@@ -100,16 +100,16 @@ def test_a_partition_without_records_may_stand_still() -> None:
     assert not round_.needs_rebalance(first_record, 2, 2_000 + STALLED_SECONDS)
 
 
-def test_what_lies_after_an_agreed_end_does_not_wait() -> None:
-    """A backfill does not read it, so it must not count as work that stands still."""
+def test_records_after_an_agreed_end_do_not_count_as_waiting() -> None:
+    """A backfill does not read them, so its partition is not stalled."""
     round_ = balance(BEFORE, end=500)
     round_.needs_rebalance(LATER, 2, 10)
 
     assert not round_.needs_rebalance(LATER, 2, 1_000)
 
 
-def test_time_in_which_kafka_was_away_does_not_count() -> None:
-    """Nobody could commit; the tasks go on as soon as it is back."""
+def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
+    """No task could commit during the outage, and the tasks go on after it."""
     round_ = balance(BEFORE)
     round_.pause(1_000)
 
@@ -117,13 +117,13 @@ def test_time_in_which_kafka_was_away_does_not_count() -> None:
 
 
 def test_slots_that_came_or_went() -> None:
-    """A new executor gets work at the next look."""
+    """A new executor gets work after the next check."""
     assert "there are slots for 3 tasks, not 2" == balance(BEFORE).needs_rebalance(LATER, 3, 10)
     assert not balance(BEFORE, slots=4).needs_rebalance(LATER, 5, 10)  # no more tasks than partitions
 
 
 def test_work_that_has_become_uneven() -> None:
-    """One task is done, the other has a backlog that two could share."""
+    """If one task is done and the other has a backlog that two could divide, the round ends."""
     round_ = balance(BEFORE)
     (mine, other) = (partition for partition in PARTITIONS if partition.number % 2)
     backlog = {partition: at(500, stable=1_000_000) for partition in (mine, other)}
@@ -132,7 +132,7 @@ def test_work_that_has_become_uneven() -> None:
 
 
 def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
-    """Where traffic has moved to partitions of one task, and it keeps up, nobody gains by another plan."""
+    """If all traffic has moved to one task and it keeps up, another plan gains nothing."""
     round_ = balance(BEFORE)
     busy = {partition: at(900_000, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
 
@@ -141,7 +141,7 @@ def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=4, max_size=4), st.integers(1, 5))
 def test_a_plan_that_was_just_made_is_never_thrown_away(backlog: list[int], slots: int) -> None:
-    """Whatever the loads: otherwise rounds would end at each look for ever."""
+    """Whatever the loads, a new plan passes its own check; otherwise every round would end at once."""
     now = {p: at(200, stable=200 + n) for p, n in zip(PARTITIONS, backlog, strict=True)}
     ranges = [OffsetRange(partition, 200, 200) for partition in PARTITIONS]
     tasks = plan(ranges, dict(zip(PARTITIONS, backlog, strict=True)), slots)

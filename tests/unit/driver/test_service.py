@@ -1,4 +1,4 @@
-"""The driver's loop with a fake Kafka and fake rounds: what it plans, when it ends, what it says."""
+"""The driver's loop with a fake Kafka and fake rounds: what it plans, when it ends, and what it logs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestUntilEnd:
     def test_ends_when_the_ends_seen_at_the_start_are_reached(self) -> None:
-        """A backfill ends with 0, its offsets stand at the ends, and the totals are told."""
+        """A backfill exits with 0, its committed offsets are the ends, and the totals are logged."""
         kafka = DriverKafka(p0=(0, 10), p1=(3, 7))
         rounds = FakeRounds(works(kafka))
 
@@ -76,7 +76,7 @@ class TestUntilEnd:
         assert 14 == logs[-1]["records"]
         assert rounds.stopped
 
-    def test_what_arrives_later_is_left(self) -> None:
+    def test_records_that_arrive_later_are_left(self) -> None:
         """The ends are those of the start: a busy topic cannot keep a backfill from ending."""
         kafka = DriverKafka(p0=(0, 10))
         act = works(kafka)
@@ -89,8 +89,8 @@ class TestUntilEnd:
 
         assert 10 == kafka.committed[A].offset
 
-    def test_a_blocked_partition_does_not_stop_the_others_but_is_told(self) -> None:
-        """Exit code 1, the others done, the lost range in the log."""
+    def test_a_blocked_partition_does_not_stop_the_others_but_is_reported(self) -> None:
+        """The exit code is 1, the other partitions are finished, and the log names the lost range."""
         kafka = DriverKafka(p0=(50, 100), p1=(0, 7))
         kafka.committed[A] = CommittedOffset(10)
 
@@ -103,8 +103,8 @@ class TestUntilEnd:
 
 
 class TestRounds:
-    def test_each_task_gets_its_share_and_the_deadline(self) -> None:
-        """Two slots, two tasks, every partition once."""
+    def test_each_task_gets_its_ranges_and_the_deadline(self) -> None:
+        """Two slots get two tasks, and every partition is in exactly one of them."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         rounds = FakeRounds(works(kafka))
 
@@ -116,7 +116,7 @@ class TestRounds:
         assert {"id-1"} == {assignment.ranges[0].topic_id for assignment in assignments}
 
     def test_leftovers_of_a_crash_are_cleared_before_spark_starts(self) -> None:
-        """Open transactions hold back readers: they are ended first, all of them."""
+        """Open transactions hold up readers of the sink, so all of them are ended before Spark starts."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 0))
         seen: list[int] = []
 
@@ -147,7 +147,7 @@ class TestRounds:
         assert rounds.stopped
 
     def test_a_failed_round_is_tried_again_but_not_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A Spark that loses every round is told as such instead of being asked again and again."""
+        """After several failed rounds in a row the service ends with Spark's error."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         rounds = FakeRounds(lambda _: SparkFailed("no worker starts"))
 
@@ -167,19 +167,19 @@ class TestRounds:
         assert 0 == code
         assert 10 == kafka.committed[A].offset
 
-    def test_a_partition_that_failed_is_told(self) -> None:
-        """A receipt's error reaches the log with topic, partition and offset."""
+    def test_a_failed_partition_is_logged(self) -> None:
+        """The error of a receipt is logged with topic, partition and offset."""
         kafka = DriverKafka(p0=(0, 10))
         act, failing = works(kafka), [[Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")]]
 
         with capture_logs() as logs:
             service(kafka, FakeRounds(lambda a: failing.pop() if failing else act(a))).run(until_end=True)
 
-        (told,) = [entry for entry in logs if entry["event"].startswith("partition failed")]
-        assert ("raw", 0, "raw-0@0: broken") == (told["topic"], told["partition"], told["error"])
+        (failure,) = [entry for entry in logs if entry["event"].startswith("partition failed")]
+        assert ("raw", 0, "raw-0@0: broken") == (failure["topic"], failure["partition"], failure["error"])
 
     def test_an_offset_that_vanishes_while_we_run_blocks_its_partition(self) -> None:
-        """The group's offset was there and is gone: no policy is applied silently."""
+        """If the group had an offset and it is gone, no policy is applied silently."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed[A] = CommittedOffset(5)
         rounds = FakeRounds(works(kafka, lambda: kafka.committed.pop(A)))
@@ -190,7 +190,7 @@ class TestRounds:
         assert any("vanished" in entry.get("error", "") for entry in logs)
 
     def test_a_topic_that_is_recreated_under_a_task_blocks_its_partition(self) -> None:
-        """The task's receipt says where it had committed, even where the driver has never seen that offset itself."""
+        """The receipt holds the last committed offset, even if the driver never read that offset itself."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
 
         def recreate() -> None:
@@ -205,7 +205,7 @@ class TestRounds:
         assert any("deleted and created again" in entry.get("error", "") for entry in logs)
 
     def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
-        """The service goes on: there may be other topics, and this one may come back."""
+        """The service goes on, because there may be other topics and this one may be created again."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         rounds = FakeRounds(works(kafka, lambda: setattr(kafka, "topic_gone", True)))
 
@@ -215,7 +215,7 @@ class TestRounds:
         assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
 
     def test_a_topic_that_is_created_again_with_fewer_partitions(self) -> None:
-        """The partition that is missing is told by what has happened, and what to do."""
+        """The error names the missing partition, the cause and the cure."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         rounds = FakeRounds(works(kafka, lambda: kafka.watermark.pop(B)))
 
@@ -225,7 +225,7 @@ class TestRounds:
         assert [1] == [entry["partition"] for entry in logs if "fewer partitions" in entry.get("error", "")]
 
     def test_rounds_that_we_end_are_no_failures(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However often a task finds no slot: an executor that is away is waited for."""
+        """However often a task finds no slot, the service waits for the missing executor."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
@@ -240,7 +240,7 @@ class TestRounds:
 
 class TestStop:
     def test_a_stop_fences_the_control_partitions_then_all_then_kills(self) -> None:
-        """A round that does not end by itself is ended in steps, and nobody is left who could still commit."""
+        """A round that does not end by itself is ended in steps, and no task is left that could still commit."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
         rounds = FakeRounds(lambda _: SparkFailed("cancelled"), slots=1, unending=True)
 
@@ -258,7 +258,7 @@ class TestStop:
         assert rounds.stopped
 
     def test_a_stop_before_the_first_round_is_clean(self) -> None:
-        """A signal while Spark starts ends the service with 0 and no round."""
+        """A signal while Spark starts ends the service with 0, and no round runs."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         rounds = FakeRounds(works(kafka))
 
@@ -271,7 +271,7 @@ class TestStop:
 
 
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is stuck beyond its deadline is shut out at once and killed; the next round follows without a pause."""
+    """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
     monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1000)
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
@@ -288,7 +288,7 @@ def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_round_that_ended_while_the_driver_slept() -> None:
-    """A driver that was stopped beyond the deadline looks at the round first: it has ended, and nobody is shut out."""
+    """A driver that slept past the deadline checks first whether the round has ended; if so, it fences nothing."""
     clock = iter(range(0, 1_000_000, 1_000))
     runtime = replace(REAL, monotonic=lambda: float(next(clock)))
     kafka = DriverKafka(p0=(0, 10))
@@ -296,14 +296,14 @@ def test_a_round_that_ended_while_the_driver_slept() -> None:
     with capture_logs() as logs:
         assert 0 == service(kafka, FakeRounds(works(kafka)), runtime=runtime).run(until_end=True)
 
-    assert [[A]] == kafka.fenced  # what was left open before the start
+    assert [[A]] == kafka.fenced  # the clean-up before Spark starts
     assert not any("does not end" in entry["event"] for entry in logs)
 
 
 def test_a_round_is_given_time_for_its_last_commits() -> None:
-    """A task with many partitions may take longer beyond its deadline than one with few, before it counts as stuck."""
+    """A task with many partitions may overrun its deadline by more than one with few before it counts as stuck."""
     few, many = (
-        Assignment(config=None, ranges=(OffsetRange(A, 0, 0),) * count, seconds=1, deadline=0)  # type: ignore[arg-type]  # not looked at
+        Assignment(config=None, ranges=(OffsetRange(A, 0, 0),) * count, seconds=1, deadline=0)  # type: ignore[arg-type]  # not used
         for count in (1, 1_000)
     )
 
@@ -312,8 +312,8 @@ def test_a_round_is_given_time_for_its_last_commits() -> None:
 
 
 class TestKafkaTrouble:
-    def test_an_outage_is_waited_for_and_said_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However many tries it takes, the log has one line for the outage and one for its end."""
+    def test_an_outage_is_waited_for_and_logged_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many attempts it takes, the log has one line for the outage and one for its end."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         kafka.troubles = [Unreachable("connection refused")] * 20
@@ -326,7 +326,7 @@ class TestKafkaTrouble:
         assert 1 == events.count("Kafka is back")
 
     def test_a_stop_ends_the_wait_for_kafka(self) -> None:
-        """A service that waits for a broker still listens to SIGTERM."""
+        """A service that waits for a broker still stops on SIGTERM."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         kafka.troubles = [Unreachable("connection refused")] * 1_000
 
@@ -339,7 +339,7 @@ class TestKafkaTrouble:
         assert 0 == service(kafka, FakeRounds(works(kafka)), stop=stop).run(until_end=False)
 
     @pytest.mark.parametrize("error", [TopicMissing("topic 'dead' does not exist"), ForeignMember("somebody")])
-    def test_what_waiting_does_not_heal_is_told_at_once(self, error: Exception) -> None:
+    def test_an_error_that_waiting_does_not_cure_is_raised_at_once(self, error: Exception) -> None:
         """A missing topic or a foreign member is an error, not an outage."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.troubles = [error]
@@ -349,10 +349,10 @@ class TestKafkaTrouble:
 
 
 class AtOnce(Executor):
-    """Runs what others run beside."""
+    """An executor that runs each call at once, in the calling thread."""
 
     def __init__(self, *_: object) -> None:
-        """Need no threads."""
+        """Start no threads."""
 
     def submit(self, call: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:  # type: ignore[override]
         future: Future[Any] = Future()
@@ -361,7 +361,7 @@ class AtOnce(Executor):
 
 
 class TestChecks:
-    """A round that goes on, on a clock that moves by itself: every question for the time takes a tenth of a second."""
+    """A round that goes on, with a fake clock: each reading of it advances it by a tenth of a second."""
 
     @pytest.fixture(autouse=True)
     def _clock(self) -> None:
@@ -381,7 +381,7 @@ class TestChecks:
         seconds: float = 200,
         **round_: object,
     ) -> tuple[FakeRounds, list[Any]]:
-        """Run a service whose tasks go on until the control partitions are fenced, for so long; return its rounds and its log."""
+        """Run a service for so long, with tasks that end when their control partitions are fenced; return rounds and log."""
         stop, waits, at_start = Stop(), count(), 1
         rounds = FakeRounds(works(kafka), slots=2)
 
@@ -400,7 +400,7 @@ class TestChecks:
         return rounds, logs
 
     def test_a_round_goes_on_while_its_plan_is_good(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One round, many checks, and only the stop fences: readers of the sink notice nothing."""
+        """There is one round with many checks, and only the stop fences, so readers of the sink notice nothing."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
 
         rounds, logs = self.run(kafka, monkeypatch)
@@ -409,8 +409,10 @@ class TestChecks:
         assert 5 < sum(entry["event"] == "progress" for entry in logs)
         assert 20 == next(entry["records"] for entry in logs if entry["event"] == "progress")
 
-    def test_a_new_partition_ends_the_round_by_its_control_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The tasks commit, report and are planned again, with the partition."""
+    def test_a_new_partition_ends_the_round_through_its_control_partitions(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The tasks commit and return receipts, and the next plan includes the new partition."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         refreshes = count()
 
@@ -428,14 +430,14 @@ class TestChecks:
         assert any("partitions came or went" in entry.get("reason", "") for entry in logs)
 
     def test_a_task_that_has_reported_ends_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its slot would stay empty."""
+        """A round ends when one of its tasks has returned its receipts, because the slot would stay empty."""
         rounds, logs = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, done_tasks=1)
 
         assert 1 < len(rounds.rounds)
         assert any("a task has nothing left to do" == entry.get("reason") for entry in logs)
 
     def test_lost_tasks_end_the_round_before_spark_gives_it_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A few are borne; Spark counts them by round, and fails a round with too many."""
+        """A round survives a few lost tasks; with more it ends, because Spark fails a job with too many."""
         few, _ = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=3)
         many, _ = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=4)
 
@@ -443,7 +445,7 @@ class TestChecks:
         assert 1 < len(many.rounds)
 
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It may answer them; and it is no reason to end anything."""
+        """Kafka may still answer the tasks, so the round goes on."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.refuse_foreign_members = _raising_after_the_first(Unreachable("no answer"))  # type: ignore[method-assign]
 
@@ -452,8 +454,10 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
         assert 1 == sum("the tasks go on" in entry["event"] for entry in logs)
 
-    def test_what_needs_a_person_is_raised_when_the_tasks_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A foreign member that joins while a round goes on ends the service, but not before its tasks have committed."""
+    def test_an_error_that_needs_an_operator_is_raised_when_the_tasks_have_ended(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A foreign member that joins during a round ends the service, but only after its tasks have committed."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
 
@@ -463,7 +467,7 @@ class TestChecks:
         assert [[A], [A]] == kafka.fenced
 
     def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Hundreds of partitions may take a minute for their last commits; a stop has seconds, and fences all."""
+        """Hundreds of partitions may need a minute for their last commits; a stop has seconds, so it fences them all."""
         kafka = DriverKafka(**{f"p{number}": (0, 10) for number in range(500)})
         stop, stopped = Stop(), list[float]()
         rounds = FakeRounds(works(kafka), slots=2)
@@ -483,7 +487,7 @@ class TestChecks:
         assert self.now - stopped[0] < 10
 
     def test_at_least_once_is_not_ended_early(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """There is no fence, so a round is short instead, and looked at when it is over."""
+        """At least once has no fence, so rounds are short and the driver plans again after each."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.refuse_foreign_members = _raising_after_the_first(ForeignMember("somebody"))  # type: ignore[method-assign]
 

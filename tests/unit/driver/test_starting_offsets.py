@@ -1,4 +1,4 @@
-"""Where a partition starts: the group's offset decides; where it cannot, the user's policy; else a named reason."""
+"""Where a partition starts: at the group's offset, else by the user's policy, else it is blocked with a reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start(
 
 @pytest.mark.parametrize("starting", ["earliest", "latest", "error", "timestamp"])
 def test_the_groups_offset_wins(starting: str) -> None:
-    """Where the group has an offset, starting.offsets does not matter."""
+    """If the group has an offset, starting.offsets does not matter."""
     offset_range = start(offsets(150), starting)
 
     assert (150, 150) == (offset_range.committed, offset_range.start)
@@ -50,19 +50,19 @@ def test_a_timestamp_starts_at_the_first_record_of_that_time_or_at_the_end() -> 
 
 
 def test_without_an_offset_error_is_an_error() -> None:
-    """`starting.offsets: error` blocks the partition and says how to go on."""
+    """`starting.offsets: error` blocks the partition, and the error names the command that sets an offset."""
     with pytest.raises(NoStartingOffset, match=r"raw-3: .*reset-offsets"):
         start(offsets(None), "error")
 
 
-def test_an_offset_that_vanished_is_never_silence() -> None:
+def test_an_offset_that_vanished_is_an_error() -> None:
     """If the group had an offset before and has none now, no policy is applied."""
     with pytest.raises(OffsetVanished, match="vanished"):
         start(offsets(None), "earliest", had_offset_in="id-1")
 
 
-def test_an_offset_that_vanished_with_its_topic_is_not_taken_for_a_first_start() -> None:
-    """Kafka deletes a group's offsets with their topic; a new topic of that name waits for a person all the same."""
+def test_an_offset_that_vanished_with_its_topic_is_not_a_first_start() -> None:
+    """Kafka deletes a group's offsets with their topic; a new topic of that name still waits for an operator."""
     with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and created again"):
         start(offsets(None, topic_id="id-2"), "earliest", had_offset_in="id-1")
 
@@ -74,12 +74,12 @@ def test_a_partition_that_joined_later_is_read_from_its_beginning() -> None:
 
 @pytest.mark.parametrize("committed", [100, 190, 200])
 def test_the_edges_are_in_range(committed: int) -> None:
-    """The first offset and the end itself can be read from."""
+    """The first offset and the end are valid starts."""
     assert committed == start(offsets(committed)).start
 
 
-def test_out_of_range_names_the_skipped() -> None:
-    """The error says which offsets were deleted unread, and how to go on."""
+def test_out_of_range_names_the_lost_range() -> None:
+    """The error names the offsets that were deleted unread."""
     with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(60 at most\)"):
         start(offsets(40))
     with pytest.raises(OutOfRange, match="ends at 200"):
@@ -88,7 +88,7 @@ def test_out_of_range_names_the_skipped() -> None:
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", 100), ("latest", 190)])
 def test_out_of_range_can_go_on(policy: str, expected: int) -> None:
-    """With a policy the partition goes on, and what is skipped can be told."""
+    """With a policy the partition goes on, and the skipped range is known."""
     at = offsets(40)
 
     offset_range = start(at, out_of_range=policy)
@@ -97,8 +97,8 @@ def test_out_of_range_can_go_on(policy: str, expected: int) -> None:
     assert (40, expected) == skipped(at, offset_range)
 
 
-def test_nothing_is_said_to_be_skipped_when_nothing_is() -> None:
-    """A normal start has no lost range."""
+def test_a_normal_start_skips_nothing() -> None:
+    """A start at the committed offset, or without one, has no skipped range."""
     assert skipped(offsets(150), start(offsets(150))) is None
     assert skipped(offsets(None), start(offsets(None))) is None
 
@@ -120,7 +120,7 @@ def test_a_recreated_topic_is_a_named_error() -> None:
     ],
 )
 def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
-    """Ordinary tools write no metadata of ours: their resets stand."""
+    """Kafka's tools write no metadata of ours, and the offsets that they set are used."""
     assert 150 == start(offsets(150, metadata=metadata)).start
 
 
@@ -129,7 +129,7 @@ def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
     st.sampled_from(["error", "earliest", "latest"]),
 )
 def test_a_start_is_always_readable(committed: int, policy: str) -> None:
-    """Whatever the group remembers, a range starts where the partition has records, or not at all."""
+    """Whatever offset the group has, a range starts inside the partition or the partition is blocked."""
     at = offsets(committed)
     try:
         offset_range = start(at, out_of_range=policy)

@@ -1,4 +1,4 @@
-"""The snapshot follows what the driver sees; its counts are those that tasks have committed."""
+"""The snapshot follows what the driver reads; its counts are those that tasks have committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B = Partition("raw", 0), Partition("raw", 1)
 
 
 class Watch:
-    """A tracker on a clock of its own, with what it published."""
+    """A tracker with its own clock and a list of what it published."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -62,7 +62,7 @@ def begin(watch: Watch, *offsets: PartitionOffsets) -> None:
 
 
 def test_a_discovery_shows_every_partition(watch: Watch) -> None:
-    """Committed offset, last stable offset, high watermark and lag of each; nothing is counted yet."""
+    """A snapshot has the committed offset, last stable offset, high watermark and lag of each; nothing is counted yet."""
     watch.tracker.discovered(workload(at(A, 40, Counts(9, 9), since=5), at(B, None)))
 
     a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
@@ -72,8 +72,8 @@ def test_a_discovery_shows_every_partition(watch: Watch) -> None:
     assert (160, Counts()) == (watch.snapshot.lag, watch.snapshot.totals)
 
 
-def test_counts_are_what_tasks_have_committed(watch: Watch) -> None:
-    """Between two looks: records, dead letters by reason and bytes, exactly as they stand beside the offset."""
+def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
+    """Between two refreshes, records, dead letters by reason and bytes are counted exactly as the metadata has them."""
     begin(watch, at(A, 40, Counts(9, 9), since=5), at(B, None))
     watch.now += 10
 
@@ -92,7 +92,7 @@ def test_counts_are_what_tasks_have_committed(watch: Watch) -> None:
 
 
 def test_a_killed_task_loses_no_count(watch: Watch) -> None:
-    """Its receipt never comes, but what it committed stands beside the offset, and the next task goes on from there."""
+    """Its receipt never comes, but its counts are in the offset's metadata, and the next task continues them."""
     begin(watch, at(A, 0, Counts(1, 1)))
     watch.tracker.tasks_killed()
     watch.tracker.round_dropped(5.0)
@@ -104,7 +104,7 @@ def test_a_killed_task_loses_no_count(watch: Watch) -> None:
 
 
 def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) -> None:
-    """Records that are done again count again; a counter never goes back."""
+    """Records that are processed again count again; a counter never goes back."""
     begin(watch, at(A, 0, Counts(100, 100)))
     watch.tracker.refreshed({A: at(A, 10)})  # an operator's tool writes no metadata
     watch.tracker.refreshed({A: at(A, 30, Counts(20, 20), since=10)})
@@ -120,7 +120,7 @@ def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from(["refresh", "receipt", "killed"])), max_size=12))
 def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
-    """Whether the driver hears of commits by a look, by a receipt or not at all until later."""
+    """A commit is counted once, whether a refresh, a receipt or only a later round shows it to the driver."""
     watch, done = Watch(), 0
     begin(watch, at(A, 0, Counts(5, 5)))
     for records, how in steps:
@@ -137,7 +137,7 @@ def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
 
 
 def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
-    """Where, how many, and that it is a bug."""
+    """The error names the partition and the counts, and calls it a bug."""
     begin(watch, at(A, 0))
 
     with pytest.raises(
@@ -146,8 +146,8 @@ def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
         watch.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
 
 
-def test_states_and_since_when(watch: Watch) -> None:
-    """A state keeps its beginning for as long as it lasts."""
+def test_a_state_has_the_time_it_began(watch: Watch) -> None:
+    """A state keeps the time it began for as long as it lasts."""
     found = workload(at(A, 0), at(B, 0))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
     watch.tracker.discovered(blocked)
@@ -166,7 +166,7 @@ def test_states_and_since_when(watch: Watch) -> None:
 
 
 def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch) -> None:
-    """The problem is shown until then, with the task's own words."""
+    """Until then the problem is shown with the error of the task."""
     begin(watch, at(A, 0))
     failed = Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")
     watch.tracker.round_ended([failed], 1.0)
@@ -179,8 +179,8 @@ def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch
     assert [] == watch.snapshot.problems
 
 
-def test_a_round_from_its_beginning_to_its_end(watch: Watch) -> None:
-    """Number, slots, tasks and why it ended."""
+def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
+    """The snapshot has its number, slots, tasks and the reason for its end."""
     begin(watch, at(A, 40))
     watch.tracker.round_ends(End.REBALANCE, "partitions came or went")
     watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
@@ -197,7 +197,7 @@ def test_a_round_from_its_beginning_to_its_end(watch: Watch) -> None:
 
 
 def test_an_outage_is_one_problem(watch: Watch) -> None:
-    """However often Kafka is asked, it began once; and it is over when Kafka answers."""
+    """However often a request fails, the outage began once; it is over when Kafka answers."""
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
     watch.now += 30
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
@@ -209,7 +209,7 @@ def test_an_outage_is_one_problem(watch: Watch) -> None:
 
 
 def test_a_snapshot_never_changes(watch: Watch) -> None:
-    """Whoever has one can keep it; a change makes another."""
+    """A snapshot is frozen; a change makes another one."""
     begin(watch, at(A, 0))
     first, kept = watch.snapshot, replace(watch.snapshot)
 

@@ -1,4 +1,4 @@
-"""Dead letters made of a whole chunk at once are what they are made one by one."""
+"""Dead letters that are made for a whole chunk at once equal those that are made one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ records = st.tuples(st.none() | texts, st.none() | texts, st.integers(0, 2), st.
 def chunk_of(
     rows: Sequence[tuple[bytes | None, bytes | None, int, bool]], of_row: Sequence[Headers] = ()
 ) -> tuple[Chunk, Parsed]:
-    """Make a chunk of (key, value, partition, rejected), and what a parser made of it."""
+    """Make a chunk of (key, value, partition, rejected), and a parser's result for it."""
     bad = [number for number, row in enumerate(rows) if row[3]]
     good = [number for number, row in enumerate(rows) if not row[3]]
     chunk = Chunk(
@@ -59,6 +59,7 @@ def one_by_one(chunk: Chunk, parsed: Parsed, max_bytes: int) -> list[DeadLetter]
 def test_all_at_once_is_the_same_as_one_by_one(
     rows: list[tuple[bytes | None, bytes | None, int, bool]], max_bytes: int
 ) -> None:
+    """Dead letters of a whole chunk equal those that are made one by one."""
     chunk, parsed = chunk_of(rows)
 
     made = make_dead_letters(chunk, parsed, max_bytes)
@@ -67,6 +68,7 @@ def test_all_at_once_is_the_same_as_one_by_one(
 
 
 def test_rejects_without_headers_become_one_array() -> None:
+    """If no record has headers, the dead letters of a chunk are one Arrow array."""
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (b"k", b"good", 1, False), (b"", None, 2, True)])
 
     made = make_dead_letters(chunk, parsed, ROOMY)
@@ -76,6 +78,7 @@ def test_rejects_without_headers_become_one_array() -> None:
 
 
 def test_headers_of_the_record_come_first() -> None:
+    """A dead letter has the record's own headers first, then Winnow's."""
     own: list[Headers] = [[("h", b"1")], [], [("h", None)]]
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (None, b"good", 0, False), (None, b"bad", 1, True)], own)
 
@@ -85,7 +88,8 @@ def test_headers_of_the_record_come_first() -> None:
 
 
 @given(st.lists(st.builds(DeadLetter, st.none() | texts, st.none() | texts, headers, st.integers(-1, 5)), max_size=5))
-def test_letters_as_an_array_are_the_same_letters(some: list[DeadLetter]) -> None:
+def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[DeadLetter]) -> None:
+    """Dead letters in an Arrow array keep every field, also in a slice."""
     flat = DeadLetters.of(some)
 
     assert list(flat) == some
@@ -94,7 +98,8 @@ def test_letters_as_an_array_are_the_same_letters(some: list[DeadLetter]) -> Non
     assert DeadLetters.of(flat) is flat
 
 
-def test_a_letter_that_is_not_there_is_an_index_error() -> None:
+def test_a_missing_dead_letter_is_an_index_error() -> None:
+    """Negative indices count from the end, and an index beyond it raises an IndexError."""
     flat = DeadLetters.of([DeadLetter(b"k", b"v", [], 1)])
 
     assert flat[-1] == flat[0] == DeadLetter(b"k", b"v", [], 1)

@@ -1,4 +1,4 @@
-"""The task flow with fakes: whatever goes wrong, where, a retry ends with what the guarantee promises."""
+"""The task flow with fakes: whatever fails, at any point, a retry ends with what the guarantee promises."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(
     start: int | None = None,
     topic_id: str = "",
 ) -> list[Receipt]:
-    """Run one task on all partitions of a fake Kafka; ranges are as the driver would plan them now."""
+    """Run one task on all partitions of a fake Kafka; the ranges are those that the driver would plan now."""
     task_config, clock = make_task_config(guarantee), FakeClock()
     ranges = []
     for partition in kafka.source:
@@ -81,14 +81,14 @@ def expected() -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be parked, so that the points of a script come in one order."""
+    """Park nothing, so that the points of a script come in a fixed order."""
     monkeypatch.setattr(commits, "MAX_PARKED", 0)
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 class TestFlow:
     def test_every_record_goes_to_the_sink_or_to_the_dead_letters(self, guarantee: Guarantee) -> None:
-        """Good lines arrive cleansed and in order, a bad one as it was, and the receipt says so."""
+        """Good lines arrive cleansed and in order, a bad one arrives as it was, and the receipt counts both."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, guarantee)
@@ -99,8 +99,8 @@ class TestFlow:
         assert receipt.balances
         assert Outcome.DONE is receipt.outcome
 
-    def test_the_offset_stands_behind_control_records(self, guarantee: Guarantee) -> None:
-        """The committed offset is the partition's end, so that no lag is left over."""
+    def test_the_offset_is_after_control_records(self, guarantee: Guarantee) -> None:
+        """The committed offset is the partition's end, after its control records, so no lag remains."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, guarantee)
@@ -111,7 +111,7 @@ class TestFlow:
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
-        """Records at and behind the end are left for the next run, and the offset stands at the end."""
+        """Records at and after the end are left for the next run, and the committed offset is the end."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, guarantee, end=4)
@@ -140,7 +140,7 @@ class TestFlow:
         assert [11, 1] == [receipt.records for receipt in receipts]
 
     def test_the_counts_go_on_over_tasks(self, guarantee: Guarantee) -> None:
-        """What stands beside the offset counts from where the first task began; a receipt counts its own task only."""
+        """The metadata counts from where the first task began; a receipt counts only its own task."""
         kafka = FakeKafka({A: source()})
         run(kafka, guarantee, end=4)
         (receipt,) = run(kafka, guarantee)
@@ -155,7 +155,7 @@ class TestFlow:
         assert (7, metadata) == (receipt.records, OffsetMetadata.parse(receipt.metadata))
 
     def test_the_counts_of_another_topic_are_not_continued(self, guarantee: Guarantee) -> None:
-        """A topic that was created again under the same name begins at nothing."""
+        """The counts of a topic that was recreated under the same name begin at zero."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(2, str(OffsetMetadata("another", 0, Counts(2, 2))))
 
@@ -165,7 +165,7 @@ class TestFlow:
         assert ("this", 2, 9) == (metadata.topic_id, metadata.since, metadata.counts.records)
 
     def test_a_policy_may_go_back(self, guarantee: Guarantee) -> None:
-        """Where out.of.range decides to start below the committed offset, the store is told so, once."""
+        """If out.of.range starts a partition below its committed offset, the task resets the stored offset once."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(500)
 
@@ -192,8 +192,8 @@ TABLE = [
     if not (times > 1 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
 ]
 
-# Where something had been sent and was not yet committed: the first commit only stores where to start, the second comes
-# with the first chunk.
+# Points at which something was sent but not committed: the first commit only stores where to start, the second comes with
+# the first chunk.
 SENT_IN_VAIN = {
     (Point.BEFORE_SEND, 3),
     *product([Point.AFTER_SEND], (1, 2, 3)),
@@ -202,7 +202,7 @@ SENT_IN_VAIN = {
 
 
 def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
-    """Run a task as Spark does: again, if its process dies."""
+    """Run a task as Spark does: run it again if its process dies."""
     try:
         run(kafka, guarantee, Script(list(mishaps)))
     except Killed:
@@ -212,7 +212,7 @@ def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
 @pytest.mark.parametrize(("point", "trouble", "times"), TABLE)
 class TestTroubleAnywhere:
     def test_exactly_once(self, point: Point, trouble: Trouble, times: int) -> None:
-        """A crash or an unknown outcome at any point loses nothing, doubles nothing and keeps the order."""
+        """A crash or an unknown outcome at any point loses nothing, duplicates nothing and keeps the order."""
         kafka = FakeKafka({A: source(), B: source()})
 
         survive(kafka, EXACTLY, Mishap(point, trouble, times))
@@ -223,7 +223,7 @@ class TestTroubleAnywhere:
             assert 12 == kafka.committed[partition].offset
 
     def test_at_least_once(self, point: Point, trouble: Trouble, times: int) -> None:
-        """A crash or an unknown outcome at any point loses nothing; what was sent and not committed comes twice."""
+        """A crash or an unknown outcome at any point loses nothing; records that were sent but not committed come twice."""
         kafka = FakeKafka({A: source()})
 
         survive(kafka, AT_LEAST, Mishap(point, trouble, times))
@@ -236,7 +236,7 @@ class TestTroubleAnywhere:
 
 class TestOutcomes:
     def test_a_commit_that_happened_counts_although_its_answer_was_lost(self) -> None:
-        """After an unknown outcome the committed offset tells, and the receipt counts each record once."""
+        """After an unknown outcome the committed offset decides, and the receipt counts each record once."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, EXACTLY, Script([Mishap(Point.AFTER_COMMIT, Trouble.TRANSIENT, 2)]))
@@ -247,7 +247,7 @@ class TestOutcomes:
         assert "by the script" in receipt.error
 
     def test_a_commit_that_did_not_happen_does_not_count(self) -> None:
-        """What an aborted transaction held is counted when it is done again, not before."""
+        """Records of an aborted transaction are counted when they are committed again, not before."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, EXACTLY, Script([Mishap(Point.BEFORE_COMMIT, Trouble.TRANSIENT, 2)]))
@@ -256,7 +256,7 @@ class TestOutcomes:
         assert expected() == kafka.sink[A]
 
     def test_fenced_is_not_failed(self) -> None:
-        """A task that lost a partition drops it, commits the others and ends at once."""
+        """A task that has lost a partition drops it, commits the others and ends at once."""
         kafka = FakeKafka({A: source(), B: source(2)})
         script = Script([Mishap(Point.AFTER_SEND, Trouble.FENCED, 1)])
 
@@ -268,8 +268,8 @@ class TestOutcomes:
         assert Outcome.DONE is second.outcome
         assert second.end == kafka.committed[B].offset > 0
 
-    def test_a_fence_on_the_leader_ends_an_idle_task(self) -> None:
-        """A task without any traffic hears within its heartbeat that the driver wants it to end."""
+    def test_the_fence_of_the_control_partition_ends_an_idle_task(self) -> None:
+        """A task without traffic notices within one heartbeat that the driver has fenced its control partition."""
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
         task_config, clock = make_task_config(), FakeClock()
@@ -296,7 +296,7 @@ class TestOutcomes:
         assert clock.now - began < 3
 
     def test_the_time_to_open_does_not_count(self) -> None:
-        """Hundreds of partitions may take longer to open than a round is short; there is time for records all the same."""
+        """Hundreds of partitions may take longer to open than a short round lasts; the task still processes records."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
@@ -318,8 +318,8 @@ class TestOutcomes:
 
         assert expected() == kafka.sink[A]
 
-    def test_an_offset_that_went_back_is_not_run_over(self) -> None:
-        """If somebody reset the group between planning and opening, the task leaves the partition to the next plan."""
+    def test_an_offset_that_went_back_is_not_overwritten(self) -> None:
+        """If an operator resets the group between planning and opening, the task leaves the partition to the next plan."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(3)
         task_config, clock = make_task_config(), FakeClock()
@@ -339,7 +339,7 @@ class TestOutcomes:
         assert 3 == kafka.committed[A].offset
 
     def test_a_newer_offset_wins_over_the_plan(self) -> None:
-        """If an earlier owner committed after the plan was made, its records are not done again."""
+        """If an earlier owner committed after the plan was made, its records are not processed again."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(4)
         task_config, clock = make_task_config(), FakeClock()
@@ -354,8 +354,8 @@ class TestOutcomes:
 
         assert expected()[4:] == kafka.sink[A]
 
-    def test_where_to_start_is_stored_at_once(self) -> None:
-        """A first start commits where it begins, so that `latest` means the same after a crash."""
+    def test_the_starting_offset_is_stored_at_once(self) -> None:
+        """A first start commits its starting offset at once, so that `latest` means the same after a crash."""
         kafka = FakeKafka({A: source()})
 
         with pytest.raises(Killed):
@@ -364,7 +364,7 @@ class TestOutcomes:
         assert CommittedOffset(0, str(OffsetMetadata())) == kafka.committed[A]
 
     def test_a_suspicious_producer_is_replaced(self) -> None:
-        """A commit that was slow succeeds, but its producer is not used for another transaction."""
+        """A slow commit succeeds, but its producer is not used for another transaction."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
@@ -390,7 +390,7 @@ class TestOutcomes:
         assert Outcome.DONE is receipt.outcome
 
     def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """While a lane's commit takes long, records of others are sent; its own wait, in order, and none is lost."""
+        """While one lane commits slowly, the other lanes send; its own records wait in order, and none is lost."""
         monkeypatch.setattr(commits, "MAX_PARKED", 8)
         kafka = FakeKafka({A: source(40), B: source(40)})
         task_config, clock = make_task_config(), FakeClock()
@@ -430,12 +430,12 @@ class TestOutcomes:
     @pytest.mark.parametrize(
         ("full", "few", "least", "most"),
         [(False, 1, 2.0, 5.0), (True, 1, 10.0, 13.0), (True, 16, 2.0, 5.0)],
-        ids=["up to date", "behind", "behind with few lanes"],
+        ids=["up to date", "lagging", "lagging with few lanes"],
     )
     def test_commits_leave_time_for_records(
         self, full: bool, few: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Where commits take longer than their interval, the next wait: a little; with many lanes long, if records do."""
+        """Slow commits are spaced out: a little as a rule, and more if many lanes have records waiting."""
         monkeypatch.setattr(commits, "SIDE_BY_SIDE", few)
         kafka = FakeKafka({A: [], B: source(2_000)})
         task_config, clock = make_task_config(), FakeClock()
@@ -447,7 +447,7 @@ class TestOutcomes:
             commit = writer.commit
 
             def slow_commit(offset: int, metadata: str) -> None:
-                if partition == B:  # the control partition, A, goes on to say that it is alive
+                if partition == B:  # the control partition, A, keeps its heartbeat
                     began.append(clock.now)
                     clock.now += 1.0
                 commit(offset, metadata)
@@ -459,11 +459,11 @@ class TestOutcomes:
         consumer = clients.consumer()
         poll = consumer.poll
 
-        def told(seconds: float) -> Chunk | None:
+        def poll_with_fullness(seconds: float) -> Chunk | None:
             chunk = poll(seconds)
             return replace(chunk, full=full) if chunk else None
 
-        consumer.poll = told  # type: ignore[method-assign]
+        consumer.poll = poll_with_fullness  # type: ignore[method-assign]
         clients.consumer = lambda: consumer  # type: ignore[method-assign]
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
@@ -471,15 +471,15 @@ class TestOutcomes:
             make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
         )
 
-        passes = began[1:-1]  # the first stores where to start, the last belongs to the end
+        passes = began[1:-1]  # the first stores where to start, the last is the final commit
         assert len(passes) > 2
         assert all(least <= later - one <= most for one, later in pairwise(passes))
 
 
-class TestStrangeParsers:
+class TestBrokenParsers:
     @pytest.mark.parametrize("broken", ["raises", "forgets", "doubles"])
     def test_a_broken_parser_loses_no_record(self, broken: str) -> None:
-        """A record for which a user's parser raises or loses count is a dead letter; its neighbours are cleansed."""
+        """A record on which a user's parser raises or miscounts becomes a dead letter; its neighbours are cleansed."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
 
@@ -496,7 +496,7 @@ class TestStrangeParsers:
         assert [b"no_marker", b"parser_error"] == reasons
 
     def test_a_line_that_the_sink_would_refuse_is_a_dead_letter(self) -> None:
-        """A cleansed line beyond the sink's limit is rejected as too_large instead of stopping the partition."""
+        """A cleansed line that exceeds the sink's limit is rejected as too_large and does not stop the partition."""
         kafka = FakeKafka({A: [Record(line(1)), Record(line(10**600)), Record(line(3))]})
         task_config, clock = make_task_config(sink=Destination("clean", 2, 1_000)), FakeClock()
 
@@ -513,7 +513,7 @@ class TestStrangeParsers:
 
 
 class Stumbles:
-    """A user's parser that cannot stand the line with number 7."""
+    """A user's parser that fails on line 7."""
 
     def __init__(self, how: str) -> None:
         self._how = how

@@ -1,4 +1,4 @@
-"""What librdkafka is told, where something depends on it."""
+"""The settings of librdkafka on which something depends."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from app.model import Partition
 from tests.fakes import make_task_config
 
 
-def test_a_commit_that_was_sent_again_takes_long_enough_to_be_suspect() -> None:
+def test_a_commit_that_was_sent_twice_takes_long_enough_to_be_suspect() -> None:
     """A producer waits its back-off, less 20 % of jitter, before it sends a request again; a user cannot shorten it."""
     task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "retry.backoff.ms": "1"})
 
-    told = settings.transactional_producer(task_config, Partition("raw", 0))
+    made = settings.transactional_producer(task_config, Partition("raw", 0))
 
-    assert 0.8 * int(told["retry.backoff.ms"]) / 1000 >= SENT_AGAIN_SECONDS
+    assert 0.8 * int(made["retry.backoff.ms"]) / 1000 >= SENT_AGAIN_SECONDS
 
 
-def test_what_a_user_sets_stands() -> None:
-    """Defaults are fit for throughput; a user's own setting is taken as it is."""
+def test_a_users_setting_is_kept() -> None:
+    """The defaults favour throughput; a user's own setting is not changed."""
     fast, patient = (
         make_task_config(kafka={"bootstrap.servers": "nowhere:9092"}),
         {"bootstrap.servers": "x", "linger.ms": "7"},

@@ -1,4 +1,4 @@
-"""What stands beside a committed offset: written by tasks, read by the driver, by older and newer versions."""
+"""The metadata of a committed offset: written by tasks, read by the driver, by older and newer versions."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ KAFKA_DEFAULT = 4096
 
 @given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS))
 def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
-    """What a task commits beside an offset, the driver understands, whatever a parser calls its reasons."""
+    """The driver reads the metadata that a task commits, whatever the names of a parser's reasons."""
     assert metadata == OffsetMetadata.parse(str(metadata))
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    """Whatever stands beside an offset, reading it is no error; only what begins with our name counts."""
+    """Reading any metadata raises no error; only metadata that begins with our name counts."""
     assert OffsetMetadata() == OffsetMetadata.parse(f"x{text}")
     OffsetMetadata.parse(f"winnow {text}")
     OffsetMetadata.parse(f"winnow/2 {text}")
 
 
 @pytest.mark.parametrize("text", ["", "kafka-consumer-groups", "topic=another", "winnow/3 topic=x in=3"])
-def test_metadata_of_others_says_nothing(text: str) -> None:
-    """An offset that an operator or a later version has set carries no counts of ours."""
+def test_metadata_of_others_is_ignored(text: str) -> None:
+    """The metadata of an operator's tool or of a later version holds no counts of ours."""
     assert not OffsetMetadata.parse(text).is_ours
 
 
 def test_the_first_version_is_still_read() -> None:
-    """An upgrade goes on with its counts; its dead letters had no reasons."""
+    """After an upgrade the counts go on; the first version had no reasons for dead letters."""
     found = OffsetMetadata.parse("winnow topic=abc since=5 in=10 dead=3")
 
     assert OffsetMetadata("abc", 5, Counts(10, 7, {UNKNOWN: 3})) == found
 
 
 def test_every_reason_of_the_product_has_a_code() -> None:
-    """The codes are what keeps the metadata short."""
+    """Each built-in reason has a code, which keeps the metadata short."""
     assert {*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR} == set(CODES)
     assert len(set(CODES.values())) == len(CODES)
 
@@ -63,7 +63,7 @@ def test_all_reasons_fit_beside_an_offset() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=80), st.integers(1, 10**9), max_size=300))
-def test_reasons_without_number_still_fit(dead: dict[str, int]) -> None:
+def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
     """A parser with hundreds of reasons loses the names of the rarest, never their count, and never a commit."""
     text = str(OffsetMetadata("A" * 22, 7, Counts(10**12, 5, dead)))
 
@@ -74,13 +74,13 @@ def test_reasons_without_number_still_fit(dead: dict[str, int]) -> None:
 
 
 @given(COUNTS, COUNTS)
-def test_what_was_added_is_what_is_new(before: Counts, more: Counts) -> None:
-    """Counts can be added and taken apart again."""
+def test_added_counts_can_be_subtracted(before: Counts, more: Counts) -> None:
+    """The difference of two counts is the count that was added."""
     new = (before + more).since(before)
 
     assert more == new
 
 
-def test_a_count_that_went_back_counts_as_nothing() -> None:
-    """A reset of the offset must not make a counter go down."""
+def test_a_count_that_went_back_counts_as_zero() -> None:
+    """A reset of the offset does not decrease a counter."""
     assert Counts() == Counts(1, 1, {"empty": 1}, 1, 1).since(Counts(5, 5, {"empty": 5}, 5, 5))

@@ -1,4 +1,4 @@
-"""Offset stores found by name, and the contract on a store that is made of a dict."""
+"""Offset stores are found by name, and the contract holds for a store in a dict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fakes import FakeKafka, FakeOffsets
 CONTEXT = StoreContext("group", {"bootstrap.servers": "nowhere:9092"})
 THIRD_PARTY = '''
 class Dictionary:
-    """A store of somebody else."""
+    """A store of a third party."""
 
     transactional = False
 
@@ -32,7 +32,7 @@ class Dictionary:
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a distribution with a store of its own."""
+    """Install a distribution with its own store."""
     (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
     metadata = tmp_path / "somebodys_store-1.0.dist-info"
     metadata.mkdir()
@@ -42,7 +42,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kafka_is_the_built_in_store() -> None:
-    """The default needs no registration by anybody, and takes part in transactions."""
+    """The default store needs no registration and takes part in transactions."""
     store = open_store(Plugin("kafka"), CONTEXT)
 
     assert "kafka" in names()
@@ -57,7 +57,7 @@ def test_a_package_adds_a_store_with_an_entry_point() -> None:
 
     assert "dictionary" in names()
     assert not store.transactional
-    assert (CONTEXT, "somewhere") == (store.context, store.url)  # type: ignore[attr-defined]  # it is somebody's
+    assert (CONTEXT, "somewhere") == (store.context, store.url)  # type: ignore[attr-defined]  # a third party's
 
 
 @pytest.mark.usefixtures("third_party")
@@ -69,14 +69,14 @@ def test_a_package_adds_a_store_with_an_entry_point() -> None:
         (Plugin("dictionary"), StoreOptionError, "option 'url' is missing"),
     ],
 )
-def test_a_mistake_says_what_to_write(store: Plugin, error: type[Exception], answer: str) -> None:
+def test_a_message_names_the_correction(store: Plugin, error: type[Exception], answer: str) -> None:
     """A wrong name or option is refused before anything connects."""
     with pytest.raises(error, match=answer):
         open_store(store, CONTEXT)
 
 
 class TestContractOnAFake(OffsetStoreContract):
-    """The fake that other tests use keeps the contract of the stores that it stands for."""
+    """The fake that other tests use fulfils the contract of offset stores."""
 
     @pytest.fixture(autouse=True)
     def _kafka(self) -> None:
@@ -87,14 +87,14 @@ class TestContractOnAFake(OffsetStoreContract):
 
 
 class Forgetful(FakeOffsets):
-    """Wrong: it goes back."""
+    """Wrong: its offsets can go back."""
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         self.reset(partition, offset, metadata)
 
 
 class Eager(FakeOffsets):
-    """Wrong: it answers for partitions that have no offset."""
+    """Wrong: it returns partitions that have no offset."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         return {
@@ -111,7 +111,7 @@ class Eager(FakeOffsets):
     ],
 )
 def test_the_contract_finds_a_store_that_is_wrong(wrong: type[FakeOffsets], test: str) -> None:
-    """A contract that nothing can break proves nothing."""
+    """The contract fails for each wrong store, so it proves something."""
     kafka = FakeKafka({})
 
     class Broken(OffsetStoreContract):

@@ -1,4 +1,4 @@
-"""What the tests of the parsers share: the engines, a good access log line, and lines and events with their outcomes."""
+"""Fixtures for the tests of the parsers: the engines, a good access log line, and lines and events with outcomes."""
 
 from __future__ import annotations
 

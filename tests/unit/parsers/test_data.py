@@ -1,4 +1,4 @@
-"""The lines and events in tests/data, which everybody has."""
+"""The lines and events in tests/data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.data import make
 
 
 @pytest.mark.parametrize("name", sorted(make.files()))
-def test_a_file_is_what_its_script_writes(name: str) -> None:
-    """Nobody has edited lines or outcomes by hand: `python tests/data/make.py` writes the same files."""
+def test_the_files_are_those_that_the_script_writes(name: str) -> None:
+    """No file was edited by hand: `python tests/data/make.py` writes the same files."""
     assert make.files()[name] == (make.FOLDER / name).read_bytes()
 
 

@@ -22,18 +22,18 @@ URL = b"http://www.example.org/a?b=c,d"
 
 
 def outcome(parser: IdcAccessLog, value: bytes | None) -> Outcome:
-    """Give what becomes of one value."""
+    """Return the outcome of one value."""
     return outcomes(parser.parse(batch([value])), 1)[0]
 
 
 def reason(parser: IdcAccessLog, value: bytes | None) -> str:
-    """Give why a value is rejected, or nothing."""
+    """Return the reason for which a value is rejected, or nothing."""
     found = outcome(parser, value)
     return "" if isinstance(found, bytes) else found[0]
 
 
 def test_every_line_has_the_outcome_it_was_written_with(idc: IdcAccessLog, sample: Sample) -> None:
-    """Awkward lines, good and bad in turn, give the columns or the reason that whoever wrote them knows."""
+    """Written edge cases, good and bad in turn, have the outcome that was written with them."""
     lines, expected = sample
 
     found = outcomes(idc.parse(batch(lines)), len(lines))
@@ -48,12 +48,12 @@ def test_a_comma_in_a_field_shifts_nothing(idc: IdcAccessLog, line: Line) -> Non
 
 
 def test_reasons_are_listed_in_their_order(idc: IdcAccessLog) -> None:
-    """The parser can tell every reason it may give, in the order in which they apply."""
+    """The parser lists its reasons in the order in which they apply."""
     assert REASONS == list(idc.reasons)
 
 
 def test_the_first_reason_wins(idc: IdcAccessLog, line: Line) -> None:
-    """A line with every fault has the first as its reason; mending it brings up the next."""
+    """A line with every fault has the first as its reason; without that fault, it has the next."""
     faults = {
         "houseid": (b" \t", b"2|38"),
         "gathertime": (b"20171332132902", b"20171112132902"),
@@ -103,8 +103,8 @@ def test_parts_of_markers_in_a_field(idc: IdcAccessLog, line: Line, url: bytes) 
     assert expected == (found if isinstance(found, bytes) else found[0])
 
 
-def test_the_closing_marker_is_no_part_of_a_separator(idc: IdcAccessLog, line: Line) -> None:
-    """A line cut off behind a separator ends in a comma: its last marker closes it and does not open a field."""
+def test_the_closing_marker_is_not_part_of_a_separator(idc: IdcAccessLog, line: Line) -> None:
+    """In a line that is cut off after a separator, the last marker closes the line and does not open a field."""
     cut = line(logid=b"")[: -len(b"<<<!>>>")]
 
     assert outcome(idc, cut) == ("field_count", "the line has 14 fields, not 15")
@@ -128,7 +128,7 @@ def test_blanks_round_checked_fields_are_trimmed(idc: IdcAccessLog, line: Line) 
 
 
 def test_ipv6_is_written_in_brackets(idc: IdcAccessLog, line: Line) -> None:
-    """An IPv6 address stands in brackets, as it was given."""
+    """An IPv6 address is written unchanged in brackets."""
     value = line(srcip=b"2001:DB8::1", destip=b"::ffff:1.2.3.4", srcport=b"007")
 
     assert outcome(idc, value) == b"238|20171112132902|[2001:DB8::1]:007|[::ffff:1.2.3.4]:80|" + URL
@@ -150,13 +150,13 @@ def test_ipv6_is_written_in_brackets(idc: IdcAccessLog, line: Line) -> None:
     ],
 )
 def test_the_url_is_escaped(idc: IdcAccessLog, line: Line, url: bytes, written: bytes) -> None:
-    """What would break the output is percent-encoded in upper case; anything else stays as it is."""
+    """Bytes that would break the output are percent-encoded in upper case; all others are unchanged."""
     assert CLEAN + written == outcome(idc, line(url=url))
 
 
 @pytest.mark.parametrize("houseid", [b"2|8", b"2\x008", b"2\x7f", b"\xb9\xe3", b"x" * 70 + b"|"])
 def test_the_houseid_is_not_escaped(idc: IdcAccessLog, line: Line, houseid: bytes) -> None:
-    """A character that would break the output rejects the line where it stands in the houseid."""
+    """A line is rejected if its houseid holds a character that would break the output."""
     assert reason(idc, line(houseid=houseid)) == "illegal_character"
     assert outcome(idc, line(houseid="é中".encode())) == CLEAN.replace(b"238", "é中".encode()) + URL
 
@@ -172,7 +172,7 @@ def test_the_houseid_is_not_escaped(idc: IdcAccessLog, line: Line, houseid: byte
     ],
 )
 def test_the_detail_is_safe_to_print(idc: IdcAccessLog, line: Line, changes: dict[str, bytes], detail: str) -> None:
-    """The sentence names the field and shows its value quoted and cut, never the line."""
+    """The detail names the field and shows its value quoted and cut, never the whole line."""
     found = outcome(idc, line(**changes))
 
     assert detail == found[1]
@@ -192,7 +192,7 @@ def test_any_bytes_have_one_outcome(lines: list[bytes | None]) -> None:
 @given(url=st.binary(max_size=120) | st.text(max_size=80).map(str.encode))
 @example(url=b"%7C|%")
 def test_the_output_splits_and_can_be_undone(line: Line, url: bytes) -> None:
-    """An accepted line is one line of UTF-8 with four separators, and undoing its escapes gives the url back."""
+    """An accepted line is one line of UTF-8 with four separators, and unescaping it restores the url."""
     found = outcome(COMPILED, line(url=url))
     if b"<<<!>>>,<<<!>>>" in b"<<<!>>>" + url + b"<<<!>>>":
         return
@@ -204,7 +204,7 @@ def test_the_output_splits_and_can_be_undone(line: Line, url: bytes) -> None:
 
 
 def undone(written: bytes, url: bytes) -> bytes:
-    """Undo exactly the escapes that were made, found by walking along the original."""
+    """Undo exactly the escapes that were made, by comparing with the original."""
     made, back = 0, b""
     while made < len(written):
         if written[made : made + 1] == b"%" and url[len(back) : len(back) + 1] != b"%":
@@ -217,7 +217,7 @@ def undone(written: bytes, url: bytes) -> bytes:
 
 
 def test_text_and_large_arrays_are_taken(idc: IdcAccessLog, line: Line) -> None:
-    """Text, large and chunked arrays are parsed for the bytes they hold."""
+    """Text, large and chunked arrays are parsed like binary arrays."""
     for array in (
         pa.array([line().decode()]),
         pa.array([line()], pa.large_binary()),

@@ -1,4 +1,4 @@
-"""Every built-in parser keeps the promises of a parser, on either engine and in any envelope."""
+"""Every built-in parser fulfils the contract, on either engine and in any envelope."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TestAuto(ParserContract):
 
 
 class _Forgetful:
-    """A parser that loses the rows it does not like."""
+    """A parser that loses rows."""
 
     def parse(self, lines: object) -> Parsed:
         parsed = IdcAccessLog(engine="plain").parse(lines)

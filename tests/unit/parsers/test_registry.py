@@ -1,4 +1,4 @@
-"""Parsers found by name."""
+"""Parsers are found by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THIRD_PARTY = '''
 from parsers.delimited import Delimited
 
 class Shout:
-    """A parser of somebody else."""
+    """A parser of a third party."""
 
     def __init__(self, *, max_x: int, loud: bool = False) -> None:
         if max_x < 0:
@@ -48,7 +48,7 @@ idc-access-log = somebodys_parser:Shout
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install a distribution with parsers of its own."""
+    """Install a distribution with its own parsers."""
     (tmp_path / "somebodys_parser.py").write_text(THIRD_PARTY)
     metadata = tmp_path / "somebodys_parser-1.0.dist-info"
     metadata.mkdir()
@@ -66,7 +66,7 @@ def test_built_in_parsers_are_found() -> None:
 
 
 def test_built_in_parsers_are_registered_once() -> None:
-    """The distribution has no entry points for its own parsers, so that there is one list of them and not two."""
+    """The distribution has no entry points for its own parsers, so they are listed once."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
     assert "winnow.parsers" not in project.get("entry-points", {})
@@ -89,15 +89,15 @@ print(registry.names(), any(name == "app" or name.startswith("app.") for name in
 
 
 def test_built_in_parsers_need_no_metadata(tmp_path: Path) -> None:
-    """Where only the sources are on the path, the built-in parsers are there, and nothing of app is imported."""
+    """If only the sources are on the path, the built-in parsers are found, and nothing of app is imported."""
     script = tmp_path / "bare.py"
     script.write_text(f"import numpy, pyarrow, sys\nsys.path.insert(0, {str(ROOT)!r})\n{BARE}")
 
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=tmp_path
     ).stdout
 
-    assert said == "['delimited', 'idc-access-log'] False\n"
+    assert output == "['delimited', 'idc-access-log'] False\n"
 
 
 @pytest.mark.usefixtures("third_party")
@@ -113,12 +113,12 @@ def test_an_installed_parser_is_found() -> None:
 
 @pytest.mark.usefixtures("third_party")
 def test_a_parser_may_take_any_option() -> None:
-    """Options are not checked by name where the parser takes any."""
+    """Option names are not checked if the parser takes any."""
     assert load("anything", {"a": 1, "b.c": 2}).max_x == 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("idc-acess-log", "did you mean 'idc-access-log'?"),
         ("zzz", "known: anything, broken, delimited"),
@@ -128,16 +128,16 @@ def test_a_parser_may_take_any_option() -> None:
     ],
 )
 @pytest.mark.usefixtures("third_party")
-def test_a_name_that_cannot_be_used_is_an_error(name: str, said: str) -> None:
-    """A name that is unknown, ambiguous or not that of a parser is an error that says what to do."""
+def test_a_name_that_cannot_be_used_is_an_error(name: str, message: str) -> None:
+    """A name that is unknown, ambiguous or not that of a parser is an error that names the correction."""
     with pytest.raises(UnknownParser) as error:
         load(name, {})
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "option 'max_x' is missing"),
         ({"max_x": 1, "lud": True}, "no option 'lud'; did you mean 'loud'?"),
@@ -147,21 +147,21 @@ def test_a_name_that_cannot_be_used_is_an_error(name: str, said: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("third_party")
-def test_an_option_that_does_not_fit_is_an_error(options: dict[str, object], said: str) -> None:
+def test_an_option_that_does_not_fit_is_an_error(options: dict[str, object], message: str) -> None:
     """An option that is unknown, missing, doubled or refused is an error that names parser and option."""
     with pytest.raises(ParserOptionError) as error:
         load("shout", options)
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_wrong_options_of_a_built_in_parser_name_it() -> None:
-    """What a built-in parser finds wrong with its options is told under its name."""
+    """The error for wrong options of a built-in parser names the parser."""
     with pytest.raises(ParserOptionError, match=r"parser delimited: .*no field 'b'"):
         load("delimited", {"fields": ["a"], "output": "{b}"})
 
 
-def test_errors_survive_a_process_border() -> None:
+def test_errors_survive_pickle() -> None:
     """The errors can be pickled, and are ValueErrors."""
     for error in (UnknownParser("x"), ParserOptionError("y")):
         again = pickle.loads(pickle.dumps(error))

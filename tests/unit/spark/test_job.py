@@ -1,4 +1,4 @@
-"""A round's view of its Spark job, with a fake in place of Spark."""
+"""A round's view of its Spark job, with a fake Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.spark.job import RunningRound
 
 
 class Context:
-    """A SparkContext with one job of one stage of three tasks."""
+    """A SparkContext with one job, which has one stage of three tasks."""
 
     def __init__(self, active: int, completed: int = 0) -> None:
         self.stage = SimpleNamespace(numTasks=3, numActiveTasks=active, numCompletedTasks=completed)
@@ -45,12 +45,12 @@ def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNam
 
 
 def test_a_lost_task_that_finds_no_slot(clock: SimpleNamespace) -> None:
-    """Its round is ended soon: the executor is gone, and nobody reads its partitions."""
+    """The round ends soon, because the executor is lost and no task reads its partitions."""
     assert starved_after(2.1, Context(active=2), 2, clock)
 
 
 def test_tasks_that_are_not_started_yet(clock: SimpleNamespace) -> None:
-    """A new executor on a busy machine is waited for: to end the round would only make the machine busier."""
+    """The round waits for a new executor on a busy machine; to end it would only add load."""
     assert not starved_after(10, Context(active=2), 3, clock)
     assert starved_after(16, Context(active=2), 3, clock)
 

@@ -1,4 +1,4 @@
-"""The log is a function of two snapshots: a line for what changed, none for what stayed."""
+"""The log is a function of two snapshots: one line for each change."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def events(before: Snapshot, after: Snapshot) -> list[tuple[str, str]]:
 
 
 def fields(before: Snapshot, after: Snapshot) -> dict[str, object]:
-    ((_, _, told),) = log.lines(before, after)
-    return told
+    ((_, _, found),) = log.lines(before, after)
+    return found
 
 
 def with_partition(**changes: object) -> Snapshot:
@@ -52,8 +52,8 @@ OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
 
 
 @pytest.mark.parametrize("snapshot", [BEFORE, BLOCKED, FAILED, OUTAGE, with_round(ending=End.STARVED)])
-def test_what_stays_is_not_repeated(snapshot: Snapshot) -> None:
-    """However often the driver looks, a state is logged when it begins."""
+def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
+    """However often the driver checks, a state is logged only when it begins."""
     assert [] == events(snapshot, replace(snapshot, at=200))
 
 
@@ -76,33 +76,33 @@ def test_what_stays_is_not_repeated(snapshot: Snapshot) -> None:
     ],
 )
 def test_a_change_has_one_line(after: Snapshot, line: tuple[str, str]) -> None:
-    """Each change of state that a person wants to know of is one line."""
+    """Each change of state that an operator wants to know is one line."""
     assert [line] == events(BEFORE, after)
 
 
-def test_a_blocked_partition_says_where_and_what_to_do() -> None:
+def test_a_blocked_partition_is_logged_with_place_and_cure() -> None:
     """The line holds topic, partition, offset, the cause and the cure."""
-    told = fields(BEFORE, BLOCKED)
+    found = fields(BEFORE, BLOCKED)
 
-    assert {"topic": "raw", "partition": 3, "error": f"{LOST}"} == told
+    assert {"topic": "raw", "partition": 3, "error": f"{LOST}"} == found
     assert "raw-3@1: offsets 1 to 4 were deleted: reset the offset" == str(LOST)
 
 
-def test_another_reason_is_news() -> None:
+def test_another_reason_is_logged_again() -> None:
     """A partition that is blocked for another reason than before is logged again."""
     other = replace(STATUS, state=PartitionState.BLOCKED, problem=replace(LOST, cause="its topic is gone"))
 
     assert [("error", "partition blocked; the others go on")] == events(BLOCKED, replace(BEFORE, partitions={P: other}))
 
 
-def test_the_end_of_a_block_and_of_an_outage_is_news() -> None:
-    """A person who was called learns that it is over."""
+def test_the_end_of_a_block_and_of_an_outage_is_logged() -> None:
+    """An operator who was called reads in the log that it is over."""
     assert [("info", "partition no longer blocked")] == events(BLOCKED, BEFORE)
     assert [("info", "Kafka answers the driver again")] == events(OUTAGE, BEFORE)
 
 
 def test_an_outage_between_rounds_is_waited_for() -> None:
-    """No task works then: the service waits, and says for how long it has waited."""
+    """No task runs between rounds, so the service waits, and logs for how long it has waited."""
     before, away = replace(BEFORE, round=None), replace(OUTAGE, round=None)
 
     assert [("warning", "waiting for Kafka")] == events(before, away)
@@ -110,8 +110,8 @@ def test_an_outage_between_rounds_is_waited_for() -> None:
     assert {"waited_seconds": 40.0} == fields(away, before)
 
 
-def test_progress_is_a_line_for_each_look() -> None:
-    """Even the same numbers again: silence would look like a service that hangs."""
+def test_progress_is_a_line_for_each_refresh() -> None:
+    """Progress is logged even if the numbers are the same, because silence would suggest that the service hangs."""
     first, second = (replace(BEFORE, progress=Progress(Counts(50, 48, {"empty": 2}), 7, 10.0)) for _ in range(2))
 
     assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BEFORE, first)
@@ -119,7 +119,7 @@ def test_progress_is_a_line_for_each_look() -> None:
 
 
 def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
-    """Its tasks have no receipts; what they have committed counts all the same."""
+    """A killed round has no receipts and no line; what its tasks have committed still counts."""
     killed = with_round(killed=True, ending=End.STARVED)
 
     assert [] == events(killed, replace(BEFORE, round=replace(killed.round or ROUND, seconds=3.0)))
@@ -127,7 +127,7 @@ def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
 
 
 def test_the_lines_are_written() -> None:
-    """As a listener of the tracker, with structlog."""
+    """The tracker's listener writes the lines with structlog."""
     with capture_logs() as written:
         log.write(BEFORE, with_round(ending=End.REBALANCE, reason="partitions came or went"))
 

@@ -1,4 +1,4 @@
-"""Which engine a parser runs on."""
+"""The engine of a parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsers.idc_access_log import IdcAccessLog
 
 
 def test_a_parser_names_its_engine() -> None:
-    """A parser names the engine it runs on; where Numba is installed, `auto` is the compiled one."""
+    """A parser names its engine; if Numba is installed, `auto` is the compiled one."""
     assert ["compiled", "compiled", "plain"] == [
         IdcAccessLog().engine,
         IdcAccessLog(engine="compiled").engine,
@@ -37,11 +37,11 @@ except ValueError as error:
 
 
 def test_without_numba_the_plain_engine_works() -> None:
-    """Where Numba cannot be imported, parsers are plain, and asking for compiled says what to do."""
-    said = subprocess.run([sys.executable, "-c", NO_NUMBA], capture_output=True, text=True, check=True).stdout
+    """Without Numba parsers are plain, and the error for `compiled` names the package to install."""
+    output = subprocess.run([sys.executable, "-c", NO_NUMBA], capture_output=True, text=True, check=True).stdout
 
-    assert said.startswith("plain plain 1\n")
-    assert "install numba" in said
+    assert output.startswith("plain plain 1\n")
+    assert "install numba" in output
 
 
 def test_an_unknown_engine_is_refused() -> None:
@@ -60,7 +60,7 @@ print(sorted({"fastavro", "numba"} & {*sys.modules}))
 
 
 def test_the_compiled_engine_loads_no_fastavro() -> None:
-    """Workers start with the compiled engine, and pay for no library that only the plain one needs."""
-    said = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True).stdout
+    """With the compiled engine a worker does not load the library that only the plain one needs."""
+    output = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True).stdout
 
-    assert said == "['numba']\n"
+    assert output == "['numba']\n"

@@ -1,4 +1,4 @@
-"""What a kernel may never do: read beside its line."""
+"""A kernel never reads outside its line."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ print("done", len(lines))
 
 
 def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in a process of its own, which may crash."""
+    """Run a script in its own process, which may crash."""
     return subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -64,8 +64,8 @@ def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is protected in Linux's way")
-def test_nothing_beside_the_line_is_read() -> None:
-    """A line whose neighbours on both sides are forbidden memory is parsed without a crash, at every length."""
+def test_a_kernel_stays_inside_its_line() -> None:
+    """A line with forbidden memory on both sides is parsed without a crash, at every length."""
     done = run(ON_THE_EDGE)
 
     assert done.returncode == 0, done.stderr

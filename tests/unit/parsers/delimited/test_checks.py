@@ -1,4 +1,4 @@
-"""What the checks accept is what the standard library accepts, on both engines."""
+"""The checks accept what the standard library accepts, on both engines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARSERS = {
 
 
 def accepted(check: Check, values: Sequence[str]) -> list[bool]:
-    """Tell which values pass the check; both engines must agree."""
+    """Return which values pass the check; both engines must agree."""
     lines = batch([f"'{value}'".encode() for value in values])
     compiled, plain = (parser.parse(lines).rows.tolist() for parser in PARSERS[check])
     assert compiled == plain
@@ -70,7 +70,7 @@ def test_ipv4_is_what_ipaddress_accepts(octets: list[str], value: int) -> None:
     assert [is_address(value) for value in values] == accepted(Check.IP, values)
 
 
-def test_zones_and_other_digits_are_no_addresses() -> None:
+def test_zones_and_other_digits_are_not_addresses() -> None:
     """Zones, prefixes, ports, brackets and digits that are not ASCII are refused."""
     values = [
         "fe80::1%eth0",
@@ -129,12 +129,12 @@ def test_every_day_of_a_calendar() -> None:
     ["2017111213290", "201711121329021", "2017111213290x", "2017 112132902", "+2017111213290", "٢0171112132902", ""],
 )
 def test_datetime_is_fourteen_ascii_digits(value: str) -> None:
-    """Anything but fourteen ASCII digits is no date and time."""
+    """Only fourteen ASCII digits are a date and time."""
     assert [False] == accepted(Check.DATETIME, [value])
 
 
 def test_ports() -> None:
-    """A port is ASCII digits that make 0 to 65535, however many zeros lead."""
+    """A port is a number from 0 to 65535 in ASCII digits, with any number of leading zeros."""
     good = ["0", "80", "65535", "00080", "0" * 40 + "1"]
     bad = ["", "65536", "100000", "99999999999999999999", "18446744073709551617", "-1", "+1", "1.0", "1 2", "0x1", "٨"]
 

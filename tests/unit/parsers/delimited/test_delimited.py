@@ -1,4 +1,4 @@
-"""Delimited lines of any layout: what the options mean, and that both engines agree on every byte."""
+"""Delimited lines of any layout: the meaning of the options, and that both engines agree on every byte."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDC = [IdcAccessLog(engine=engine) for engine in ENGINES]
 
 
 def parse(options: Mapping[str, Any], *lines: bytes | None) -> list[object]:
-    """Parse with these options on both engines, which must agree, and give what became of the lines."""
+    """Parse with these options on both engines, which must agree; return the outcomes of the lines."""
     compiled, plain = (
         outcomes(Delimited(**options, engine=engine).parse(batch(lines)), len(lines)) for engine in ENGINES
     )
@@ -29,18 +29,18 @@ def parse(options: Mapping[str, Any], *lines: bytes | None) -> list[object]:
     return list(compiled)
 
 
-# What the options mean ------------------------------------------------------------------------------------------------
+# The meaning of the options -------------------------------------------------------------------------------------------
 
 
 def test_without_a_marker_the_separator_alone_splits() -> None:
-    """Lines without a marker are split at each separator, and never lack a marker."""
+    """Without a marker, lines are split at each separator, and none is rejected for a missing marker."""
     options = {"fields": ["a", "b"], "output": "{b}|{a}"}
 
     assert [b"2|1", ("field_count", "the line has 1 field, not 2"), b"|"] == parse(options, b"1,2", b"1;2", b",\r\n")
 
 
 def test_a_marker_that_overlaps_itself() -> None:
-    """The opening and the closing marker share no byte, and separators are found from the left."""
+    """The opening and the closing marker do not overlap, and separators are found from the left."""
     options = {"fields": ["a", "b"], "output": "{a}|{b}", "marker": "aa", "separator": "a"}
 
     found = parse(options, b"aaa", b"aaaa", b"aa1aaaaa2aa", b"aaaaaaaaa", b"aaaaaaaaaa")
@@ -75,8 +75,8 @@ def test_an_unused_field_may_hold_anything() -> None:
     assert [b"1"] == parse({"fields": ["a", "b"], "output": "{a}"}, b"1,|\x00\xff")
 
 
-def test_the_output_separator_is_what_is_escaped() -> None:
-    """With another output separator that one is escaped, and `|` is a character like any other."""
+def test_the_output_separator_is_escaped() -> None:
+    """Another output separator is escaped, and `|` is then an ordinary character."""
     options = {"fields": ["a", "b"], "output": "{{{a};{b}}}", "output_separator": ";", "escape": ["b"]}
 
     assert [b"{1;x%3By|z}"] == parse(options, b"1,x;y|z")
@@ -105,7 +105,7 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"marker": 7}, "marker must be text, not 7"),
         ({"marker": "\n"}, "marker must not hold a line end"),
@@ -134,12 +134,12 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
         ({"engine": "fast"}, "engine must be auto, compiled or plain"),
     ],
 )
-def test_a_wrong_option_is_named(wrong: dict[str, object], said: str) -> None:
-    """A wrong option is an error that says which one it is and what is wrong with it."""
+def test_a_wrong_option_is_named(wrong: dict[str, object], message: str) -> None:
+    """The error for a wrong option names the option and the mistake."""
     with pytest.raises(ParserOptionError) as error:
         Delimited(**GOOD | wrong)  # type: ignore[arg-type]
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_every_wrong_option_is_named_at_once() -> None:
@@ -180,7 +180,7 @@ POOLS = {
 
 
 def mutated(line: Callable[..., bytes], seed: int) -> bytes:
-    """Write a line that looks real, and damage some of them."""
+    """Draw realistic lines, some of them damaged."""
     chance = random.Random(seed)
     names = chance.sample(sorted(POOLS), chance.randint(0, 3))
     value = bytearray(line(**{name: chance.choice(POOLS[name]) for name in names}))
@@ -194,7 +194,7 @@ def mutated(line: Callable[..., bytes], seed: int) -> bytes:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_engines_agree_on_damaged_lines(line: Callable[..., bytes], seed: int) -> None:
-    """The kernel and plain Python give the same values, reasons and details for lines that look real."""
+    """The kernel and plain Python give the same values, reasons and details for realistic lines."""
     lines = [mutated(line, seed + i) for i in range(40)]
 
     compiled, plain = (outcomes(parser.parse(batch(lines)), len(lines)) for parser in IDC)
@@ -208,7 +208,7 @@ TEXT = st.text(alphabet="<>,!a", max_size=9)
 
 @st.composite
 def layouts(draw: st.DrawFn) -> dict[str, object]:
-    """Draw options that make a layout."""
+    """Draw valid options."""
     fields = NAMES[: draw(st.integers(1, 4))]
     escape = draw(st.lists(st.sampled_from(fields), unique=True))
     checks = {
@@ -246,6 +246,6 @@ def test_engines_agree_on_any_layout(options: dict[str, object], rows: list[list
 @settings(max_examples=125, deadline=None)
 @given(rows=st.lists(st.binary(max_size=200), max_size=5))
 def test_engines_agree_on_any_bytes(rows: list[bytes]) -> None:
-    """The kernel and plain Python agree on any bytes, with long runs that need a closer look."""
+    """The kernel and plain Python agree on any bytes, with long runs of special bytes."""
     parse({"fields": ["a"], "output": "{a}|{a}", "escape": ["a"]}, *rows)
     parse({"fields": ["a"], "output": "{a}", "separator": "\t"}, *rows)

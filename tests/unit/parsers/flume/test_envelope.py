@@ -1,4 +1,4 @@
-"""Lines taken out of Flume's Avro events."""
+"""Lines in Flume's Avro events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Echo:
     """A parser whose cleansed line is the line; a line of `bad` is a reject, and so is an empty one."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Keep every line but those."""
+        """Keep every other line."""
         values = lines.to_pylist()
         good = [row for row, value in enumerate(values) if value and value != b"bad"]
         bad = sorted({*range(len(values))} - {*good})
@@ -60,7 +60,7 @@ def event(body: bytes, **headers: str) -> bytes:
 
 
 def opened(format: str, *values: bytes | None) -> list[object]:  # noqa: A002
-    """Tell what becomes of the values on both engines, which must agree."""
+    """Return the outcomes of the values on both engines, which must agree."""
     compiled, plain = (
         outcomes(wrap(Echo(), format, engine=engine).parse(batch(values)), len(values))
         for engine in ("compiled", "plain")
@@ -69,8 +69,8 @@ def opened(format: str, *values: bytes | None) -> list[object]:  # noqa: A002
     return list(compiled)
 
 
-def test_what_flume_writes_is_opened(flume_events: list[tuple[bytes, bytes]]) -> None:
-    """Events as Flume writes them, with headers of many shapes, give their bodies."""
+def test_flumes_events_are_opened(flume_events: list[tuple[bytes, bytes]]) -> None:
+    """An event as Flume writes it, with any shape of headers, yields its body."""
     values = [value for value, _ in flume_events]
     expected = [body or ("empty", "b''") for _, body in flume_events]
 
@@ -83,7 +83,7 @@ def test_what_flume_writes_is_opened(flume_events: list[tuple[bytes, bytes]]) ->
     st.lists(st.tuples(st.binary(min_size=1, max_size=200), st.dictionaries(st.text(max_size=9), st.text(max_size=9))))
 )
 def test_every_event_is_opened(events: list[tuple[bytes, dict[str, str]]]) -> None:
-    """Whatever fastavro writes is opened, with any headers."""
+    """Every event that fastavro writes is opened, with any headers."""
     values = [event(body, **headers) for body, headers in events]
     expected = [body if body != b"bad" else ("bad", repr(body)) for body, _ in events]
 
@@ -98,7 +98,7 @@ def test_every_event_is_opened(events: list[tuple[bytes, dict[str, str]]]) -> No
     ).map(lambda drawn: _damaged(event(b"body", **drawn[0]), drawn[1], drawn[2]))
 )
 def test_only_what_fastavro_reads_is_opened(value: bytes) -> None:
-    """A value that is opened is one that fastavro reads to its end, with the same body; no other raises."""
+    """Only a value that fastavro reads to its end is opened, with the same body; no other value raises."""
     found = opened("flume-avro", value)[0]
     if isinstance(found, tuple) and found[0] == "envelope":
         return
@@ -144,8 +144,8 @@ def _damaged(value: bytes, place: int, piece: bytes) -> bytes:
         (b"\x80" * 9, "make no sense"),
     ],
 )
-def test_what_is_no_event_is_rejected(value: bytes, detail: str) -> None:
-    """A value that is not exactly one event is rejected as `envelope`, however much it promises."""
+def test_a_value_that_is_not_an_event_is_rejected(value: bytes, detail: str) -> None:
+    """A value that is not exactly one event is rejected as `envelope`, whatever lengths it claims."""
     found = opened("flume-avro", value)[0]
 
     assert found[0] == "envelope"  # type: ignore[index]
@@ -154,8 +154,8 @@ def test_what_is_no_event_is_rejected(value: bytes, detail: str) -> None:
 
 @pytest.mark.parametrize("engine", ["compiled", "plain"])
 @pytest.mark.parametrize("promise", [HUGE, b"\x00" + HUGE, b"\x02" + HUGE, LEAST + HUGE, b"\x01" + HUGE])
-def test_a_promise_costs_nothing(promise: bytes, engine: str) -> None:
-    """A value that promises 2^62 bytes or headers takes memory for the bytes that it has, and no more."""
+def test_a_false_length_allocates_nothing(promise: bytes, engine: str) -> None:
+    """A value that claims 2^62 bytes or headers takes memory only for the bytes that it has."""
     parser, values = wrap(Echo(), "flume-avro", engine=engine), batch([promise + b"k"])
     parser.parse(values)
     tracemalloc.start()
@@ -179,14 +179,14 @@ def test_a_promise_costs_nothing(promise: bytes, engine: str) -> None:
     ],
     ids=["several blocks", "a block with its size", "a name twice", "a number of nine bytes"],
 )
-def test_headers_may_be_written_in_any_way(headers: bytes) -> None:
-    """Whatever Avro allows in writing a map is read."""
+def test_any_encoding_of_headers_is_read(headers: bytes) -> None:
+    """Every encoding of a map that Avro allows is read."""
     assert [b"line"] == opened("flume-avro", headers + b"\x08line")
 
 
 @pytest.mark.parametrize("size", [b"\x00", b"\x06", b"\x0a", b"\x01", HUGE, LEAST])
 def test_the_size_of_a_block_is_ignored(size: bytes) -> None:
-    """A size before a block of headers is for readers that skip the block: it decides nothing, right or wrong."""
+    """A size before a block of headers is for readers that skip the block: its value does not matter."""
     assert [b"x"] == opened("flume-avro", b"\x01" + size + b"\x02k\x02v\x00\x02x")
 
 
@@ -195,7 +195,7 @@ TEXTS = st.sampled_from([b"", b"k", b"\xff", b"\x80", "é".encode(), b"value", b
 
 
 def number(value: int, padding: int = 0) -> bytes:
-    """Write a number as Avro does, with needless bytes at its end."""
+    """Encode a number as Avro does, with redundant bytes at its end."""
     bits, out = (-2 * value - 1 if value < 0 else 2 * value), []
     while bits > 127:
         out.append(bits & 127 | 128)
@@ -208,7 +208,7 @@ PIECES = st.builds(number, NUMBERS, st.sampled_from([0, 0, 0, 1, 8])) | TEXTS.ma
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(PIECES, max_size=9).map(b"".join))
-def test_engines_agree_on_what_looks_like_an_event(value: bytes) -> None:
+def test_engines_agree_on_event_like_values(value: bytes) -> None:
     """Both engines find the same line, or the same fault, in numbers and texts in any order."""
     opened("flume-avro", value)
     opened("auto", value)
@@ -222,7 +222,7 @@ def test_auto_opens_events_and_keeps_lines() -> None:
     assert [b"one", b"two", b"\x00\x0athre", nothing, empty, empty, bad, bad] == opened("auto", *values)
 
 
-def test_auto_hands_lines_on_as_they_are() -> None:
+def test_auto_does_not_copy_lines() -> None:
     """With `auto` a batch without an event reaches the parser uncopied."""
     seen: list[pa.BinaryArray] = []
     lines = batch([b"a", None, b"<<<!>>>"])
@@ -238,7 +238,7 @@ def test_auto_hands_lines_on_as_they_are() -> None:
 
 
 def test_nulls_and_empty_values_are_empty() -> None:
-    """A null and an empty value are the parser's to reject, not the envelope's."""
+    """The parser rejects null and empty values as `empty`; the envelope does not reject them."""
     values = [None, b"", b"\x00", event(b"x")]
 
     found = opened("flume-avro", *values)
@@ -262,26 +262,26 @@ def test_rows_keep_their_numbers(values: list[bytes | None], skipped: int) -> No
 
 
 def test_raw_is_the_parser_itself() -> None:
-    """With `raw` there is nothing to open."""
+    """With `raw` there is no envelope to open."""
     parser = Echo()
 
     assert wrap(parser, "raw") is parser
 
 
 def test_an_unknown_format_is_named() -> None:
-    """A format that does not exist is an error that names the nearest one."""
+    """The error for an unknown format names the nearest one."""
     with pytest.raises(ParserOptionError, match="did you mean 'flume-avro'"):
         wrap(Echo(), "flume")
 
 
 def test_the_kernel_numbers_kinds_as_python_does() -> None:
-    """What the kernel calls a value and what the sentences are chosen by are the same numbers."""
+    """The kernel and the error messages use the same numbers for the kinds of values."""
     assert [kernels.EVENT, kernels.TRUNCATED, kernels.LEFTOVER, kernels.MALFORMED] == [*Kind]
     assert {*Kind} - {Kind.EVENT} == {*envelope._DETAILS}
 
 
 def test_lines_in_events_are_cleansed(line: Callable[..., bytes]) -> None:
-    """The access log parser makes of an event what it makes of the line in it."""
+    """The outcome of an event is the outcome of the line in it."""
     parser: Parser = IdcAccessLog()
     lines = [line(), line(srcport=b"x"), b""]
 

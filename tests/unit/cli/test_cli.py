@@ -1,4 +1,4 @@
-"""The command line: what it prints where, and what it ends with."""
+"""The command line: its output, its errors and its exit codes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def runner() -> CliRunner:
 
 class TestParse:
     def test_cleansed_lines_go_to_stdout_in_order(self, runner: CliRunner) -> None:
-        """Good lines alone end with 0; a missing last newline and CRLF do not matter."""
+        """If all lines are good the exit code is 0; a missing last newline and CRLF do not matter."""
         done = runner.invoke(main, ["parse"], input=b"\r\n".join([line(1), line(2), line(3)]))
 
         assert 0 == done.exit_code
         assert b"".join(cleansed(n) + b"\n" for n in (1, 2, 3)) == done.stdout_bytes
 
     def test_rejects_go_to_stderr_as_json(self, runner: CliRunner, tmp_path: Path) -> None:
-        """Each reject is an object with its line, reason and detail; the command ends with 1."""
+        """Each reject is an object with its line, reason and detail; the exit code is 1."""
         file = tmp_path / "lines"
         file.write_bytes(b"\n".join([line(1), b"rubbish", b"", line(4), b""]))
 
@@ -38,17 +38,17 @@ class TestParse:
 
         assert 1 == done.exit_code
         assert cleansed(1) + b"\n" + cleansed(4) + b"\n" == done.stdout_bytes
-        told = [json.loads(text) for text in done.stderr.splitlines()]
-        assert [(2, "no_marker"), (3, "empty")] == [(one["line"], one["reason"]) for one in told]
-        assert all(set(one) == {"line", "reason", "detail"} for one in told)
+        rejects = [json.loads(text) for text in done.stderr.splitlines()]
+        assert [(2, "no_marker"), (3, "empty")] == [(one["line"], one["reason"]) for one in rejects]
+        assert all(set(one) == {"line", "reason", "detail"} for one in rejects)
 
     def test_numbers_go_on_from_batch_to_batch(self, runner: CliRunner) -> None:
-        """Line numbers are those of the file, however long it is."""
+        """Line numbers are those of the file, also after the first batch."""
         done = runner.invoke(main, ["parse", "-"], input=(line(1) + b"\n") * 25_000 + b"x\n")
 
         assert 25_001 == json.loads(done.stderr)["line"]
 
-    def test_nothing_in_nothing_out(self, runner: CliRunner) -> None:
+    def test_an_empty_file(self, runner: CliRunner) -> None:
         """An empty file has no lines, so none is rejected."""
         done = runner.invoke(main, ["parse"], input=b"")
 
@@ -65,7 +65,7 @@ class TestParse:
         assert b"2|1\n" == done.stdout_bytes
 
     def test_neither_kafka_nor_spark_is_loaded(self) -> None:
-        """It works where neither is installed."""
+        """`winnow parse` works where neither is installed."""
         program = (
             "import sys; sys.argv = ['winnow', 'parse']\n"
             "try:\n    from app.cli import main; main()\n"
@@ -79,8 +79,8 @@ class TestParse:
 
 
 class TestCheck:
-    def test_a_good_file_is_shown_as_understood(self, runner: CliRunner, tmp_path: Path) -> None:
-        """What is printed is valid configuration again, with its defaults."""
+    def test_a_valid_file_is_shown_with_its_defaults(self, runner: CliRunner, tmp_path: Path) -> None:
+        """The output is a valid configuration with all defaults."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD))
 
@@ -94,7 +94,7 @@ class TestCheck:
     def test_each_value_is_shown_with_its_origin(
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So that nobody wonders which of four places a value came from."""
+        """The output names the file, variable, flag or default of each value."""
         file = tmp_path / "winnow.yaml"
         file.write_text(TEXT)
         monkeypatch.setenv("WINNOW_LOG_LEVEL", "error")
@@ -110,8 +110,8 @@ class TestCheck:
         ):
             assert expected in shown
 
-    def test_every_problem_is_told_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
-        """Wrong configuration ends with 2, wherever it is read."""
+    def test_every_problem_is_printed_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
+        """A wrong configuration ends every command with 2."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
 
@@ -125,7 +125,7 @@ class TestCheck:
     def test_a_parser_that_cannot_be_built_is_a_configuration_error(
         self, runner: CliRunner, tmp_path: Path, parser: dict[str, str]
     ) -> None:
-        """It is found before anything is started."""
+        """A wrong parser is found before anything starts."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
 
@@ -134,10 +134,10 @@ class TestCheck:
         assert 2 == done.exit_code
         assert "parser" in done.stderr
 
-    def test_a_kafka_that_is_not_there_ends_with_3(
+    def test_an_unreachable_kafka_ends_with_3(
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """`check --connect` does not wait: it says what is wrong now."""
+        """`check --connect` does not wait for Kafka: it reports the error at once."""
         monkeypatch.setattr("app.kafka.admin.ANSWER_SECONDS", 0.3)
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
@@ -150,5 +150,5 @@ class TestCheck:
 
 @pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"]])
 def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
-    """So that scripts can tell a typo from a reject."""
+    """Scripts can distinguish a typo from a reject by the exit code."""
     assert 2 == runner.invoke(main, arguments).exit_code
