@@ -62,7 +62,9 @@ class Commits:
 
     def _commit(self, lane: Lane, began: float) -> bool:
         committed = self.attempt(lane, lambda: lane.commit(self._clock()))
-        self._pass_took = max(self._pass_took, self._clock() - began)
+        # An outage makes no pass slow, and a commit that outlives its pass does not slow down the next one.
+        if committed and began >= self._pass_began:
+            self._pass_took = max(self._pass_took, self._clock() - began)
         return committed
 
     def start_pass(self, lanes: Iterable[Lane], now: float) -> None:
