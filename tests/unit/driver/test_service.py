@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -22,6 +21,7 @@ from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partiti
 from app.runtime import REAL, Runtime
 from app.status import log
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from tests.fakes.simulation import Inline
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -348,18 +348,6 @@ class TestKafkaTrouble:
             service(kafka, FakeRounds(works(kafka))).run(until_end=False)
 
 
-class AtOnce(Executor):
-    """An executor that runs each call at once, in the calling thread."""
-
-    def __init__(self, *_: object) -> None:
-        """Start no threads."""
-
-    def submit(self, call: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:  # type: ignore[override]
-        future: Future[Any] = Future()
-        future.set_result(call(*args, **named))
-        return future
-
-
 class TestChecks:
     """A round that goes on, with a fake clock: each reading of it advances it by a tenth of a second."""
 
@@ -371,7 +359,7 @@ class TestChecks:
             self.now += 0.1
             return self.now
 
-        self.runtime = Runtime(monotonic, lambda: 0.0, AtOnce)
+        self.runtime = Runtime(monotonic, lambda: 0.0, Inline)
 
     def run(
         self,
