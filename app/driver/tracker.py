@@ -47,8 +47,8 @@ class StatusTracker:
             planned = self._planned(partitions[partition])
             partitions[partition] = replace(planned, skipped=workload.skipped.get(partition, planned.skipped))
         for partition, error in workload.blocked.items():
-            known = partitions.get(partition) or self.snapshot.partitions[partition]
-            problem = self._problem(known.problem, Problem.of(error, self._now()))
+            known = partitions.get(partition) or self._known(partition)
+            problem = _began(known.problem, Problem.of(error, self._now()))
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
         self._publish(partitions=partitions)
@@ -63,7 +63,12 @@ class StatusTracker:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
         now, totals = self._runtime.monotonic(), self._totals
-        partitions = self._with_offsets(offsets)
+        gone = {
+            partition: status
+            for partition, status in self.snapshot.partitions.items()
+            if partition not in offsets and status.state is PartitionState.BLOCKED
+        }
+        partitions = gone | self._with_offsets(offsets)
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
@@ -71,7 +76,7 @@ class StatusTracker:
 
     def kafka_is_away(self, error: Unreachable) -> None:
         """Take in that Kafka does not answer the driver."""
-        self._publish(outage=self._problem(self.snapshot.outage, Problem.of(error, self._now())))
+        self._publish(outage=_began(self.snapshot.outage, Problem.of(error, self._now())))
 
     def kafka_is_back(self) -> None:
         """Take in that Kafka answers the driver."""
@@ -121,7 +126,7 @@ class StatusTracker:
         for receipt in receipts:
             _check(receipt)
             counts += Counts(receipt.records, receipt.out, receipt.dead)
-            partitions[receipt.partition] = self._reported(partitions[receipt.partition], receipt)
+            partitions[receipt.partition] = self._reported(self._known(receipt.partition), receipt)
         ending = self.snapshot.round.ending if self.snapshot.round else None
         self._change_round(ending=ending or End.DONE, seconds=seconds, counts=counts)
         self._publish(partitions=partitions)
@@ -151,9 +156,7 @@ class StatusTracker:
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
-        known = self.snapshot.partitions.get(at.partition)
-        before = known or PartitionStatus(at.partition, PartitionState.PLANNED, self._now())
-        chosen = self._ranges.get(at.partition)
+        before, chosen = self._known(at.partition), self._ranges.get(at.partition)
         return replace(
             before,
             committed=at.committed.offset if at.committed else None,
@@ -174,9 +177,10 @@ class StatusTracker:
         self._totals += new
         return new
 
-    def _problem(self, before: Problem | None, now: Problem) -> Problem:
-        """Return a problem that was known before as it was, because `since` must not move."""
-        return before if before is not None and str(before) == str(now) else now
+    def _known(self, partition: Partition) -> PartitionStatus:
+        """Return the status of a partition; one whose topic was deleted meanwhile may have none any more."""
+        known = self.snapshot.partitions.get(partition)
+        return known or PartitionStatus(partition, PartitionState.PLANNED, self._now())
 
     def _in_state(self, status: PartitionStatus, state: PartitionState) -> PartitionStatus:
         return status if status.state is state else replace(status, state=state, since=self._now())
@@ -193,6 +197,11 @@ class StatusTracker:
 
     def _now(self) -> float:
         return self._runtime.wall_clock()
+
+
+def _began(before: Problem | None, now: Problem) -> Problem:
+    """Return a problem as it was known before, because `since` must not move."""
+    return before if before is not None and str(before) == str(now) else now
 
 
 def _check(receipt: Receipt) -> None:

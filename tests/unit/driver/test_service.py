@@ -167,8 +167,9 @@ class TestRounds:
         assert 0 == code
         assert 10 == kafka.committed[A].offset
 
-    def test_a_failed_partition_is_logged(self) -> None:
+    def test_a_failed_partition_is_logged(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The error of a receipt is logged with topic, partition and offset."""
+        monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, failing = works(kafka), [[Receipt(A, 0, 0, outcome=Outcome.FAILED, error="raw-0@0: broken")]]
 

@@ -165,6 +165,21 @@ def test_a_state_has_the_time_it_began(watch: Watch) -> None:
     assert [] == watch.snapshot.problems
 
 
+def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
+    """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
+    begin(watch, at(A, 0), at(B, 0))
+    watch.tracker.refreshed({A: at(A, 0)})
+    watch.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
+    found = workload(at(A, 0))
+    watch.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
+
+    assert PartitionState.BLOCKED is watch.snapshot.partitions[B].state
+
+    watch.tracker.refreshed({A: at(A, 0)})
+    assert ["gone"] == [problem.cause for problem in watch.snapshot.problems]
+    assert 5 == watch.snapshot.totals.records
+
+
 def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch) -> None:
     """Until then the problem is shown with the error of the task."""
     begin(watch, at(A, 0))
