@@ -45,7 +45,7 @@ demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then cou
 	@$(BIN)/winnow demo
 
 test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka and a real Spark
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit

@@ -24,10 +24,18 @@ ORDER = ("unit", "deploy", "containers", "integration")
 """The test folders, quick ones first, so that a simple mistake shows before a broker starts."""
 
 
+STREAMS = ("test_service",)
+"""Integration tests of these files start Spark and wait for it most of the time: a stream of its own beside the others."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the tests by folder, however pytest was called."""
+    """Run the folders in their order, however pytest was called; with two workers, integration tests in two streams."""
     places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
+    for item in items:
+        if {"integration", "containers"} & {folder.name for folder in item.path.parents}:
+            stream = "service" if item.path.name.startswith(STREAMS) else "kafka"
+            item.add_marker(pytest.mark.xdist_group(stream))
 
 
 class Topics(Protocol):
