@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -54,14 +54,40 @@ def _row_by_row(parser: Parser, values: pa.BinaryArray) -> Parsed:
 
 
 def _check(parsed: Parsed, records: int) -> None:
+    """
+    Raise ValueError for an outcome that breaks the contract of a parser.
+
+    The bulk backend reads the buffers of these arrays by their layout, so a wrong type would make wrong lines.
+    """
+    for breach in _breaches(parsed, records):
+        msg = f"the parser broke its contract: {breach}"
+        raise ValueError(msg)
+
+
+def _breaches(parsed: Parsed, records: int) -> Iterator[str]:
+    for name, kind in (("values", pa.binary()), ("reasons", pa.string()), ("details", pa.string())):
+        column = getattr(parsed, name)
+        if not isinstance(column, pa.Array) or column.type != kind:
+            yield f"{name} is {getattr(column, 'type', type(column).__name__)}, not an Arrow array of {kind}"
+        elif column.null_count:
+            yield f"{name} holds {column.null_count} nulls"
+    for name in ("rows", "reject_rows"):
+        rows = getattr(parsed, name)
+        if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or rows.ndim != 1:
+            yield f"{name} is {getattr(rows, 'dtype', type(rows).__name__)}, not a one-dimensional array of int32"
+        elif not rows.flags.c_contiguous:
+            yield f"{name} is not contiguous"
+    yield from _miscounts(parsed, records)
+
+
+def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
     aligned = len(parsed.values) == len(parsed.rows) and (
         len(parsed.reasons) == len(parsed.details) == len(parsed.reject_rows)
     )
     outcomes = np.bincount(np.concatenate([parsed.rows, parsed.reject_rows]), minlength=records)
     ascending = (np.diff(parsed.rows) > 0).all() and (np.diff(parsed.reject_rows) > 0).all()
     if not aligned or not ascending or len(outcomes) != records or (outcomes != 1).any():
-        msg = f"the parser broke its contract: {len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
-        raise ValueError(msg)
+        yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
 def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, max_bytes: int) -> Parsed:

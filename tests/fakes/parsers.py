@@ -1,0 +1,54 @@
+"""Parsers of users that break their contract, each in another respect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from parsers.contract import Parsed
+from parsers.idc_access_log import IdcAccessLog
+
+
+class Wrong:
+    """A parser whose outcomes are changed before anybody sees them."""
+
+    def __init__(self, change: Callable[[Parsed], Any]) -> None:
+        self._change = change
+        self._right = IdcAccessLog()
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        return cast("Parsed", self._change(self._right.parse(lines)))
+
+
+def _strided(rows: Any) -> Any:
+    return np.repeat(rows, 2)[::2]
+
+
+WRONG: Mapping[str, Callable[[Parsed], Any]] = {
+    "values with 64-bit offsets": lambda parsed: replace(parsed, values=parsed.values.cast(pa.large_binary())),
+    "values that are text": lambda parsed: replace(parsed, values=parsed.values.cast(pa.string())),
+    "values in chunks": lambda parsed: replace(parsed, values=pa.chunked_array([parsed.values])),
+    "values that are a list": lambda parsed: replace(parsed, values=parsed.values.to_pylist()),
+    "a null among the values": lambda parsed: replace(
+        parsed, values=pa.array([None] * len(parsed.values), pa.binary())
+    ),
+    "rows of 64 bits": lambda parsed: replace(parsed, rows=parsed.rows.astype(np.int64)),
+    "rows of floats": lambda parsed: replace(parsed, rows=parsed.rows.astype(np.float64)),
+    "rows that are a list": lambda parsed: replace(parsed, rows=parsed.rows.tolist()),
+    "rows with gaps in memory": lambda parsed: replace(parsed, rows=_strided(parsed.rows)),
+    "rows in a square": lambda parsed: replace(parsed, rows=parsed.rows.reshape(-1, 1)),
+    "negative rows": lambda parsed: replace(parsed, rows=parsed.rows - 9),
+    "rejects of 64 bits": lambda parsed: replace(parsed, reject_rows=parsed.reject_rows.astype(np.int64)),
+    "reasons that are bytes": lambda parsed: replace(parsed, reasons=parsed.reasons.cast(pa.binary())),
+    "a null among the reasons": lambda parsed: replace(
+        parsed, reasons=pa.array([None] * len(parsed.reasons), pa.string())
+    ),
+    "details with 64-bit offsets": lambda parsed: replace(parsed, details=parsed.details.cast(pa.large_string())),
+    "something else": lambda parsed: parsed.values,
+    "nothing": lambda parsed: None,
+}
+"""What is wrong, and how an outcome becomes so."""
