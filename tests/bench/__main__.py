@@ -1,7 +1,7 @@
 """
 Measures Winnow and alternatives to it, one after the other, on one embedded broker and two cores.
 
-Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--verify] [--picture FILE]
+Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--against FOLDER] [--verify] [--picture FILE]
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.bench.job import Job, keep_to, prepared
 from tests.bench.measure import InvalidRun, Result, medians, run
 from tests.bench.picture import Bar, draw
 from tests.bench.report import markdown, say, spread
-from tests.bench.systems import SYSTEMS, System
+from tests.bench.systems import SYSTEMS, System, earlier
 
 PICTURE = Path(__file__).with_name("speed.svg")
 
@@ -34,7 +34,8 @@ def main() -> int:
     recipe = Recipe(options.partitions, options.records)
     results: dict[System, list[Result]] = defaultdict(list)
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="winnow-bench-") as folder:
-        systems = [system for system in chosen(options.only) if usable(system, Path(folder))]
+        candidates = [*chosen(options.only), *(earlier(options.against) if options.against else ())]
+        systems = [system for system in candidates if usable(system, Path(folder))]
         source = broker.create_topic("raw", recipe.partitions)
         say(f"loading {recipe.count:,} records")
         load(broker.bootstrap, source, recipe)
@@ -65,6 +66,12 @@ def parse_options() -> argparse.Namespace:
         default=[],
         metavar="WORD",
         help="only systems whose name contains this word; repeatable",
+    )
+    options.add_argument(
+        "--against",
+        type=Path,
+        metavar="FOLDER",
+        help="also run Winnow from another checkout, such as an earlier version",
     )
     options.add_argument(
         "--verify", action="store_true", help="compare every record of each system's first run with the generated lines"

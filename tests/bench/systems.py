@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -38,7 +38,7 @@ class System:
     @property
     def slug(self) -> str:
         """The name in characters that topics and folders can have."""
-        return self.name.lower().translate(str.maketrans(" ,'", "---"))
+        return self.name.lower().translate(str.maketrans(" ,'[]", "-----"))
 
 
 def winnow(guarantee: str) -> Callable[[Job], list[str]]:
@@ -88,6 +88,17 @@ def c_split(job: Job) -> list[str]:
 def passthrough(job: Job) -> list[str]:
     """Return the command of Winnow's loop without parser and Spark."""
     return [sys.executable, str(Path(__file__).with_name("passthrough.py")), *job.topics, job.group]
+
+
+def earlier(checkout: Path) -> list[System]:
+    """Return Winnow in the version of another checkout, with both guarantees and this environment's packages."""
+    path = f"PYTHONPATH={checkout.resolve()}"
+
+    def command(system: System) -> Callable[[Job], list[str]]:
+        return lambda job: ["env", path, *system.command(job)]
+
+    ours = [system for system in SYSTEMS if system.name.startswith("Winnow")]
+    return [replace(each, name=f"{each.name} [{checkout.name}]", command=command(each)) for each in ours]
 
 
 C_FAULTS = frozenset({"wrong_value", "wrong_topic", "wrong_header"})
