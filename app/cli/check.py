@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.options import check_clients, configuration, overrides, read, reports_errors
 
 
 @click.command()
@@ -23,6 +23,7 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool) -> int
     from app.kafka.backend import explain_backend
 
     click.echo(f"# clients: {explain_backend(settings.kafka)}")
+    check_clients(loaded)
     if not connect:
         return 0
     from app.driver.check import connected

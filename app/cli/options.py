@@ -56,6 +56,19 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     return loaded
 
 
+def check_clients(loaded: config.Loaded) -> None:
+    """Make sure that librdkafka can work with the properties under `kafka`; connects to nothing."""
+    from app.kafka.trial import refusals
+
+    settings = loaded.config
+    problems = []
+    for name, problem in refusals(settings.kafka, settings.delivery_guarantee):
+        origin = loaded.origins.get(("kafka", name))
+        problems.append(f"{problem} ({origin})" if origin else problem)
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
 def parser_of(choice: config.ParserChoice) -> Parser:
     """Return the parser that a configuration names."""
     return _built("parser", lambda: registry.load(choice.name, choice.options))

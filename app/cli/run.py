@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.options import check_clients, configuration, overrides, read, reports_errors
 
 
 @click.command()
@@ -18,7 +18,9 @@ from app.cli.options import configuration, overrides, read, reports_errors
 @reports_errors
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int:  # noqa: FBT001  # click's flag
     """Run the service until SIGTERM, SIGINT, or the end."""
-    settings = read(file, assignments).config
+    loaded = read(file, assignments)
+    check_clients(loaded)
+    settings = loaded.config
     from app.driver.stop import Stop
     from app.spark.job import start_rounds
     from app.start import service

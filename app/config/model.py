@@ -62,6 +62,9 @@ def _regular_expression(pattern: str | None) -> str | None:
     return pattern
 
 
+PROPERTY_SECTIONS = ("kafka", "spark")
+"""The sections whose keys and values are others': taken verbatim, and possibly secret."""
+
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 Properties = Annotated[dict[str, str], BeforeValidator(_properties)]
 
@@ -105,7 +108,9 @@ class Source(Section):
         default=(), description="the source topics, by name"
     )
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
-        default=None, description="a regular expression that whole topic names match; new ones join in `round.interval`"
+        default=None,
+        description="a regular expression that whole topic names match, never internal ones (`__…`); new ones join in "
+        "`round.interval`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",

@@ -16,11 +16,9 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.config.model import Config, declared, duration, keys_of, path_of
+from app.config.model import PROPERTY_SECTIONS, Config, declared, duration, keys_of, path_of
 from app.config.sources import Keys, Tree, full_name, named, variable
 
-# Their values are others' properties: passwords and keys may be among them.
-UNSPOKEN = ("kafka", "spark")
 _KEYS = dict(declared())
 
 
@@ -89,7 +87,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 def _not(keys: Keys, value: object) -> str:
     """Return what was written instead, as it was written."""
-    if keys[0] in UNSPOKEN:
+    if keys[0] in PROPERTY_SECTIONS:
         return ""
     if isinstance(value, str):
         is_duration = _annotation(keys) is float and value[:1].isdigit()

@@ -95,8 +95,9 @@ def _a_secret_is_given_once(tree: Tree, kafka: Mapping[str, str]) -> Iterator[st
 
 def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
     for name, value in spark.items():
-        if value != "false" and (reason := spark_properties.OWNED.get(name)):
-            yield f"{name} must stay false: {reason}{tree.at(f'spark.{name}')}"
+        fixed = spark_properties.FIXED.get(name)
+        if fixed and value != fixed.value:
+            yield f"{name} must stay {fixed.value}: {fixed.reason}{tree.at(f'spark.{name}')}"
 
 
 RULES = (

@@ -24,9 +24,9 @@ def shown(loaded: Loaded) -> str:
 def masked(config: Config) -> dict[str, Any]:
     """Return the configuration as a tree in which secrets are replaced."""
     tree = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    tree["kafka"] = _without_secrets(tree["kafka"], kafka_properties.is_secret)
+    tree["kafka"] = _without_secrets(tree["kafka"], _is_secret)
     tree["spark"] = _without_secrets(tree["spark"], spark_properties.is_secret)
-    tree["offsets"]["store"] = _without_secrets(tree["offsets"]["store"], kafka_properties.is_secret)
+    tree["offsets"]["store"] = _without_secrets(tree["offsets"]["store"], _is_secret)
     return tree
 
 
@@ -36,8 +36,20 @@ def described() -> Iterator[tuple[str, str, str]]:
         yield name, "" if field.is_required() else _default(field.get_default()), field.description or ""
 
 
-def _without_secrets(section: Mapping[str, Any], is_secret: Callable[[str], bool]) -> dict[str, Any]:
-    return {name: MASK if is_secret(name) else value for name, value in section.items()}
+def _is_secret(name: str, _value: str) -> bool:
+    return kafka_properties.is_secret(name)
+
+
+def _without_secrets(section: Mapping[str, Any], is_secret: Callable[[str, str], bool]) -> dict[str, Any]:
+    return {name: _masked(str(name), value, is_secret) for name, value in section.items()}
+
+
+def _masked(name: str, value: object, is_secret: Callable[[str, str], bool]) -> object:
+    if isinstance(value, dict) and not is_secret(name, ""):
+        return _without_secrets(value, is_secret)
+    if isinstance(value, list):
+        return [_masked(name, each, is_secret) for each in value]
+    return MASK if is_secret(name, str(value)) else value
 
 
 def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:

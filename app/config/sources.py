@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import path_of
+from app.config.model import PROPERTY_SECTIONS, path_of
 from app.errors import ConfigError
 
 ENV_PREFIX = "WINNOW_"
@@ -22,6 +22,8 @@ DEFAULT = "default"
 
 # PyYAML also quotes what it expected or found: `','` or `'<block end>'`. Those stay.
 _QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
+
+_MERGE = "tag:yaml.org,2002:merge"
 
 Keys = tuple[Any, ...]
 """A key after the sections that it is in."""
@@ -121,6 +123,8 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     try:
         loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
         node = loader.get_single_node()
+        # Before the values: to construct them, PyYAML writes merged keys into the sections.
+        twice = tuple(_twice(file, node, set()))
         values = loader.construct_document(node) if node else None
         lines = dict(_lines(loader, node))
     except OSError as error:
@@ -129,6 +133,8 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
         raise ConfigError((_not_yaml(file, error),)) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError((f"{file} is not YAML: {error}",)) from None
+    if twice:
+        raise ConfigError(twice)
     if not isinstance(values, dict):
         raise ConfigError((f"{file} must hold keys and values, such as `group.id: idc-cleansing`",))
     return values, lines
@@ -155,6 +161,27 @@ def _lines(
         yield from _lines(loader, value_node, inner, (*outer, node))
 
 
+def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) -> Iterator[str]:
+    """Yield a problem for each key that a section holds twice: PyYAML would take the last one in silence."""
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _twice(file, each, seen, keys)
+        return
+    first: dict[tuple[str, str], yaml.Node] = {}
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _MERGE:
+            continue
+        name = (*keys, key_node.value)
+        yield from _twice(file, value_node, seen, name)
+        before = first.setdefault((key_node.tag, key_node.value), key_node)
+        if before is not key_node:
+            lines = (f"{file}:{each.start_mark.line + 1}" for each in (before, key_node))
+            yield f"{full_name(name)} is written twice: keep one of them ({' and '.join(lines)})"
+
+
 def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
     for name in sorted(environ):
         if name.startswith(ENV_PREFIX):
@@ -177,7 +204,14 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
 
 
 def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
-    """Yield what a text holds that is YAML; what is not YAML is taken as it is."""
+    """
+    Yield what a text holds that is YAML; what is not YAML is taken as it is.
+
+    A single property is always taken as it is: as YAML the password 012345 is the number 5349.
+    """
+    if keys[0] in PROPERTY_SECTIONS and len(keys) > 1:
+        yield Entry(keys, text or None, origin)
+        return
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):

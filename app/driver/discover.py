@@ -96,8 +96,12 @@ class Discovery:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
-        watermarks = self._clients.topics.watermarks(partitions)
+        # Committed offsets first: an offset that is committed in between must not look as if it lay after the end, and
+        # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
+        # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
+        # the last one (`app.driver.rebalance`).
         committed = self._clients.offsets.load(partitions, stable=stable)
+        watermarks = self._clients.topics.watermarks(partitions)
         return {
             each: PartitionOffsets(each, topics[each.topic].id, watermarks[each], committed.get(each))
             for each in partitions

@@ -9,8 +9,9 @@ from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
 from app.model import OffsetRange, Partition
 
-# How long records may wait before something is wrong with their partition or its task, and how much longer for each
-# partition of the task: opening hundreds takes long, and while they catch up it is seldom the turn of each.
+# How long records may wait after their commit was due before something is wrong with their partition or its task: more
+# than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`). And how much longer for
+# each partition of the task: opening hundreds takes long, and while they catch up it is seldom the turn of each.
 STALLED_SECONDS = 15.0
 STALLED_SECONDS_EACH = 0.25
 # A rebalance costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
@@ -26,10 +27,14 @@ class Balance:
         tasks: the offset ranges of each task.
         workload: what the plan was made from.
         now: when the tasks began, in seconds.
+        commit_seconds: how often a partition commits; its records wait for so long by intention.
     """
 
-    def __init__(self, tasks: Sequence[Sequence[OffsetRange]], workload: Workload, now: float) -> None:
+    def __init__(
+        self, tasks: Sequence[Sequence[OffsetRange]], workload: Workload, now: float, *, commit_seconds: float
+    ) -> None:
         self._tasks = tasks
+        self._patience = STALLED_SECONDS + commit_seconds
         self._ranges = [each for task in tasks for each in task]
         self._offsets = workload.offsets
         self._blocked = workload.blocked.keys()
@@ -77,7 +82,7 @@ class Balance:
 
     def _stalled(self, now: float) -> str:
         for task in self._tasks:
-            patience = STALLED_SECONDS + STALLED_SECONDS_EACH * len(task)
+            patience = self._patience + STALLED_SECONDS_EACH * len(task)
             for each in task:
                 stalled = now - self._progressed_at[each.partition]
                 if stalled > patience:

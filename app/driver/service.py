@@ -148,7 +148,8 @@ class Service:
             runtime=self._runtime,
             checks=self._checks,
         )
-        check = partial(self._needs_rebalance, rounds, running, Balance(tasks, workload, began))
+        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds)
+        check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         self._take_receipts(running, began, killed=killed)
 

@@ -113,6 +113,8 @@ class Lane:
         """
         Decide where to start, from the offset that was read after fencing.
 
+        Storing the start is a commit. If it was suspiciously slow, the writer is replaced, as after any other commit.
+
         Raises:
             OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
             Fenced, Transient: from the writer.
@@ -128,6 +130,7 @@ class Lane:
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
         self.retry_at, self.committed_at = None, now
+        self._replace_suspect_writer(now)
 
     def _first_position(self, committed: CommittedOffset | None) -> int:
         """Return the planned start while the offset is the one that the driver planned with, otherwise the offset."""
@@ -155,9 +158,14 @@ class Lane:
         self._committed, self._stored = self.position, True
 
     def read(self) -> None:
-        """Begin to read. Only the task's own thread may: the consumer's table of partitions is not locked."""
-        self._consumer.start(self.partition, self.position)
-        self._reading = True
+        """
+        Begin to read, unless the writer must be replaced first.
+
+        Only the task's own thread may: the consumer's table of partitions is not locked.
+        """
+        if self._writer is not None:
+            self._consumer.start(self.partition, self.position)
+            self._reading = True
 
     def _resolve_uncertain_commit(self) -> None:
         """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
@@ -208,7 +216,11 @@ class Lane:
         self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
-        if self._writer.suspect:
+        self._replace_suspect_writer(now)
+
+    def _replace_suspect_writer(self, now: float) -> None:
+        """Open the lane again with a new writer if the last commit may have been sent twice."""
+        if self._writer is not None and self._writer.suspect:
             self._drop_writer()
             self._reopened += 1
             self.retry_at = now

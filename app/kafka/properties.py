@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+_BACKOFF = "Winnow needs its own value to know that a commit was sent only once"
 OWNED: Mapping[str, str] = {
     "transactional.id": "it is the fence between two owners of a source partition, and derived from group.id",
     "enable.idempotence": "Winnow always writes idempotently",
@@ -20,7 +21,9 @@ OWNED: Mapping[str, str] = {
     "group.id": "use the top-level key group.id",
     "group.protocol": "Winnow assigns partitions itself and never joins its group",
     "group.instance.id": "Winnow assigns partitions itself and never joins its group",
-    "retry.backoff.ms": "Winnow needs its own value to know that a commit was sent only once",
+    "retry.backoff.ms": _BACKOFF,
+    "retry.backoff.max.ms": _BACKOFF,
+    "transaction.timeout.ms": "use transaction.timeout",
     "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
 }
 """The properties that only Winnow sets, each with the reason that a user is given."""
@@ -30,7 +33,7 @@ BROKERS = ("bootstrap.servers", "metadata.broker.list")
 
 # librdkafka has a few properties of its own that end in .file. Their values are paths, and librdkafka reads them.
 _NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
-_SECRETS = re.compile(r"password|passphrase|secret|\.pem$|^ssl_|token|sasl\.username|sasl\.jaas")
+_SECRETS = re.compile(r"password|passphrase|secret|\.pem$|^ssl_|token|sasl\.username|sasl\.jaas", re.IGNORECASE)
 
 
 def is_secret_file(name: str) -> bool:

@@ -41,6 +41,8 @@ PRODUCER_DEFAULTS: Settings = {
 # batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
 LARGEST_BATCH = 1_000_000
+# librdkafka takes no message.max.bytes above this, however much the topics take.
+LARGEST_RECORD = 1_000_000_000
 # How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
 RETRY_BACKOFF_MS = 500
 
@@ -50,7 +52,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Return the settings of every client: what the user wrote, with `NAME.file` replaced by the file's content.
 
     Raises:
-        NotUsable: if a file of a secret cannot be read.
+        NotUsable: if a file of a secret cannot be read, or is not text.
     """
     return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
 
@@ -64,6 +66,9 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
     except OSError as error:
         msg = f"kafka.{key}: cannot read {value} ({error.strerror})"
         raise NotUsable(msg, "mount the secret where driver and executors run") from None
+    except UnicodeDecodeError:
+        msg = f"kafka.{key}: {value} is not text in UTF-8"
+        raise NotUsable(msg, "write the secret as text; librdkafka takes binary files by `NAME.location`") from None
 
 
 def consumer(config: TaskConfig) -> Settings:
@@ -87,9 +92,9 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
     """Return the settings of an idempotent producer whose batches both destinations take."""
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
-        "batch.size": min(LARGEST_BATCH, smallest),
+        "batch.size": max(1, min(LARGEST_BATCH, smallest)),
         # The broker measures a batch compressed, librdkafka a record before that.
-        "message.max.bytes": max(4 * largest, LARGEST_BATCH),
+        "message.max.bytes": min(max(4 * largest, LARGEST_BATCH), LARGEST_RECORD),
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
     return defaults | sizes | common(config.kafka) | {"enable.idempotence": True}
@@ -97,7 +102,8 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
 
 def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:
     """Return the settings of the one producer that may write for a source partition."""
-    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS}
+    # librdkafka doubles its back-off with each try, up to the maximum. With both alike, every back-off is the same.
+    patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS, "retry.backoff.max.ms": RETRY_BACKOFF_MS}
     return (
         producer(config, TRANSACTIONAL_DEFAULTS)
         | patience

@@ -23,6 +23,11 @@ from app.model import Destination, Partition, Topic, Watermarks
 USUAL_MAX_BYTES = 1_048_588
 
 
+def is_internal(topic: str) -> bool:
+    """Return whether a topic is Kafka's own (`__consumer_offsets`): `.*` means the topics that people write to."""
+    return topic.startswith("__")
+
+
 class KafkaTopics:
     """Answers the driver's questions about topics; every method raises Unreachable or NotUsable."""
 
@@ -37,14 +42,14 @@ class KafkaTopics:
 
         Args:
             names: topics that must exist, except those that are known.
-            pattern: may match nothing yet.
+            pattern: may match nothing yet; never matches an internal topic.
             known: topics that have existed; one that is gone is left out.
 
         Raises:
             TopicMissing: a topic that is not known does not exist.
         """
         if pattern is not None:
-            known = names = [name for name in self._names() if re.fullmatch(pattern, name)]
+            known = names = [name for name in self._names() if re.fullmatch(pattern, name) and not is_internal(name)]
         if not names:
             return {}
         described = self._connection.client.describe_topics(

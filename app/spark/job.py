@@ -79,7 +79,7 @@ class SparkRounds:
             executors = store.executorList(True)  # a Java method: only the active ones
             cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
             per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-            return max(1, sum(cores) // per_task)
+            return max(1, sum(each // per_task for each in cores))  # a task's cores are those of one executor
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
         """Start a round; it goes on by itself. Raises SparkFailed if Spark has ended."""

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
-OWNED: Mapping[str, str] = {
-    "spark.speculation": "a speculative attempt would fence the task that it duplicates",
+
+class Fixed(NamedTuple):
+    """The one value that a property may have, and the reason that a user is given who writes another."""
+
+    value: str
+    reason: str
+
+
+FIXED: Mapping[str, Fixed] = {
+    "spark.speculation": Fixed("false", "a speculative attempt would fence the task that it duplicates"),
+    "spark.python.worker.reuse": Fixed("true", "a new worker for each task would load everything anew"),
+    "spark.ui.liveUpdate.period": Fixed(
+        "0", "otherwise a lost task is noticed up to 10 s later, by a count of running tasks that is out of date"
+    ),
 }
-"""The properties that must stay false, each with the reason that a user is given."""
+"""The properties that only Winnow sets."""
 
-# Spark's own default of spark.redaction.regex.
-_SECRETS = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+# Spark's own default of spark.redaction.regex, and passphrases.
+_WORDS = "secret|password|passphrase|token|access[.]?key"
+_SECRETS = re.compile(_WORDS, re.IGNORECASE)
+_SECRETS_IN_A_VALUE = re.compile(rf"({_WORDS})[\w.-]*\s*=", re.IGNORECASE)
 
 
-def is_secret(name: str) -> bool:
-    """Return whether the value of a property must not be shown; a path to a secret may be."""
-    return bool(_SECRETS.search(name)) and not name.endswith(".file")
+def is_secret(name: str, value: str) -> bool:
+    """Return whether the value of a property must not be shown: a Java option may hold a password, too."""
+    return bool(_SECRETS_IN_A_VALUE.search(value) or (_SECRETS.search(name) and not name.endswith(".file")))

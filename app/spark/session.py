@@ -9,6 +9,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from app.errors import SparkFailed
+from app.spark.properties import FIXED
 
 # How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
 TASK_FAILURES = 8
@@ -17,6 +18,12 @@ DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "winnow",
     "spark.master": "local[*]",
     "spark.task.maxFailures": str(TASK_FAILURES),
+    # On Kubernetes and YARN, Spark ends an application that has lost more executors than this. By default that is two
+    # for each executor, in the application's whole life: with two of them, a service of months would end at the fifth
+    # eviction. Where an executor is lost every six seconds for ten minutes, though, something is broken, and the driver
+    # must say so by its end.
+    "spark.executor.maxNumFailures": "100",
+    "spark.executor.failuresValidityInterval": "10m",
     "spark.ui.showConsoleProgress": "false",
     # Workers fork from a daemon that has the parser's kernels loaded already: a new one is ready at once.
     "spark.python.daemon.module": "app.spark.daemon",
@@ -29,13 +36,6 @@ DEFAULTS: Mapping[str, str] = {
     # A task that is cancelled may sit in a C call: find it, and end its worker.
     "spark.task.reaper.enabled": "true",
     "spark.task.reaper.killTimeout": "60s",
-}
-FIXED: Mapping[str, str] = {
-    # A speculative attempt would fence the task that it duplicates, and be fenced in turn.
-    "spark.speculation": "false",
-    "spark.python.worker.reuse": "true",
-    # Otherwise the count of running tasks, by which a lost one is noticed, is up to a heartbeat (10 s) old.
-    "spark.ui.liveUpdate.period": "0",
 }
 
 
@@ -56,7 +56,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
         conf = SparkConf()
         for key, value in {**DEFAULTS, **wanted}.items():
             conf.setIfMissing(key, value)
-        conf.setAll(list(FIXED.items()))
+        conf.setAll([(name, fixed.value) for name, fixed in FIXED.items()])
         conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))
         context = SparkContext.getOrCreate(conf)
     except Exception as error:

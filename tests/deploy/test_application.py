@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from app.spark.session import DEFAULTS
 from tests.deploy.conftest import ROOT, Document
 
 WORKER_MIB = 500
@@ -19,6 +20,15 @@ def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(application: Doc
     assert conf["spark.task.reaper.enabled"] == "true"
     assert conf["spark.python.worker.reuse"] == "true"
     assert "dynamicAllocation" not in application
+
+
+def test_lost_executors_do_not_end_the_driver(application: Document) -> None:
+    """Losses of executors expire, and evictions within minutes do not add up to the maximum; without it the fifth ends it."""
+    conf = application["sparkConf"]
+    for name in ("spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"):
+        assert conf[name] == DEFAULTS[name]
+    assert int(conf["spark.executor.maxNumFailures"]) >= 10 * application["executor"]["instances"]
+    assert conf["spark.executor.failuresValidityInterval"] == "10m"
 
 
 def test_service_is_always_restarted(application: Document) -> None:

@@ -134,6 +134,23 @@ class TestCheck:
         assert 2 == done.exit_code
         assert "parser" in done.stderr
 
+    @pytest.mark.parametrize(
+        "wrong",
+        ["linger.mss=1", "ssl.ca.location=/no/such/ca.crt", "ssl.key.pem=rubbish", "sasl.password.file=/no/such"],
+    )
+    def test_what_librdkafka_refuses_ends_with_2(self, runner: CliRunner, tmp_path: Path, wrong: str) -> None:
+        """A property that no client takes is one line, before anything starts or connects."""
+        file = tmp_path / "winnow.yaml"
+        kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "ssl"}
+        file.write_text(yaml.safe_dump(GOOD | {"kafka": kafka}))
+
+        for command in ("check", "run"):
+            done = runner.invoke(main, [command, "-c", str(file), "--set", f"kafka.{wrong}"])
+            assert 2 == done.exit_code
+            (problem,) = done.stderr.splitlines()
+            assert problem.startswith(f"configuration: kafka.{wrong.partition('=')[0]}")
+            assert "rubbish" not in problem
+
     def test_an_unreachable_kafka_ends_with_3(
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -125,10 +125,10 @@ class TestSecrets:
         ("flag", "answer"),
         [
             ("kafka=hunter2", "kafka must be a section with keys and values"),
-            ("kafka.sasl.password={hunter2: hunter2}", "kafka.sasl.password must be text, a number, true or false"),
-            ("kafka.sasl.password=[hunter2]", "kafka.sasl.password must be text, a number, true or false"),
+            ("kafka={sasl.password: {hunter2: hunter2}}", "kafka.sasl.password must be text, a number, true or false"),
+            ("kafka={sasl.password: [hunter2]}", "kafka.sasl.password must be text, a number, true or false"),
             ("kafka.sasl.password=", "kafka.sasl.password is empty"),
-            ("spark.spark.ssl.keyPassword=[hunter2]", "spark.spark.ssl.keyPassword must be text"),
+            ("spark={spark.ssl.keyPassword: [hunter2]}", "spark.spark.ssl.keyPassword must be text"),
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.config import load
 from app.config.model import declared
 from app.config.rules import RULES
 from tests.unit.config.good import GOOD, problems
@@ -103,7 +104,11 @@ class TestProperties:
         [
             ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: it is the fence"),
             ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow always reads committed"),
+            ("kafka.retry.backoff.max.ms=hunter2", "kafka.retry.backoff.max.ms cannot be set: Winnow needs its own"),
+            ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
+            ("spark.spark.python.worker.reuse=false", "spark.python.worker.reuse must stay true: a new worker"),
+            ("spark.spark.ui.liveUpdate.period=1s", "spark.ui.liveUpdate.period must stay 0: otherwise a lost task"),
         ],
     )
     def test_a_property_that_winnow_owns_is_refused(self, file: Path, flag: str, answer: str) -> None:
@@ -113,6 +118,12 @@ class TestProperties:
         assert problem.startswith(answer)
         assert problem.endswith(f"(--set {flag.partition('=')[0]})")
         assert "hunter2" not in problem
+
+    def test_the_value_that_a_property_has_anyway_is_taken(self, file: Path) -> None:
+        """What says the same as Winnow does no harm."""
+        flags = ["spark.speculation=false", "spark.python.worker.reuse=true", "spark.ui.liveUpdate.period=0"]
+
+        assert 3 == len(load(file, [f"spark.{flag}" for flag in flags], {}).spark)
 
     def test_a_secret_is_given_once(self, file: Path) -> None:
         """A value and a file for the same key contradict each other."""
@@ -160,14 +171,14 @@ class TestNothingHides:
 
     def test_a_property_that_is_wrong_does_not_hide_another(self, file: Path) -> None:
         """Each wrong property is its own problem."""
-        found = problems(file, "kafka.linger={ms: 5}", "kafka.group.id=x")
+        found = problems(file, "kafka={linger: {ms: 5}}", "kafka.group.id=x")
 
         assert 2 == len(found)
         assert found[1].startswith("kafka.group.id cannot be set")
 
     def test_a_broker_that_is_wrong_is_not_missing(self, file: Path) -> None:
         """An invalid bootstrap.servers is one problem: it is not also reported as missing."""
-        assert 1 == len(problems(file, "kafka.bootstrap.servers=[a, b]"))
+        assert 1 == len(problems(file, "kafka={bootstrap.servers: [a, b]}"))
 
     def test_a_rule_skips_invalid_keys(self, file: Path) -> None:
         """A key that is invalid by itself is not compared with others."""

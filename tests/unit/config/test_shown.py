@@ -71,6 +71,15 @@ class TestSecrets:
             "kafka.sasl.oauthbearer.assertion.private.key.passphrase=hunter2",
             "spark.spark.ssl.keyPassword=hunter2",
             "spark.spark.authenticate.secret=hunter2",
+            "spark.spark.hadoop.fs.s3a.access.key=hunter2",
+            "spark.spark.executorEnv.KEY_PASSPHRASE=hunter2",
+            "spark.spark.driver.extraJavaOptions=-Da=b -Djavax.net.ssl.trustStorePassword=hunter2",
+            "spark.spark.executor.extraJavaOptions=-Xss2m",
+            "kafka.ssl.key.passphrase=hunter2",
+            "offsets.store.Password=hunter2",
+            "offsets.store.login={user: u, password: hunter2}",
+            "offsets.store.tokens={a: hunter2}",
+            "offsets.store.hosts=[{name: h, password: hunter2}]",
             "spark.spark.authenticate.secret.file=/s",
             "offsets.store.password=hunter2",
         ]
@@ -81,6 +90,8 @@ class TestSecrets:
         assert "hunter2" not in str(tree) + shown(loaded)
         assert "/k" == tree["kafka"]["ssl.key.location"]
         assert "/s" == tree["spark"]["spark.authenticate.secret.file"]
+        assert "-Xss2m" == tree["spark"]["spark.executor.extraJavaOptions"]
+        assert "u" == tree["offsets"]["store"]["login"]["user"]
 
     def test_a_secret_can_be_a_file(self, file: Path, tmp_path: Path) -> None:
         """NAME.file is read where the client is created, so that only the path crosses processes."""

@@ -70,6 +70,18 @@ class TestValues:
         assert "512m" == config.spark["spark.executor.memoryOverhead"]
 
     @pytest.mark.parametrize(
+        "text", ["012345", "0x1F", "1e3", "yes", "a: b", "'x'", "[1", "true", "1_000", "2001-01-01"]
+    )
+    def test_a_single_property_is_taken_verbatim(self, file: Path, text: str) -> None:
+        """As YAML, the password 012345 would be 5349."""
+        flags = [f"kafka.ssl.key.password={text}", f"spark.spark.x.y={text}"]
+
+        config = load(file, flags, {"WINNOW_KAFKA__SASL_PASSWORD": text})
+
+        assert (text, text) == (config.kafka["sasl.password"], config.kafka["ssl.key.password"])
+        assert text == config.spark["spark.x.y"]
+
+    @pytest.mark.parametrize(
         ("written", "seconds"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2", 2), ("0.25", 0.25)]
     )
     def test_durations_have_units(self, file: Path, written: str, seconds: float) -> None:
@@ -140,6 +152,29 @@ class TestOrigins:
         origins = read(file, ["starting.offsets=latest"], {}).origins
 
         assert [("starting.offsets",)] == [keys for keys in origins if keys[0] == "starting.offsets"]
+
+
+class TestTwice:
+    def test_both_lines_of_a_key_are_named(self, file: Path) -> None:
+        """PyYAML would take the last value in silence; each key that is written twice is told, in any section."""
+        file.write_text(file.read_text() + "  linger.ms: 5\n  bootstrap.servers: other:9092\ngroup.id: x\n")
+
+        assert [
+            "kafka.bootstrap.servers is written twice: keep one of them (winnow.yaml:10 and winnow.yaml:12)",
+            "group.id is written twice: keep one of them (winnow.yaml:1 and winnow.yaml:13)",
+        ] == problems(file)
+
+    def test_a_key_in_a_list_is_found_too(self, file: Path) -> None:
+        """A parser's options may hold lists of sections."""
+        file.write_text(file.read_text() + "parser: {checks: [{a: 1, a: 2}]}\n")
+
+        assert problems(file)[0].startswith("parser.checks.a is written twice")
+
+    def test_the_same_name_in_two_sections_and_merged_keys_are_left_alone(self, file: Path) -> None:
+        """A merged key may be overridden: that is what merging is for."""
+        file.write_text(file.read_text() + "spark: &base {spark.master: x}\nparser:\n  <<: *base\n  spark.master: y\n")
+
+        assert "y" == load(file, (), {}).parser.options["spark.master"]
 
 
 class TestUnreadable:

@@ -29,7 +29,13 @@ def everywhere(each: PartitionOffsets) -> At:
     return {partition: replace(each, partition=partition) for partition in PARTITIONS}
 
 
-def balance(before: At, blocked: tuple[Partition, ...] = (), end: int | None = None, slots: int = 2) -> Balance:
+def balance(
+    before: At,
+    blocked: tuple[Partition, ...] = (),
+    end: int | None = None,
+    slots: int = 2,
+    commit_seconds: float = 0.5,
+) -> Balance:
     """Begin a round at second 0 with two partitions per task."""
     ranges = {
         partition: OffsetRange(partition, each.committed.offset if each.committed else None, 100, end)
@@ -37,7 +43,7 @@ def balance(before: At, blocked: tuple[Partition, ...] = (), end: int | None = N
         if partition not in blocked
     }
     workload = Workload(before, ranges, {partition: NoStartingOffset(partition, "blocked") for partition in blocked})
-    return Balance(plan(ranges.values(), {}, slots), workload, 0.0)
+    return Balance(plan(ranges.values(), {}, slots), workload, 0.0, commit_seconds=commit_seconds)
 
 
 BEFORE = everywhere(at(100))
@@ -87,6 +93,15 @@ def test_a_stalled_partition() -> None:
 
     assert not round_.needs_rebalance(stuck, 2, STALLED_SECONDS)
     assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(stuck, 2, STALLED_SECONDS + 5)
+
+
+def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
+    """Records wait for their commit by intention; only what waits longer than that is stalled."""
+    round_ = balance(BEFORE, commit_seconds=60)
+    waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
+
+    assert not round_.needs_rebalance(waiting, 2, 60 + STALLED_SECONDS)
+    assert "raw-1: nothing was committed for 80 s" == round_.needs_rebalance(waiting, 2, 80)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -147,4 +162,4 @@ def test_a_plan_that_was_just_made_is_never_thrown_away(backlog: list[int], slot
     tasks = plan(ranges, dict(zip(PARTITIONS, backlog, strict=True)), slots)
 
     workload = Workload(now, {each.partition: each for each in ranges})
-    assert not Balance(tasks, workload, 0.0).needs_rebalance(now, slots, 1)
+    assert not Balance(tasks, workload, 0.0, commit_seconds=0.5).needs_rebalance(now, slots, 1)

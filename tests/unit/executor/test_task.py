@@ -21,6 +21,7 @@ from tests.fakes import (
     FakeClients,
     FakeClock,
     FakeKafka,
+    FakeWriter,
     Killed,
     Mishap,
     Point,
@@ -388,6 +389,41 @@ class TestOutcomes:
         assert 2 == kafka.epochs[A]
         assert expected() == kafka.sink[A]
         assert Outcome.DONE is receipt.outcome
+
+    @pytest.mark.parametrize(
+        ("offset_range", "first_commits"),
+        [(OffsetRange(A, None, 0), 1), (OffsetRange(A, 3, 0), 0)],
+        ids=["commit", "reset"],
+    )
+    def test_a_producer_whose_first_commit_is_suspicious_is_replaced(
+        self, offset_range: OffsetRange, first_commits: int
+    ) -> None:
+        """The start is stored by a commit, or where it goes back by a reset; if that was slow, no record follows it."""
+        kafka = FakeKafka({A: source()})
+        if offset_range.committed is not None:
+            kafka.committed[A] = CommittedOffset(offset_range.committed)
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(kafka, task_config, clock)
+        real, made = clients.writer, list[FakeWriter]()
+
+        def slow_at_first(partition: Partition, offsets: object) -> FakeWriter:
+            made.append(real(partition, offsets))
+            made[-1].suspect = len(made) == 1
+            return made[-1]
+
+        clients.writer = slow_at_first  # type: ignore[method-assign]
+
+        (receipt,) = task.run(
+            make_assignment(task_config, offset_range),
+            clients,
+            make_parser(task_config),
+            seconds=8,
+            runtime=clock.runtime,
+        )
+
+        assert (2, first_commits) == (len(made), made[0].commits)
+        assert expected() == kafka.sink[A]
+        assert (Outcome.DONE, 1) == (receipt.outcome, receipt.reopened)
 
     def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """While one lane commits slowly, the other lanes send; its own records wait in order, and none is lost."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from app.errors import NotUsable
 from app.kafka import settings
 from app.kafka.writers import SENT_AGAIN_SECONDS
-from app.model import Partition
+from app.model import Destination, Partition
 from tests.fakes import make_task_config
 
 
@@ -15,6 +21,39 @@ def test_a_commit_that_was_sent_twice_takes_long_enough_to_be_suspect() -> None:
     made = settings.transactional_producer(task_config, Partition("raw", 0))
 
     assert 0.8 * int(made["retry.backoff.ms"]) / 1000 >= SENT_AGAIN_SECONDS
+
+
+def test_the_back_off_of_a_transactional_producer_never_grows() -> None:
+    """A commit is judged by one back-off, so the largest is no larger than the first, whatever a user writes."""
+    task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "retry.backoff.max.ms": "60"})
+
+    made = settings.transactional_producer(task_config, Partition("raw", 0))
+
+    assert made["retry.backoff.max.ms"] == made["retry.backoff.ms"]
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1_048_588, 250_000_001, 2**31 - 1])
+def test_a_producer_can_be_made_whatever_the_topics_take(max_bytes: int) -> None:
+    """Topics may take more than librdkafka, and a topic may take nothing; neither is a reason to crash."""
+    topic = Destination("clean", 1, max_bytes)
+    made = settings.transactional_producer(
+        make_task_config(sink=topic, dead_letters=topic, kafka={}), Partition("raw", 0)
+    )
+
+    Producer(made, logger=settings.SILENT)
+
+    assert int(made["message.max.bytes"]) >= min(max_bytes, 1_000_000_000)
+
+
+def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
+    """A keystore in place of a password is one line with the key, and nothing of its content."""
+    secret = tmp_path / "password"
+    secret.write_bytes(b"hunter2\xff\xfe")
+
+    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not text in UTF-8: ") as caught:
+        settings.common({"sasl.password.file": str(secret)})
+
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_users_setting_is_kept() -> None:

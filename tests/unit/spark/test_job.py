@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.spark import job
-from app.spark.job import RunningRound
+from app.spark.job import RunningRound, SparkRounds
 
 
 class Context:
@@ -58,3 +58,30 @@ def test_tasks_that_are_not_started_yet(clock: SimpleNamespace) -> None:
 def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
     """A round in which every task has a slot or has ended is not starved."""
     assert not starved_after(60, Context(active=2, completed=1), 2, clock)
+
+
+class Executors:
+    """A SparkContext whose executors have so many cores each."""
+
+    def __init__(self, cores: list[int], per_task: int) -> None:
+        self._cores = cores
+        self._per_task = per_task
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: self))
+
+    def executorList(self, active: bool) -> Any:  # noqa: N802  # Spark's name
+        assert active
+        return SimpleNamespace(
+            size=lambda: len(self._cores),
+            apply=lambda i: SimpleNamespace(totalCores=lambda: self._cores[i]),
+        )
+
+    def getConf(self) -> Any:  # noqa: N802  # Spark's name
+        return {"spark.task.cpus": str(self._per_task)}
+
+
+@pytest.mark.parametrize(
+    ("cores", "per_task", "slots"), [([0, 2, 2], 1, 4), ([3, 3], 2, 2), ([5, 3], 2, 3), ([1, 1], 2, 1)]
+)
+def test_a_slot_lies_in_one_executor(cores: list[int], per_task: int, slots: int) -> None:
+    """What is left over in two executors makes no slot: a task that is planned for it would wait."""
+    assert slots == SparkRounds(Executors(cores, per_task)).slots  # type: ignore[arg-type]  # a fake context

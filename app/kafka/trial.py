@@ -1,0 +1,122 @@
+"""
+Makes the clients of a task once, so that what librdkafka has against their settings is known before anything starts.
+
+They are given no broker and no token endpoint, so they connect to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from app.errors import NotUsable
+from app.kafka import settings
+from app.kafka.failures import error_of
+from app.kafka.properties import BROKERS, is_secret_file, value_name
+from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+
+_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
+_NOWHERE = "http://127.0.0.1:9"
+# What a text about several settings together begins with.
+_FAILED = re.compile(r"Failed to create \w+: ")
+# So short a value is masked only where it stands alone: otherwise every 5 in a text would be one.
+_SHORT = 3
+
+Make = Callable[[settings.Settings], None]
+
+
+class Refusal(NamedTuple):
+    """The property that is refused, as the user has written it, and why; it is empty where librdkafka names none."""
+
+    name: str
+    problem: str
+
+
+def refusals(kafka: Mapping[str, str], guarantee: Guarantee) -> tuple[Refusal, ...]:
+    """Return what keeps these settings from making a client; no text repeats a value, because it may be a secret."""
+    none = Destination("none", 1, settings.LARGEST_BATCH)
+    config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
+    try:
+        written = settings.common(kafka)
+        writer = (
+            settings.transactional_producer(config, Partition("none", 0))
+            if guarantee is Guarantee.EXACTLY_ONCE
+            else settings.producer(config)
+        )
+        reader = settings.consumer(config)
+    except NotUsable as error:
+        return (Refusal("", str(error)),)
+    values = {name: str(written[_librdkafkas(name)]) for name in kafka}
+    found: dict[str, Refusal] = {}
+    for make, configured in ((_make_consumer, reader), (_make_producer, writer)):
+        if text := _objection(make, configured):
+            name = _name_in(text, values) or ("" if _FAILED.match(text) else _culprit(make, configured, values))
+            found.setdefault(name, Refusal(name, _explained(name, text, values)))
+    return tuple(found.values())
+
+
+def _librdkafkas(name: str) -> str:
+    return value_name(name) if is_secret_file(name) else name
+
+
+def _make_consumer(configured: settings.Settings) -> None:
+    Consumer(configured, logger=settings.SILENT).close()
+
+
+def _make_producer(configured: settings.Settings) -> None:
+    Producer(configured, logger=settings.SILENT)
+
+
+def _objection(make: Make, configured: settings.Settings) -> str:
+    """Return what librdkafka, or confluent-kafka, says against these settings; empty where it says nothing."""
+    alone: dict[str, Any] = {name: value for name, value in configured.items() if name not in BROKERS}
+    if _TOKEN_ENDPOINT in alone:
+        alone[_TOKEN_ENDPOINT] = _NOWHERE
+    try:
+        make(alone)
+    except KafkaException as error:
+        return error_of(error).str()
+    except (TypeError, ValueError) as error:  # from confluent-kafka, for a name that means a Python object to it
+        return str(error)
+    return ""
+
+
+def _name_in(text: str, values: Mapping[str, str]) -> str:
+    """Return which of the user's properties a text names first; empty if it names none."""
+    places = {name: re.search(_alone(_librdkafkas(name)), text) for name in values}
+    named = {name: place.start() for name, place in places.items() if place}
+    return min(named, key=lambda each: named[each], default="")
+
+
+def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str]) -> str:
+    """Return the property without which nothing is said; librdkafka may call it by another name than the user did."""
+    for name in values:
+        if not _objection(make, {key: value for key, value in configured.items() if key != _librdkafkas(name)}):
+            return name
+    return ""
+
+
+def _explained(name: str, text: str, values: Mapping[str, str]) -> str:
+    if text.startswith("No such configuration property"):
+        return f"kafka.{name} is unknown to librdkafka: see its CONFIGURATION.md for the right name"
+    key = f"kafka.{name} is" if name else "kafka: these settings are"
+    said = f"{key} refused by librdkafka: {_without(values, _FAILED.sub('', text))}"
+    if name.endswith(".location") and not os.access(values[name], os.R_OK):
+        said += "; the file cannot be read: mount it where driver and executors run"
+    return said
+
+
+def _alone(word: str) -> str:
+    """Return the pattern of a word, or of a name with dots, that is no part of a longer one."""
+    return rf"(?<![\w.]){re.escape(word)}(?!\.?\w)"
+
+
+def _without(values: Mapping[str, str], text: str) -> str:
+    """Return the first line of a text without any value."""
+    for value in sorted(filter(None, values.values()), key=len, reverse=True):
+        text = text.replace(value, "...") if len(value) > _SHORT else re.sub(_alone(value), "...", text)
+    return next(iter(text.splitlines()), "")

@@ -1,0 +1,97 @@
+"""What is told of settings that librdkafka does not take, before anything starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.kafka.trial import refusals
+from app.model import Guarantee
+
+EXACTLY = Guarantee.EXACTLY_ONCE
+BROKER = {"bootstrap.servers": "nowhere:9092"}
+
+
+@pytest.mark.parametrize("guarantee", Guarantee)
+def test_good_settings_are_taken(guarantee: Guarantee) -> None:
+    """Nothing is said of settings that each client takes."""
+    assert () == refusals(BROKER | {"linger.ms": "5", "fetch.wait.max.ms": "50"}, guarantee)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("linger.mss", "hunter2"),
+        ("linger.ms", "hunter2"),
+        ("compression.type", "hunter2"),
+        ("linger.ms", "99999999999"),
+        ("ssl.ca.location", "/hunter2/ca.crt"),
+        ("ssl.key.pem", "hunter2"),
+        ("acks", "1"),
+        ("socket.timeout.ms", "5"),
+        ("error_cb", "hunter2"),
+        ("security.protocol", "hunter2"),
+    ],
+)
+def test_the_property_is_named_and_its_value_is_not_repeated(name: str, value: str) -> None:
+    """Each refusal is one line, and tells which property to mend."""
+    security = {} if name == "security.protocol" else {"security.protocol": "ssl"}
+
+    (refusal,) = refusals(BROKER | security | {name: value}, EXACTLY)
+
+    assert name == refusal.name
+    assert refusal.problem.startswith(f"kafka.{name} is ")
+    assert "hunter2" not in refusal.problem
+    assert "value 5 " not in refusal.problem
+    assert ("cannot be read" in refusal.problem) == name.endswith(".location")
+    assert 1 == len(refusal.problem.splitlines())
+
+
+def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
+    """Where librdkafka names none of the user's properties, none is accused."""
+    together = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
+
+    assert [("", "kafka: these settings are refused by librdkafka: sasl.username and sasl.password must be set")] == [
+        *refusals(BROKER | together, EXACTLY)
+    ]
+
+
+def test_each_refused_property_is_told_once(tmp_path: Path) -> None:
+    """Consumer and producer refuse the same property; a value from a file is named as the user has written it."""
+    key = tmp_path / "key.pem"
+    key.write_text("hunter2")
+
+    (refusal,) = refusals(BROKER | {"security.protocol": "ssl", "ssl.key.pem.file": str(key)}, EXACTLY)
+
+    assert "ssl.key.pem.file" == refusal.name
+    assert "hunter2" not in refusal.problem
+
+
+def test_a_secret_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
+    """A mount that is missing is known before Spark starts."""
+    (refusal,) = refusals(BROKER | {"sasl.password.file": str(tmp_path / "none")}, EXACTLY)
+
+    assert "kafka.sasl.password.file: cannot read" in refusal.problem
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "sasl.oauthbearer.token.endpoint.url"])
+def test_nothing_is_connected(name: str) -> None:
+    """`winnow check` without --connect asks nobody, neither a broker nor whoever gives tokens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        kafka = {
+            "bootstrap.servers": "nowhere:9092",
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "x",
+            "sasl.oauthbearer.client.secret": "hunter2",
+            "sasl.oauthbearer.token.endpoint.url": f"http://{address}/",
+        }
+        assert () == refusals(kafka if name != "bootstrap.servers" else {name: address}, EXACTLY)
+
+        with pytest.raises(TimeoutError):
+            server.accept()
