@@ -517,6 +517,20 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
         assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition cannot be read")]
 
+    def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A broker that restarts may refuse once; the tasks have their connections."""
+        kafka, calls = DriverKafka(p0=(0, 10)), count()
+
+        def refuse_once() -> None:
+            if next(calls) == 1:
+                raise NotAllowed("not yet")
+
+        kafka.refuse_foreign_members = refuse_once  # type: ignore[method-assign]
+
+        rounds, _ = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+
     def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tasks whose connections are older than the new password go on at first; the service ends with the error."""
         kafka = DriverKafka(p0=(0, 10))
