@@ -5,10 +5,10 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
     ├── NotUsable            Kafka or Spark cannot be worked with as they are                     exit 3
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
-    │   ├── NotAllowed           credentials, certificates or ACLs refuse us
+    │   ├── NotAllowed           credentials, certificates or ACLs refuse us, for some seconds: once may be a restart
     │   ├── ForeignMember        somebody else consumes with our group.id
     │   └── SparkFailed          Spark could not start, or lost every round that it was given
-    ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it once
+    ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
     └── PartitionError       one source partition; the others go on
         ├── Fenced               another owner took the partition over: drop everything, no harm done
@@ -18,6 +18,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
             ├── OutOfRange           records were deleted before they were read
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
+            ├── Leaderless           no broker leads the partition now, or the one that does is silent
             ├── TopicGone            the topic was there at the start and was deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
 """
@@ -138,6 +139,19 @@ class OffsetVanished(Blocked):
 
 class NoStartingOffset(Blocked):
     """The group has no offset and `starting.offsets` is `error`."""
+
+
+class Leaderless(Blocked):
+    """No broker answers for this partition; brokers answer for others."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        cause: str = "the partition has no leader, or its broker does not answer",
+        offset: int | None = None,
+        cure: str = "bring its broker back; the partition goes on by itself",
+    ) -> None:
+        super().__init__(partition, cause, offset, cure)
 
 
 class TopicGone(Blocked):

@@ -31,6 +31,8 @@ class Topic(NamedTuple):
     name: str
     id: str
     partitions: int
+    leaderless: frozenset[int] = frozenset()
+    """The partitions that have no leader now."""
 
 
 class Watermarks(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from app.config import Config
 from app.driver.clients import Clients
 from app.driver.discover import Discovery
+from app.model import Guarantee
 
 
 def connected(config: Config, clients: Clients, say: Callable[[str], object]) -> int:
@@ -19,6 +20,8 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
     for topic in (config.sink.topic, config.dead_letters.topic):
         destination = clients.topics.destination(topic)
         say(f"ok       {topic}: {destination.partitions} partitions, records up to {destination.max_bytes} bytes")
+    if config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
+        clients.fence.refuse_short_transactions()
     workload = Discovery(config, clients).discover()
     for partition, offset_range in sorted(workload.ranges.items()):
         say(f"ok       {partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")

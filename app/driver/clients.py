@@ -26,11 +26,15 @@ class Topics(Protocol):
         ...
 
     def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
-        """Return the watermarks of each partition."""
+        """Return the watermarks of each partition that answers; raise Unreachable where none of them does."""
         ...
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
-        """Return the first offset at or after a time; None where there is none yet."""
+        """
+        Return the first offset at or after a time, of each partition that answers; None where there is none yet.
+
+        Raises Unreachable where no partition answers.
+        """
         ...
 
 
@@ -45,8 +49,16 @@ class Group(Protocol):
 class Fence(Protocol):
     """The driver's means to end tasks."""
 
+    def refuse_short_transactions(self) -> None:
+        """Raise NotUsable if the brokers allow only shorter transactions than ours; changes nothing."""
+        ...
+
     def fence(self, partitions: Iterable[Partition]) -> bool:
-        """Shut out whoever owns these partitions; return whether one was reached."""
+        """
+        Shut out whoever owns these partitions; return whether one was reached.
+
+        Raises NotUsable where Kafka refuses that and a person must act.
+        """
         ...
 
 

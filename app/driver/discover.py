@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app.config import Config, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
-from app.errors import Blocked, TopicGone
+from app.errors import Blocked, Leaderless, TopicGone, Unreachable
 from app.model import OffsetRange, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 
@@ -19,7 +19,7 @@ class Workload:
     What a round can work on.
 
     Args:
-        offsets: the offsets of every source partition that exists.
+        offsets: the offsets of every source partition that answers.
         ranges: what is to be read of each partition that can be worked on.
         blocked: the error of each partition that waits for a person.
         skipped: the offsets that `out.of.range` skips, first and after the last.
@@ -33,6 +33,20 @@ class Workload:
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
         return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """
+    The source partitions at one moment.
+
+    Args:
+        offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
+        unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
+    """
+
+    offsets: Mapping[Partition, PartitionOffsets]
+    unreadable: frozenset[Partition] = frozenset()
 
 
 class Discovery:
@@ -50,6 +64,7 @@ class Discovery:
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._known: set[Partition] | None = None
+        self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self) -> Workload:
         """
@@ -59,25 +74,29 @@ class Discovery:
             Unreachable: Kafka does not answer now.
             TopicMissing, ForeignMember, NotAllowed: a person must act.
         """
-        offsets = self._offsets(stable=True)
+        found = self._source_offsets(stable=True)
+        offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
         starts = self._starts_by_time(offsets)
         ranges: dict[Partition, OffsetRange] = {}
-        blocked: dict[Partition, Blocked] = self._gone(offsets)
+        blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
+        blocked.update(self._gone(existing))
         for partition, at in offsets.items():
             try:
-                ranges[partition] = self._decide(at, starts.get(partition))
+                ranges[partition] = self._decide(at, starts)
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
-        self._known = (self._known or set()) | offsets.keys()
+        self._known = existing if self._known is None else self._known | offsets.keys()
         lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
         return Workload(offsets, ranges, blocked, {partition: span for partition, span in lost.items() if span})
 
-    def refresh(self) -> dict[Partition, PartitionOffsets]:
+    def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
-        offsets = self._offsets(stable=False)
+        found = self._source_offsets(stable=False)
+        last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
+        offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        return offsets
+        return SourceOffsets(offsets, found.unreadable)
 
     def committed(self, receipts: Iterable[Receipt]) -> None:
         """Remember that tasks have committed offsets, which may vanish before they are seen here."""
@@ -87,37 +106,42 @@ class Discovery:
                 self._had_offset_in[receipt.partition] = metadata.topic_id
 
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        self._last_seen = offsets
         for partition, at in offsets.items():
             if at.committed is not None:
                 topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
                 self._had_offset_in[partition] = topic_id or at.topic_id
 
-    def _offsets(self, *, stable: bool) -> dict[Partition, PartitionOffsets]:
+    def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
         partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
+        led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
+        if partitions and not led:
+            raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow goes on by itself")
         # Committed offsets first: an offset that is committed in between must not look as if it lay after the end, and
         # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
         # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
         # the last one (`app.driver.rebalance`).
-        committed = self._clients.offsets.load(partitions, stable=stable)
-        watermarks = self._clients.topics.watermarks(partitions)
-        return {
-            each: PartitionOffsets(each, topics[each.topic].id, watermarks[each], committed.get(each))
-            for each in partitions
+        committed = self._clients.offsets.load(led, stable=stable)
+        watermarks = self._clients.topics.watermarks(led)
+        offsets = {
+            each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
+            for each, marks in watermarks.items()
         }
+        return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
 
     def _topics(self) -> Mapping[str, Topic]:
         known = {partition.topic for partition in self._known or ()}
         return self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, known)
 
-    def _gone(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, Blocked]:
+    def _gone(self, existing: set[Partition]) -> dict[Partition, Blocked]:
         """Return the error of each known partition that is gone; one that only a pattern found may come and go."""
         named = {partition for partition in self._known or () if partition.topic in self._source.topics}
-        topics = {partition.topic for partition in offsets}
+        topics = {partition.topic for partition in existing}
         return {
             partition: _gone(partition, topic_exists=partition.topic in topics)
-            for partition in sorted(named - offsets.keys())
+            for partition in sorted(named - existing)
         }
 
     def _starts_by_time(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
@@ -126,11 +150,13 @@ class Discovery:
         without = [partition for partition, at in offsets.items() if at.committed is None]
         return self._clients.topics.offsets_at(without, self._timestamp)
 
-    def _decide(self, at: PartitionOffsets, first_seen: int | None) -> OffsetRange:
+    def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
+        if self._timestamp is not None and at.committed is None and at.partition not in starts:
+            raise Leaderless(at.partition)
         return decide(
             at,
             self._policy,
-            first_seen=first_seen,
+            first_seen=starts.get(at.partition),
             had_offset_in=self._had_offset_in.get(at.partition),
             joined_later=self._known is not None and at.partition not in self._known,
         )

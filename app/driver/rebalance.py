@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.driver.discover import Workload
+from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
 from app.model import OffsetRange, Partition
@@ -44,8 +44,9 @@ class Balance:
         """Leave out a time in which nothing could be seen: nobody counts as stalled for it."""
         self._progressed_at = dict.fromkeys(self._progressed_at, now)
 
-    def needs_rebalance(self, offsets: Mapping[Partition, PartitionOffsets], slots: int, now: float) -> str:
+    def needs_rebalance(self, found: SourceOffsets, slots: int, now: float) -> str:
         """Return why the round must end and the partitions be planned again; empty while the plan is good."""
+        offsets = found.offsets
         before, self._offsets = self._offsets, offsets
         if before.keys() != offsets.keys():
             return "partitions came or went"
@@ -57,7 +58,8 @@ class Balance:
         for each in self._ranges:
             partition, was, at = each.partition, before[each.partition], offsets[each.partition]
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
-            if done[partition] or not was.lag(each.start, each.end):
+            # Nothing can be said of a partition that cannot be read: it does not count as stalled.
+            if partition in found.unreadable or done[partition] or not was.lag(each.start, each.end):
                 self._progressed_at[partition] = now
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)

@@ -1,35 +1,71 @@
-"""Calls Kafka until it answers, with a back-off."""
+"""Calls Kafka until it answers, with a back-off; a refusal counts only where it lasts."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.errors import Unreachable
+from app.errors import NotAllowed, Unreachable
 
 T = TypeVar("T")
 FIRST_WAIT = 0.5
 MAX_WAIT = 5.0
+# While brokers restart one by one, or credentials change, Kafka may refuse us for seconds.
+REFUSALS_IN_A_ROW = 3
+REFUSED_SECONDS = 8.0
 
 
 class Stopped(Exception):  # not an error: the way out of a wait
     """Somebody asked us to stop while we waited."""
 
 
-def retry_until_available(call: Callable[[], T], stop: Stop, tracker: StatusTracker) -> T:
+class Refusals:
+    """
+    Counts how often in a row Kafka has refused us, and for how long.
+
+    Args:
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._count, self._since = 0, 0.0
+
+    def are_final(self, error: NotAllowed | Unreachable) -> bool:
+        """Take in an error, and return whether the refusals have lasted: then a person must act."""
+        if not isinstance(error, NotAllowed):
+            self.over()
+            return False
+        if not self._count:
+            self._since = self._clock()
+        self._count += 1
+        return self._count >= REFUSALS_IN_A_ROW and self._clock() - self._since >= REFUSED_SECONDS
+
+    def over(self) -> None:
+        """Take in that Kafka has not refused us."""
+        self._count = 0
+
+
+def retry_until_available(
+    call: Callable[[], T], stop: Stop, tracker: StatusTracker, clock: Callable[[], float] = time.monotonic
+) -> T:
     """
     Return what the call returns as soon as Kafka answers.
 
     Raises:
         Stopped: a stop was requested before that.
+        NotAllowed: Kafka goes on refusing us.
     """
-    wait = FIRST_WAIT
+    wait, refusals = FIRST_WAIT, Refusals(clock)
     while not stop.requested:
         try:
             answer = call()
-        except Unreachable as error:
+        except (NotAllowed, Unreachable) as error:
+            if refusals.are_final(error):
+                raise
             tracker.kafka_is_away(error)
             stop.wait(wait)
             wait = min(wait * 2, MAX_WAIT)

@@ -6,23 +6,25 @@ A round goes on while its plan is good: readers of the sink notice only a rebala
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
 from app.driver.discover import Discovery, Workload
 from app.driver.plan import plan
 from app.driver.rebalance import Balance
-from app.driver.retry import Stopped, retry_until_available
+from app.driver.retry import Refusals, Stopped, retry_until_available
 from app.driver.round import Round
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.errors import NotUsable, SparkFailed, Unreachable
+from app.errors import NotAllowed, NotUsable, SparkFailed, Unreachable
 from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, Plugin, TaskConfig
 from app.runtime import REAL, Runtime
 
+T = TypeVar("T")
 # For how many checks a round may go on. Idle partitions renew their offset with each round. Without transactions there
 # is no way to end a round early without doing work twice, so it is a short one.
 CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
@@ -63,6 +65,7 @@ class Service:
         self._discovery = Discovery(config, clients)
         self._fence = clients.fence if config.delivery_guarantee is Guarantee.EXACTLY_ONCE else None
         self._checks = runtime.threads(1, "winnow-check")
+        self._refusals = Refusals(runtime.monotonic)
         self._arrived: dict[Partition, int] = {}
         self._failed_rounds = 0
 
@@ -91,9 +94,12 @@ class Service:
     def _discover(self) -> tuple[TaskConfig, Workload]:
         """Return what the next round works with and on, as soon as Kafka answers."""
         discover = self._discovery.discover
-        found = retry_until_available(lambda: (self.task_config(), discover()), self._stop, self._tracker)
+        found = self._as_soon_as_kafka_answers(lambda: (self.task_config(), discover()))
         self._tracker.discovered(found[1])
         return found
+
+    def _as_soon_as_kafka_answers(self, call: Callable[[], T]) -> T:
+        return retry_until_available(call, self._stop, self._tracker, self._runtime.monotonic)
 
     def task_config(self) -> TaskConfig:
         """Return what all tasks have in common; sink and dead letters are looked up, because they may grow."""
@@ -114,11 +120,13 @@ class Service:
     def _clear_leftovers(self, workload: Workload) -> None:
         """End the transactions that a crash left open, before Spark starts: they hold back read_committed readers."""
         if self._fence is not None:
-            self._fence.fence(workload.offsets)
+            self._as_soon_as_kafka_answers(self._fence.refuse_short_transactions)
+            self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
-        ends = {each: at.watermarks.last_stable for each, at in workload.offsets.items()} if until_end else None
+        ends = _ends(workload) if until_end else None
         while not self._stop.requested:
+            ends = ends and _with_ends_seen(ends, workload)
             ranges = _within(workload, ends)
             if ends is not None and not ranges:
                 return 1 if workload.blocked else 0
@@ -188,15 +196,16 @@ class Service:
         if running.done_tasks:
             return "a task has nothing left to do"
         try:
-            offsets = self._discovery.refresh()
-        except Unreachable as error:
+            survey = self._discovery.refresh()
+        except (NotAllowed, Unreachable) as error:
             balance.pause(self._runtime.monotonic())
             self._tracker.kafka_is_away(error)
-            return ""
+            return str(error) if self._refusals.are_final(error) else ""
         except NotUsable as error:  # the next discovery raises it, when the tasks have come to a clean end
             return str(error)
-        self._tracker.refreshed(offsets)
-        return balance.needs_rebalance(offsets, rounds.slots, self._runtime.monotonic())
+        self._refusals.over()
+        self._tracker.refreshed(survey)
+        return balance.needs_rebalance(survey, rounds.slots, self._runtime.monotonic())
 
     def _round_failed(self, error: SparkFailed, took: float) -> None:
         self._failed_rounds += 1
@@ -206,7 +215,19 @@ class Service:
         self._stop.wait(min(2.0**self._failed_rounds, 30))
 
 
-def _within(workload: Workload, ends: dict[Partition, int] | None) -> list[OffsetRange]:
+def _ends(workload: Workload) -> dict[Partition, int | None]:
+    """Return where each partition ends now; None where that cannot be read yet."""
+    unread = dict.fromkeys(workload.blocked)
+    return unread | {each: at.watermarks.last_stable for each, at in workload.offsets.items()}
+
+
+def _with_ends_seen(ends: Mapping[Partition, int | None], workload: Workload) -> dict[Partition, int | None]:
+    """Return the ends, with those of partitions that answer for the first time."""
+    now = _ends(workload)
+    return {each: now.get(each) if end is None else end for each, end in ends.items()}
+
+
+def _within(workload: Workload, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:
     """
     Return what to work on: everything, or what lies before the ends seen at the start.
 
@@ -215,8 +236,9 @@ def _within(workload: Workload, ends: dict[Partition, int] | None) -> list[Offse
     """
     if ends is None:
         return list(workload.ranges.values())
+    agreed = ((each, ends.get(each.partition)) for each in workload.ranges.values())
     return [
-        replace(each, end=max(each.start, ends[each.partition]))
-        for each in workload.ranges.values()
-        if each.partition in ends and (each.start < ends[each.partition] or each.start != each.committed)
+        replace(each, end=max(each.start, end))
+        for each, end in agreed
+        if end is not None and (each.start < end or each.start != each.committed)
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from app.driver.discover import Workload
+from app.driver.discover import SourceOffsets, Workload
 from app.driver.starting_offsets import PartitionOffsets
-from app.errors import AccountingError, SparkFailed, Unreachable
+from app.errors import AccountingError, Leaderless, NotAllowed, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
@@ -59,9 +59,10 @@ class StatusTracker:
             return status
         return replace(self._in_state(status, PartitionState.PLANNED), problem=None)
 
-    def refreshed(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+    def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
+        offsets = found.offsets
         now, totals = self._runtime.monotonic(), self._totals
         gone = {
             partition: status
@@ -69,14 +70,23 @@ class StatusTracker:
             if partition not in offsets and status.state is PartitionState.BLOCKED
         }
         partitions = gone | self._with_offsets(offsets)
+        for partition, status in partitions.items():
+            if status.state is PartitionState.RUNNING:
+                partitions[partition] = self._readable(status, readable=partition not in found.unreadable)
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
         self._publish(partitions=partitions, progress=progress)
 
-    def kafka_is_away(self, error: Unreachable) -> None:
-        """Take in that Kafka does not answer the driver."""
-        self._publish(outage=_began(self.snapshot.outage, Problem.of(error, self._now())))
+    def _readable(self, status: PartitionStatus, *, readable: bool) -> PartitionStatus:
+        """Return a partition that a task works on, with a problem while its offsets cannot be read."""
+        problem = None if readable else _began(status.problem, Problem.of(Leaderless(status.partition), self._now()))
+        return replace(status, problem=problem)
+
+    def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
+        """Take in that Kafka does not answer the driver, or refuses it; whatever the reasons are, it is one outage."""
+        before, now = self.snapshot.outage, self._now()
+        self._publish(outage=Problem.of(error, before.since if before else now))
 
     def kafka_is_back(self) -> None:
         """Take in that Kafka answers the driver."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -9,12 +10,14 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.errors import NotUsable, Unreachable
+from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
-from app.kafka.failures import of_cluster
+from app.kafka.failures import is_refusal, of_cluster
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
+# A broker that refuses us may be the only one that does; the others have so long to answer.
+REFUSED_SECONDS = 2.0
 
 
 class AdminConnection:
@@ -32,13 +35,14 @@ class AdminConnection:
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
-        self._last_error = ""
+        self._last_error: KafkaError | None = None
         self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
 
     def _remember_error(self, error: KafkaError) -> None:
-        # "All brokers are down" follows the error that says why.
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
-            self._last_error = error.str()
+        # "All brokers are down" follows the error that says why. A refusal tells more than a broker that is down.
+        refused = self._last_error is not None and is_refusal(self._last_error)
+        if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not refused):  # noqa: SLF001
+            self._last_error = error
 
     def wait(self, future: Future[T]) -> T:
         """
@@ -47,6 +51,11 @@ class AdminConnection:
         Raises:
             KafkaException: as Kafka answered, or because it did not.
         """
+        with contextlib.suppress(TimeoutError):
+            return future.result(REFUSED_SECONDS)
+        self.client.poll(0)
+        if self._last_error is not None and is_refusal(self._last_error):
+            raise KafkaException(self._last_error)
         try:
             return future.result(ANSWER_SECONDS * 2)
         except TimeoutError as error:
@@ -66,9 +75,9 @@ class AdminConnection:
             raise self.failure(error, doing) from error
 
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
-        """Return what an error means for the service, and connect again if Kafka did not answer."""
+        """Return what an error means for the service, and connect again if Kafka did not answer or refused us."""
         self.client.poll(0)
         failure = of_cluster(error, doing, self._last_error)
-        if isinstance(failure, Unreachable):
+        if isinstance(failure, NotAllowed | Unreachable):
             self._connect()
         return failure

@@ -72,14 +72,49 @@ def of_partition(
     return Transient(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
 
 
-def of_cluster(problem: KafkaError | KafkaException, doing: str, reason: str = "") -> NotUsable | Unreachable:
-    """Return what an error means for the service: it waits for Kafka, or it stops and tells the operator."""
+NO_ANSWER = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    }
+)
+CURES = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "allow Describe and Write on the transactional ids that begin with winnow/"
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"
+    ),
+}
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether Kafka refuses us: credentials, certificates or ACLs."""
+    return error.code() in NOT_ALLOWED
+
+
+def of_cluster(
+    problem: KafkaError | KafkaException, doing: str, connection: KafkaError | None = None
+) -> NotUsable | Unreachable:
+    """
+    Return what an error means for the service: it waits for Kafka, or it stops and tells the operator.
+
+    Args:
+        problem: the error of a request.
+        doing: what was asked.
+        connection: the last error of the client's connections. A request that no broker takes only times out, and this
+            one says why.
+    """
     error = error_of(problem)
+    if connection is not None and error.code() in NO_ANSWER:
+        error = connection
     text = f"{doing}: {error.str()} ({error.name()})"
-    if error.code() in NOT_ALLOWED:
-        return NotAllowed(
-            f"Kafka refuses us while {text}", "check the credentials, certificates and ACLs under `kafka`"
-        )
+    if is_refusal(error):
+        cure = CURES.get(error.code(), "check the credentials, certificates and ACLs under `kafka`")
+        return NotAllowed(f"Kafka refuses us while {text}", cure)
     if error.code() in MISCONFIGURED:
-        return NotUsable(f"Kafka cannot serve us while {text}", "check the settings under `kafka`")
-    return Unreachable(f"Kafka does not answer while {doing}: {reason or error.str()}")
+        cure = CURES.get(error.code(), "check the settings under `kafka`")
+        return NotUsable(f"Kafka cannot serve us while {text}", cure)
+    return Unreachable(f"Kafka does not answer while {doing}: {error.str()}")

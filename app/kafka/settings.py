@@ -12,7 +12,7 @@ from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
 
-# librdkafka would log a line to stderr for each retry and broker. Winnow logs each outage once.
+# librdkafka would log a line to stderr for each retry and broker. Winnow logs each outage itself.
 SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False

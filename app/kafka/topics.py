@@ -14,9 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from app.errors import TopicMissing
+from app.errors import TopicMissing, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
-from app.kafka.failures import error_of
+from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, Topic, Watermarks
 
 # The broker's default for max.message.bytes, for where we may not read the topic's configuration.
@@ -78,7 +78,8 @@ class KafkaTopics:
                 msg = f"topic {name!r} does not exist"
                 raise TopicMissing(msg, "create it, or correct the configuration") from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
-        return Topic(name, str(described.topic_id or ""), len(described.partitions))
+        leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
+        return Topic(name, str(described.topic_id or ""), len(described.partitions), leaderless)
 
     def destination(self, name: str) -> Destination:
         """
@@ -101,22 +102,22 @@ class KafkaTopics:
             raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        """Return the watermarks of each partition."""
-        wanted = list(partitions)
+        """Return the watermarks of each partition that answers; raise Unreachable where none of them does."""
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        log_start = self._offsets(wanted, earliest, IsolationLevel.READ_UNCOMMITTED)
-        last_stable = self._offsets(wanted, latest, IsolationLevel.READ_COMMITTED)
-        high = self._offsets(wanted, latest, IsolationLevel.READ_UNCOMMITTED)
-        return {each: Watermarks(log_start[each], last_stable[each], high[each]) for each in wanted}
+        log_start = self._offsets(list(partitions), earliest, IsolationLevel.READ_UNCOMMITTED)
+        last_stable = self._offsets(list(log_start), latest, IsolationLevel.READ_COMMITTED)
+        high = self._offsets(list(last_stable), latest, IsolationLevel.READ_UNCOMMITTED)
+        return {each: Watermarks(log_start[each], last_stable[each], high[each]) for each in high}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
-        """Return the first offset that was written at or after a time; None where there is none yet."""
+        """Return the first offset at or after a time, of each partition that answers; None where there is none yet."""
         found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def _offsets(
         self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[Partition, int]:
+        """Return an offset of each partition that answers: one broker that is down must not hide all others."""
         if not partitions:
             return {}
         asked = self._connection.client.list_offsets(
@@ -124,9 +125,16 @@ class KafkaTopics:
             isolation_level=isolation,
             request_timeout=ANSWER_SECONDS,
         )
-        return {
-            Partition(at.topic, at.partition): self._connection.answer(
-                future, f"reading the offsets of {at.topic}-{at.partition}"
-            ).offset
-            for at, future in asked.items()
-        }
+        found: dict[Partition, int] = {}
+        failed: dict[Partition, KafkaException] = {}
+        for at, future in asked.items():
+            try:
+                found[Partition(at.topic, at.partition)] = self._connection.wait(future).offset
+            except KafkaException as error:
+                failed[Partition(at.topic, at.partition)] = error
+        if failed:
+            partition, worst = max(failed.items(), key=lambda each: is_refusal(error_of(each[1])))
+            failure = self._connection.failure(worst, f"reading the offsets of {partition}")
+            if not found or not isinstance(failure, Unreachable):
+                raise failure from worst
+        return found

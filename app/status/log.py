@@ -8,9 +8,11 @@ from typing import NamedTuple
 import structlog
 
 from app.model import Partition
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, RoundStatus, Snapshot
+from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 log = structlog.get_logger()
+
+REMIND_SECONDS = 60
 
 # What a person reads where a round ends early; a rebalance and a stop are usual.
 ENDINGS = {
@@ -62,9 +64,20 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.outage and not before.outage:
         event = "Kafka does not answer the driver; the tasks go on" if tasks_go_on else "waiting for Kafka"
         yield Line("warning", event, {"reason": str(after.outage)})
+    if before.outage and after.outage and _minutes(after, after.outage) > _minutes(before, after.outage):
+        fields = {"waited_seconds": _waited(after, after.outage), "reason": str(after.outage)}
+        yield Line("warning", "still waiting for Kafka", fields)
     if before.outage and not after.outage:
         event = "Kafka answers the driver again" if tasks_go_on else "Kafka is back"
-        yield Line("info", event, {"waited_seconds": round(after.at - before.outage.since, 1)})
+        yield Line("info", event, {"waited_seconds": _waited(after, before.outage)})
+
+
+def _waited(snapshot: Snapshot, outage: Problem) -> float:
+    return round(snapshot.at - outage.since, 1)
+
+
+def _minutes(snapshot: Snapshot, outage: Problem) -> int:
+    return int(snapshot.at - outage.since) // REMIND_SECONDS
 
 
 def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
@@ -77,6 +90,10 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
         elif after.state is PartitionState.FAILED:
             fields = {"error": str(after.problem), "offset": after.committed, **where}
             yield Line("warning", "partition failed; the next round tries again", fields)
+        elif after.state is PartitionState.RUNNING:
+            yield Line("warning", "partition cannot be read; its task waits", {"error": str(after.problem), **where})
+    if was is PartitionState.RUNNING is after.state and problem_before and not after.problem:
+        yield Line("info", "partition can be read again", where)
     if was is PartitionState.BLOCKED and after.state is not PartitionState.BLOCKED:
         yield Line("info", "partition no longer blocked", where)
     if after.skipped and (before is None or after.skipped != before.skipped):

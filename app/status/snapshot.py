@@ -165,7 +165,7 @@ class Snapshot:
         partitions: the status of every source partition.
         round: the last round; None before the first.
         progress: what the tasks did between the last two refreshes; None before the first.
-        outage: that Kafka does not answer the driver; None while it answers.
+        outage: that Kafka does not answer the driver, or refuses it; None while it answers.
         totals: what became of all records since the service started.
     """
 

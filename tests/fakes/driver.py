@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from app.driver.clients import Clients
+from app.errors import NotUsable
 from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 
@@ -29,6 +30,11 @@ class DriverKafka:
         """Errors that the next requests raise, one each."""
         self.topic_id = "id-1"
         self.topic_gone = False
+        self.leaderless: set[int] = set()
+        """Partitions that the topic's description names without a leader."""
+        self.silent: set[Partition] = set()
+        """Partitions whose leader does not answer."""
+        self.short_transactions: NotUsable | None = None
 
     @property
     def clients(self) -> Clients:
@@ -38,7 +44,7 @@ class DriverKafka:
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
         if self.topic_gone and "raw" in known:
             return {}
-        return {"raw": Topic("raw", self.topic_id, len(self.watermark))}
+        return {"raw": Topic("raw", self.topic_id, len(self.watermark), frozenset(self.leaderless))}
 
     def destination(self, name: str) -> Destination:
         if self.troubles:
@@ -46,11 +52,11 @@ class DriverKafka:
         return Destination(name, 2, 1_000_000)
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        ends = {partition: self.watermark[partition] for partition in partitions}
+        ends = {partition: self.watermark[partition] for partition in partitions if partition not in self.silent}
         return {partition: Watermarks(low, high, high) for partition, (low, high) in ends.items()}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
-        return dict.fromkeys(partitions, 5)
+        return dict.fromkeys((each for each in partitions if each not in self.silent), 5)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         return dict(self.committed)
@@ -66,6 +72,10 @@ class DriverKafka:
 
     def refuse_foreign_members(self) -> None:
         pass
+
+    def refuse_short_transactions(self) -> None:
+        if self.short_transactions is not None:
+            raise self.short_transactions
 
     def fence(self, partitions: Iterable[Partition]) -> bool:
         self.fenced.append(list(partitions))

@@ -1,4 +1,4 @@
-"""The service waits for a Kafka that is down, goes on by itself, and logs the outage once."""
+"""The service waits for a Kafka that is down, goes on by itself, and logs the outage."""
 
 from __future__ import annotations
 

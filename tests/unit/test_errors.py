@@ -131,6 +131,37 @@ def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: 
     assert 3 == error.exit_code
 
 
+@pytest.mark.parametrize(
+    ("error", "connection", "kind"),
+    [
+        (KafkaError._TIMED_OUT, KafkaError._AUTHENTICATION, NotAllowed),
+        (KafkaError._TIMED_OUT, KafkaError._SSL, NotAllowed),
+        (KafkaError._TRANSPORT, KafkaError.SASL_AUTHENTICATION_FAILED, NotAllowed),
+        (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, Unreachable),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError._AUTHENTICATION, Unreachable),  # a broker has answered
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._TRANSPORT, NotAllowed),
+    ],
+)
+def test_a_timeout_means_what_the_connection_says(error: int, connection: int, kind: type[WinnowError]) -> None:
+    """A request that no broker takes only times out; a wrong password or certificate shows in the connections."""
+    failure = failures.of_cluster(KafkaError(error), "testing", KafkaError(connection))
+
+    assert kind is type(failure)
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, "transaction.max.timeout.ms"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional ids that begin with winnow/"),
+        (KafkaError._AUTHENTICATION, "check the credentials"),
+    ],
+)
+def test_a_refusal_names_its_cure(code: int, cure: str) -> None:
+    """A person reads what to change."""
+    assert cure in failures.of_cluster(KafkaError(code), "testing").cure
+
+
 def test_transactional_ids_cannot_collide() -> None:
     """`a` reading `b-c` and `a-b` reading `c` must not fence each other for ever."""
     assert model.transactional_id("a", Partition("b-c", 1)) != model.transactional_id("a-b", Partition("c", 1))

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.driver.check import connected
-from app.errors import TopicMissing
+from app.errors import NotUsable, TopicMissing
 from app.model import CommittedOffset, Partition
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
@@ -38,6 +38,17 @@ def test_every_partition_is_shown_once() -> None:
 def test_a_kafka_that_can_be_worked_with_ends_with_0() -> None:
     """Nothing is blocked."""
     assert 0 == connected(config(), DriverKafka(p0=(0, 1)).clients, lambda _: None)
+
+
+def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
+    """No task could open, so the command line prints the error; without transactions there is none."""
+    kafka = DriverKafka(p0=(0, 1))
+    kafka.short_transactions = NotUsable("transaction.timeout is too long", "lower it")
+
+    with pytest.raises(NotUsable, match="too long: lower it"):
+        connected(config(), kafka.clients, lambda _: None)
+    assert 0 == connected(config("delivery.guarantee=at-least-once"), kafka.clients, lambda _: None)
+    assert [] == kafka.fenced
 
 
 def test_a_missing_topic_is_raised() -> None:

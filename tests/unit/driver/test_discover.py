@@ -1,15 +1,121 @@
-"""In which order the driver asks Kafka about the source partitions."""
+"""What discovery makes of partitions that cannot be read: they wait, and the others go on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
+
+from app.config import FromTimestamp
 from app.driver.discover import Discovery
+from app.errors import Leaderless, Unreachable
 from app.model import CommittedOffset, Partition, Watermarks
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
 
-A = Partition("raw", 0)
+A, B = Partition("raw", 0), Partition("raw", 1)
+
+
+def lose(kafka: DriverKafka, partition: Partition, how: str) -> None:
+    """Take a partition's leader away: the topic's description says so, or it only does not answer."""
+    if how == "leaderless":
+        kafka.leaderless.add(partition.number)
+    kafka.silent.add(partition)
+
+
+@pytest.mark.parametrize("how", ["leaderless", "silent"])
+def test_one_partition_without_a_leader_blocks_only_itself(how: str) -> None:
+    """The others are planned; it is planned as soon as it answers, where its group's offset says."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset(4)
+    lose(kafka, B, how)
+    discovery = Discovery(config(), kafka.clients)
+
+    without = discovery.discover()
+    kafka.leaderless, kafka.silent = set(), set()
+    healed = discovery.discover()
+
+    assert ([A], [B]) == (list(without.ranges), list(without.blocked))
+    assert isinstance(without.blocked[B], Leaderless)
+    assert "bring its broker back" in without.blocked[B].cure
+    assert {A: 0, B: 4} == {partition: each.start for partition, each in healed.ranges.items()}
+    assert not healed.blocked
+
+
+def test_a_known_partition_that_loses_its_leader_is_not_gone() -> None:
+    """Its topic exists, and nobody needs to create it again."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    discovery.discover()
+    lose(kafka, B, "leaderless")
+
+    assert {B: Leaderless} == {partition: type(error) for partition, error in discovery.discover().blocked.items()}
+
+
+def test_a_partition_that_was_leaderless_at_the_start_has_not_joined_later() -> None:
+    """It starts where starting.offsets says; one that is created while the service runs starts at its beginning."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    lose(kafka, B, "leaderless")
+    discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+    discovery.discover()
+    kafka.leaderless, kafka.silent = set(), set()
+
+    assert 10 == discovery.discover().ranges[B].start
+
+
+def test_a_partition_that_joined_leaderless_starts_at_its_beginning() -> None:
+    """It is younger than the service, whenever it can be read first."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+    discovery.discover()
+    kafka.watermark[B] = (0, 10)
+    lose(kafka, B, "leaderless")
+    discovery.discover()
+    kafka.leaderless, kafka.silent = set(), set()
+
+    assert 0 == discovery.discover().ranges[B].start
+
+
+def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
+    """It must not pass for a time after the last record: the records since then would be skipped."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.offsets_at = lambda partitions, milliseconds: {A: 5}  # type: ignore[method-assign]
+    by_time = config().model_copy(update={"starting_offsets": FromTimestamp(timestamp=1_000)})
+    discovery = Discovery(by_time, kafka.clients)
+
+    found = discovery.discover()
+
+    assert {A: 5} == {partition: each.start for partition, each in found.ranges.items()}
+    assert isinstance(found.blocked[B], Leaderless)
+
+
+def test_a_cluster_without_any_leader_is_an_outage() -> None:
+    """One line says that Winnow waits, not one for each partition."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    for partition in (A, B):
+        lose(kafka, partition, "leaderless")
+
+    with pytest.raises(Unreachable, match="no source partition has a leader"):
+        Discovery(config(), kafka.clients).discover()
+
+
+def test_a_refresh_keeps_the_last_known_offsets() -> None:
+    """A partition that cannot be read now has not gone; one that was never read stays away."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
+    never = Partition("raw", 2)
+    lose(kafka, never, "leaderless")
+    discovery = Discovery(config(), kafka.clients)
+    before = discovery.discover().offsets
+    lose(kafka, B, "silent")
+    kafka.watermark[A] = (0, 20)
+
+    for _ in range(2):
+        survey = discovery.refresh()
+
+        assert {B, never} == survey.unreadable
+        assert {A, B} == survey.offsets.keys()
+        assert before[B] == survey.offsets[B]
+        assert 20 == survey.offsets[A].watermarks.high_watermark
 
 
 class Moving(DriverKafka):
@@ -36,6 +142,6 @@ def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
     discovery = Discovery(config(), Moving(p0=(0, 100)).clients)
 
     assert not discovery.discover().blocked
-    for at in discovery.refresh().values():
+    for at in discovery.refresh().offsets.values():
         assert at.committed is not None
         assert at.committed.offset <= at.watermarks.high_watermark

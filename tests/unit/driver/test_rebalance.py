@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import Workload
+from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
 from app.driver.rebalance import STALLED_SECONDS, Balance
 from app.driver.starting_offsets import PartitionOffsets
@@ -52,7 +52,7 @@ LATER = everywhere(at(500, stable=1_500))
 
 def test_a_good_plan_is_left_alone() -> None:
     """If every partition makes progress, there is no reason for a rebalance."""
-    assert not balance(BEFORE).needs_rebalance(LATER, 2, 10)
+    assert not balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 2, 10)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_a_good_plan_is_left_alone() -> None:
 )
 def test_a_change_that_a_task_cannot_handle_is_noticed(now: At, why: str) -> None:
     """The round ends, and the next discovery decides what the change means."""
-    assert why == balance(BEFORE).needs_rebalance(now, 2, 10)
+    assert why == balance(BEFORE).needs_rebalance(SourceOffsets(now), 2, 10)
 
 
 def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:
     """Records may be deleted as soon as they are read; as long as commits go on, nothing is lost."""
-    assert not balance(BEFORE).needs_rebalance(everywhere(at(500, low=600)), 2, 10)
+    assert not balance(BEFORE).needs_rebalance(SourceOffsets(everywhere(at(500, low=600))), 2, 10)
 
 
 def test_an_operator_unblocks_a_partition() -> None:
@@ -82,8 +82,10 @@ def test_an_operator_unblocks_a_partition() -> None:
     before = BEFORE | {B: at(None)}
     round_ = balance(before, blocked=(B,))
 
-    assert not round_.needs_rebalance(LATER | {B: at(None)}, 2, 10)
-    assert "raw-1: it was blocked, and the group's offset was set" == round_.needs_rebalance(LATER | {B: at(7)}, 2, 20)
+    assert not round_.needs_rebalance(SourceOffsets(LATER | {B: at(None)}), 2, 10)
+    assert "raw-1: it was blocked, and the group's offset was set" == round_.needs_rebalance(
+        SourceOffsets(LATER | {B: at(7)}), 2, 20
+    )
 
 
 def test_a_stalled_partition() -> None:
@@ -91,8 +93,10 @@ def test_a_stalled_partition() -> None:
     round_ = balance(BEFORE)
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
-    assert not round_.needs_rebalance(stuck, 2, STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(stuck, 2, STALLED_SECONDS + 5)
+    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, STALLED_SECONDS)
+    assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(
+        SourceOffsets(stuck), 2, STALLED_SECONDS + 5
+    )
 
 
 def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
@@ -100,8 +104,8 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
     round_ = balance(BEFORE, commit_seconds=60)
     waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
-    assert not round_.needs_rebalance(waiting, 2, 60 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 80 s" == round_.needs_rebalance(waiting, 2, 80)
+    assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + STALLED_SECONDS)
+    assert "raw-1: nothing was committed for 80 s" == round_.needs_rebalance(SourceOffsets(waiting), 2, 80)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -110,17 +114,17 @@ def test_an_idle_partition_is_not_stalled() -> None:
     round_ = balance(idle)
     first_record = everywhere(at(1_000, stable=1_001))
 
-    assert not round_.needs_rebalance(idle, 2, 1_000)
-    assert not round_.needs_rebalance(first_record, 2, 2_000)
-    assert not round_.needs_rebalance(first_record, 2, 2_000 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(idle), 2, 1_000)
+    assert not round_.needs_rebalance(SourceOffsets(first_record), 2, 2_000)
+    assert not round_.needs_rebalance(SourceOffsets(first_record), 2, 2_000 + STALLED_SECONDS)
 
 
 def test_records_after_an_agreed_end_do_not_count_as_waiting() -> None:
     """A backfill does not read them, so its partition is not stalled."""
     round_ = balance(BEFORE, end=500)
-    round_.needs_rebalance(LATER, 2, 10)
+    round_.needs_rebalance(SourceOffsets(LATER), 2, 10)
 
-    assert not round_.needs_rebalance(LATER, 2, 1_000)
+    assert not round_.needs_rebalance(SourceOffsets(LATER), 2, 1_000)
 
 
 def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
@@ -128,13 +132,33 @@ def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
     round_ = balance(BEFORE)
     round_.pause(1_000)
 
-    assert not round_.needs_rebalance(BEFORE, 2, 1_000 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(BEFORE), 2, 1_000 + STALLED_SECONDS)
+
+
+def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
+    """Its last known offsets say nothing of its task, so the round goes on; its time counts again once it answers."""
+    round_ = balance(BEFORE)
+    stuck = everywhere(at(1_000)) | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
+
+    assert not round_.needs_rebalance(SourceOffsets(stuck, frozenset({B})), 2, 1_000)
+    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + STALLED_SECONDS)
+    assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(SourceOffsets(stuck), 2, 1_020)
+
+
+def test_a_leaderless_partition_that_answers_again_is_planned() -> None:
+    """It took no part in the round, and needs no restart; while it is silent, the round goes on."""
+    without = {partition: each for partition, each in BEFORE.items() if partition != B}
+    round_ = balance(without)
+    later = {partition: LATER[partition] for partition in without}
+
+    assert not round_.needs_rebalance(SourceOffsets(later, frozenset({B})), 2, 10)
+    assert "partitions came or went" == round_.needs_rebalance(SourceOffsets(LATER), 2, 20)
 
 
 def test_slots_that_came_or_went() -> None:
     """A new executor gets work after the next check."""
-    assert "there are slots for 3 tasks, not 2" == balance(BEFORE).needs_rebalance(LATER, 3, 10)
-    assert not balance(BEFORE, slots=4).needs_rebalance(LATER, 5, 10)  # no more tasks than partitions
+    assert "there are slots for 3 tasks, not 2" == balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 3, 10)
+    assert not balance(BEFORE, slots=4).needs_rebalance(SourceOffsets(LATER), 5, 10)  # no more tasks than partitions
 
 
 def test_work_that_has_become_uneven() -> None:
@@ -143,7 +167,7 @@ def test_work_that_has_become_uneven() -> None:
     (mine, other) = (partition for partition in PARTITIONS if partition.number % 2)
     backlog = {partition: at(500, stable=1_000_000) for partition in (mine, other)}
 
-    assert "the work has become uneven" == round_.needs_rebalance(LATER | backlog, 2, 10)
+    assert "the work has become uneven" == round_.needs_rebalance(SourceOffsets(LATER | backlog), 2, 10)
 
 
 def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
@@ -151,7 +175,7 @@ def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
     round_ = balance(BEFORE)
     busy = {partition: at(900_000, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
 
-    assert not round_.needs_rebalance(LATER | busy, 2, 10)
+    assert not round_.needs_rebalance(SourceOffsets(LATER | busy), 2, 10)
 
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=4, max_size=4), st.integers(1, 5))
@@ -162,4 +186,4 @@ def test_a_plan_that_was_just_made_is_never_thrown_away(backlog: list[int], slot
     tasks = plan(ranges, dict(zip(PARTITIONS, backlog, strict=True)), slots)
 
     workload = Workload(now, {each.partition: each for each in ranges})
-    assert not Balance(tasks, workload, 0.0, commit_seconds=0.5).needs_rebalance(now, slots, 1)
+    assert not Balance(tasks, workload, 0.0, commit_seconds=0.5).needs_rebalance(SourceOffsets(now), slots, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,16 +13,25 @@ from structlog.testing import capture_logs
 
 from app.config import Config, load
 from app.driver.clients import Rounds
+from app.driver.retry import REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from app.driver.round import overrun
 from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, ForeignMember, SparkFailed, TopicMissing, Unreachable
+from app.errors import (
+    AccountingError,
+    ForeignMember,
+    NotAllowed,
+    NotUsable,
+    SparkFailed,
+    TopicMissing,
+    Unreachable,
+)
 from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
 from app.runtime import REAL, Runtime
 from app.status import log
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
-from tests.fakes.simulation import Inline
+from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -88,6 +98,16 @@ class TestUntilEnd:
         service(kafka, FakeRounds(act_while_more_arrives)).run(until_end=True)
 
         assert 10 == kafka.committed[A].offset
+
+    def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
+        """A backfill does not end with 0 before it; one that stays leaderless makes the exit code 1."""
+        for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):
+            kafka = DriverKafka(p0=(0, 10), p1=(0, 7))
+            kafka.leaderless = {1}
+            heal = partial(kafka.leaderless.clear) if heals else (lambda: None)
+
+            assert code == service(kafka, FakeRounds(works(kafka, heal))).run(until_end=True)
+            assert rest == {partition: at.offset for partition, at in kafka.committed.items()}
 
     def test_a_blocked_partition_does_not_stop_the_others_but_is_reported(self) -> None:
         """The exit code is 1, the other partitions are finished, and the log names the lost range."""
@@ -326,6 +346,57 @@ class TestKafkaTrouble:
         assert 1 == events.count("waiting for Kafka")
         assert 1 == events.count("Kafka is back")
 
+    def test_a_refusal_that_lasts_ends_the_service(self) -> None:
+        """A wrong password is an error that a person must mend, told within seconds; the log names it before."""
+        time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
+        kafka.troubles = [NotAllowed("wrong password", "correct it") for _ in range(1_000)]
+        stop = SimulatedStop(time, at=3_600)
+
+        with capture_logs() as logs, pytest.raises(NotAllowed, match="wrong password: correct it"):
+            service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=time.runtime).run(until_end=False)
+
+        assert REFUSED_SECONDS <= time.now <= 15
+        assert ["wrong password: correct it"] == [
+            each["reason"] for each in logs if each["event"] == "waiting for Kafka"
+        ]
+
+    def test_a_refusal_that_passes_is_waited_for(self) -> None:
+        """While brokers restart one by one they may refuse now and then; only refusals in a row count."""
+        time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
+        refused = [NotAllowed("not yet")] * (REFUSALS_IN_A_ROW - 1)
+        kafka.troubles = [*refused, Unreachable("restarting")] * 5
+        stop = SimulatedStop(time, at=3_600)
+
+        assert 0 == service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=time.runtime).run(until_end=True)
+        assert [] == kafka.troubles
+
+    def test_a_long_wait_is_logged_each_minute(self) -> None:
+        """Silence would suggest that all is well."""
+        time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
+        kafka.troubles = [Unreachable("connection refused") for _ in range(1_000)]
+        stop = SimulatedStop(time, at=301)
+
+        with capture_logs() as logs:
+            service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=time.runtime).run(until_end=False)
+
+        events = [each["event"] for each in logs]
+        assert 1 == events.count("waiting for Kafka")
+        assert 5 == events.count("still waiting for Kafka")
+
+    @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+    def test_transactions_that_the_brokers_do_not_allow(self, guarantee: str) -> None:
+        """No task could ever open, so the service ends before Spark starts; without transactions it does not matter."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.short_transactions = NotUsable("transaction.timeout is too long", "lower it")
+        run = service(kafka, FakeRounds(works(kafka)), config(f"delivery.guarantee={guarantee}"))
+
+        if guarantee == "at-least-once":
+            assert 0 == run.run(until_end=True)
+            return
+        with pytest.raises(NotUsable, match="too long: lower it"):
+            run.run(until_end=True)
+        assert [] == kafka.fenced
+
     def test_a_stop_ends_the_wait_for_kafka(self) -> None:
         """A service that waits for a broker still stops on SIGTERM."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
@@ -433,6 +504,44 @@ class TestChecks:
         assert 1 == len(few.rounds)
         assert 1 < len(many.rounds)
 
+    def test_a_partition_whose_offsets_cannot_be_read_does_not_end_the_round(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The others go on, the log names it once, and it is not stalled however long its broker is away."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed[B] = CommittedOffset(5)
+        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.silent.add(B)))
+
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+        assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition cannot be read")]
+
+    def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A broker that restarts may refuse once; the tasks have their connections."""
+        kafka, calls = DriverKafka(p0=(0, 10)), count()
+
+        def refuse_once() -> None:
+            if next(calls) == 1:
+                raise NotAllowed("not yet")
+
+        kafka.refuse_foreign_members = refuse_once  # type: ignore[method-assign]
+
+        rounds, _ = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+
+    def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tasks whose connections are older than the new password go on at first; the service ends with the error."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.refuse_foreign_members = _raising_after_the_first(NotAllowed("wrong password"))  # type: ignore[method-assign]
+
+        monkeypatch.setattr(Stop, "wait", lambda stop, seconds: False)
+        with pytest.raises(NotAllowed, match="wrong password"):
+            self.run(kafka, monkeypatch)
+
+        assert [[A], [A]] == kafka.fenced
+
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kafka may still answer the tasks, so the round goes on."""
         kafka = DriverKafka(p0=(0, 10))
@@ -484,6 +593,15 @@ class TestChecks:
 
         ((assignment,),) = rounds.rounds
         assert 15.0 == assignment.seconds
+
+
+def _then(call: Callable[..., FakeRound], after: Callable[[], object]) -> Callable[..., FakeRound]:
+    def both(*arguments: object) -> FakeRound:
+        result = call(*arguments)
+        after()
+        return result
+
+    return both
 
 
 def _raising_after_the_first(error: Exception) -> Callable[[], None]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import Workload
+from app.driver.discover import SourceOffsets, Workload
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, NoStartingOffset, Unreachable
+from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime
@@ -78,7 +78,7 @@ def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
     watch.now += 10
 
     counts = Counts(29, 26, {"empty": 2, "srcip": 1}, 900, 300)
-    watch.tracker.refreshed({A: at(A, 60, counts, since=5), B: at(B, 10, Counts(10, 10), since=0)})
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 60, counts, since=5), B: at(B, 10, Counts(10, 10), since=0)}))
 
     assert Counts(20, 17, {"empty": 2, "srcip": 1}, 900, 300) == watch.snapshot.partitions[A].counts
     assert watch.snapshot.progress is not None
@@ -106,8 +106,8 @@ def test_a_killed_task_loses_no_count(watch: Watch) -> None:
 def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) -> None:
     """Records that are processed again count again; a counter never goes back."""
     begin(watch, at(A, 0, Counts(100, 100)))
-    watch.tracker.refreshed({A: at(A, 10)})  # an operator's tool writes no metadata
-    watch.tracker.refreshed({A: at(A, 30, Counts(20, 20), since=10)})
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}))  # an operator's tool writes no metadata
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 30, Counts(20, 20), since=10)}))
 
     assert Counts(20, 20) == watch.snapshot.partitions[A].counts
 
@@ -127,7 +127,7 @@ def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
         before, done = done, done + records
         now = Counts(5 + done, 5 + done)
         if how == "refresh":
-            watch.tracker.refreshed({A: at(A, done, now)})
+            watch.tracker.refreshed(SourceOffsets({A: at(A, done, now)}))
         elif how == "receipt":
             watch.tracker.round_ended([receipt(A, before, done, now)], 1.0)
             begin(watch, at(A, done, now))
@@ -168,14 +168,14 @@ def test_a_state_has_the_time_it_began(watch: Watch) -> None:
 def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
     """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
     begin(watch, at(A, 0), at(B, 0))
-    watch.tracker.refreshed({A: at(A, 0)})
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
     watch.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
     found = workload(at(A, 0))
     watch.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
 
     assert PartitionState.BLOCKED is watch.snapshot.partitions[B].state
 
-    watch.tracker.refreshed({A: at(A, 0)})
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
     assert ["gone"] == [problem.cause for problem in watch.snapshot.problems]
     assert 5 == watch.snapshot.totals.records
 
@@ -223,12 +223,36 @@ def test_an_outage_is_one_problem(watch: Watch) -> None:
     assert [] == watch.snapshot.problems
 
 
+def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -> None:
+    """A broker that comes back with another password ends no wait: it began when Kafka was last heard of."""
+    watch.tracker.kafka_is_away(Unreachable("connection refused"))
+    watch.now += 30
+    watch.tracker.kafka_is_away(NotAllowed("wrong password"))
+
+    assert [("wrong password", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+
+def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> None:
+    """Its state and its last known offset stay; the problem is over when it answers."""
+    begin(watch, at(A, 10), at(B, 10))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 10)}, frozenset({B})))
+
+    a, b = watch.snapshot.partitions[A], watch.snapshot.partitions[B]
+    assert (PartitionState.RUNNING, None) == (a.state, a.problem)
+    assert (PartitionState.RUNNING, 10) == (b.state, b.committed)
+    assert b.problem is not None
+    assert "no leader" in b.problem.cause
+
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 30)}))
+    assert [] == watch.snapshot.problems
+
+
 def test_a_snapshot_never_changes(watch: Watch) -> None:
     """A snapshot is frozen; a change makes another one."""
     begin(watch, at(A, 0))
     first, kept = watch.snapshot, replace(watch.snapshot)
 
-    watch.tracker.refreshed({A: at(A, 50, Counts(50, 50))})
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 50, Counts(50, 50))}))
     watch.tracker.stopped("done")
 
     assert first == kept

@@ -20,9 +20,10 @@ class Connection:
         return SimpleNamespace(topics=dict.fromkeys(self._topics))
 
     def describe_topics(self, wanted: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        led = SimpleNamespace(id=0, leader=SimpleNamespace(id=1))
         found = {name: Future[Any]() for name in wanted.topic_names}
         for future in found.values():
-            future.set_result(SimpleNamespace(topic_id="id", partitions=[0]))
+            future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
         return found
 
     def wait(self, future: Future[Any]) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import OutOfRange
+from app.errors import Leaderless, OutOfRange
 from app.model import Partition
 from app.offsets.metadata import Counts
 from app.status import log
@@ -54,7 +54,7 @@ OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
 @pytest.mark.parametrize("snapshot", [BEFORE, BLOCKED, FAILED, OUTAGE, with_round(ending=End.STARVED)])
 def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
     """However often the driver checks, a state is logged only when it begins."""
-    assert [] == events(snapshot, replace(snapshot, at=200))
+    assert [] == events(snapshot, replace(snapshot, at=110))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,29 @@ def test_an_outage_between_rounds_is_waited_for() -> None:
     assert [("warning", "waiting for Kafka")] == events(before, away)
     assert [("info", "Kafka is back")] == events(away, before)
     assert {"waited_seconds": 40.0} == fields(away, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reminded"), [(110, 119, False), (119, 120, True), (121, 179, False), (119, 300, True)]
+)
+def test_an_outage_is_logged_again_each_minute(before: int, after: int, reminded: bool) -> None:
+    """A service that waits says each minute for how long, and for what; the reason is the latest one."""
+    first = replace(OUTAGE, at=before)
+    later = replace(OUTAGE, at=after, outage=Problem("the password is wrong", "correct it", 60))
+
+    found = [(line.event, line.fields) for line in log.lines(first, later)]
+
+    line = {"waited_seconds": float(after - 60), "reason": "the password is wrong: correct it"}
+    assert [("still waiting for Kafka", line)] * reminded == found
+
+
+def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
+    """An operator reads when a running partition's broker is away, and when it is back."""
+    unreadable = with_partition(problem=Problem.of(Leaderless(P), 90))
+
+    assert [("warning", "partition cannot be read; its task waits")] == events(BEFORE, unreadable)
+    assert [] == events(unreadable, replace(unreadable, at=110))
+    assert [("info", "partition can be read again")] == events(unreadable, BEFORE)
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:

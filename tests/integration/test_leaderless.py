@@ -1,0 +1,112 @@
+"""A node of three is away, and with it the leaders of some source partitions: the others go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.config import load
+from app.driver.discover import Discovery, Workload
+from app.embedded.broker import Broker
+from app.errors import Leaderless, Unreachable
+from app.model import Partition
+from app.start import clients
+from tests.conftest import QUICK_JAVA
+from tests.independent import Written, cleansed, line, produce, read, values
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
+
+PARTITIONS = 6
+NODE = 3
+"""The node that goes away."""
+BLOCKED = "partition blocked; the others go on"
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Broker]:
+    """Return a broker of three nodes, one of which these tests kill."""
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def away(broker: Broker) -> Iterator[None]:
+    """Kill the node, and bring it back at the end."""
+    broker.kill(NODE)
+    try:
+        yield
+    finally:
+        broker.start(NODE)
+
+
+def create(broker: Broker, name: str) -> set[Partition]:
+    """Create a source without replicas and replicated targets; return the partitions that the node leads."""
+    source = broker.create_topic(f"{name}.raw", PARTITIONS)
+    for role in ("clean", "dead"):
+        broker.create_topic(f"{name}.{role}", replication=3)
+    produce(broker.bootstrap, source, [Written(line(n), None, n) for n in range(PARTITIONS)])
+    led = broker.admin().list_topics(source, timeout=10).topics[source].partitions
+    return {Partition(source, number) for number, each in led.items() if each.leader == NODE}
+
+
+def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
+    """From the first answer after the kill, discovery plans the others; it heals when the node is back."""
+    lost = create(three, "found")
+    flags = ["group.id=found", "source.topics=found.raw", "sink.topic=found.clean", "dead.letters.topic=found.dead"]
+    config = load(None, [*flags, f"kafka.bootstrap.servers={three.bootstrap}"], {})
+    discovery = Discovery(config, clients(config))
+    found: list[Workload] = []
+
+    def sees(blocked: set[Partition]) -> bool:
+        try:
+            found.append(discovery.discover())
+        except Unreachable:
+            return False
+        return blocked == found[-1].blocked.keys()
+
+    until(lambda: sees(set()), 60, "all partitions")
+    with away(three):
+        until(lambda: sees(lost), 60, "the leaderless partitions")
+        without = found[-1]
+        survey = discovery.refresh()
+    until(lambda: sees(set()), 60, "the node")
+
+    assert lost
+    assert {Leaderless} == {type(error) for error in without.blocked.values()}
+    assert PARTITIONS - len(lost) == len(without.ranges)
+    assert lost == set(survey.unreadable)
+    assert without.offsets == survey.offsets
+    assert PARTITIONS == len(found[-1].ranges)
+
+
+def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path) -> None:
+    """The other partitions' lines arrive, the log names each that waits, and it is read when the node is back."""
+    lost = create(three, "served")
+    config = settings(
+        three.bootstrap,
+        group="served",
+        sources=["served.raw"],
+        sink="served.clean",
+        dead="served.dead",
+        round_interval="2s",
+    )
+
+    def arrived() -> set[bytes | None]:
+        return set(values(read(three.bootstrap, "served.clean")))
+
+    with contextlib.ExitStack() as harm:
+        harm.enter_context(away(three))
+        with Winnow(config, tmp_path) as service:
+            service.wait_for(BLOCKED, times=len(lost))
+            until(lambda: len(arrived()) == PARTITIONS - len(lost), what="the lines of the others")
+            harm.close()
+            service.wait_for("partition no longer blocked", times=len(lost))
+            until(lambda: len(arrived()) == PARTITIONS, what="the other lines")
+            code = service.stop()
+
+    assert 0 == code
+    assert {cleansed(n) for n in range(PARTITIONS)} == arrived()
+    assert {partition.number for partition in lost} == {each["partition"] for each in service.logged(BLOCKED)}

@@ -1,0 +1,149 @@
+"""What a person must mend is told within seconds, with cause and cure, and ends the service with 3."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from app.config import load
+from app.driver.check import connected
+from app.embedded.broker import Broker, free_ports
+from app.errors import NotAllowed, NotUsable
+from app.start import clients
+from tests.conftest import QUICK_JAVA
+from tests.integration.service import Event, Winnow, settings
+
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PROPERTIES = {
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{LOGIN} required user_winnow="right";',
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+    "transaction.max.timeout.ms": "30000",
+}
+TOLD_SECONDS = 15
+"""Within this time after the driver's first question the service ends and says why."""
+PATIENCE = 90
+"""What a busy machine may need to start it."""
+
+
+class GuardedBroker(Broker):
+    """A broker with a second listener that asks for a password."""
+
+    def __init__(self) -> None:
+        """Choose the port; nothing starts yet."""
+        super().__init__(properties=PROPERTIES, java=QUICK_JAVA)
+        (port,) = free_ports(1)
+        self.guarded = f"127.0.0.1:{port}"
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        own = super()._server_properties(node)
+        return own | {
+            key: f"{own[key]},SASL_PLAINTEXT://{self.guarded}" for key in ("listeners", "advertised.listeners")
+        }
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[GuardedBroker]:
+    """Return a broker with the topics of these tests."""
+    with GuardedBroker() as broker:
+        for role in ("raw", "clean", "dead"):
+            broker.create_topic(role)
+        yield broker
+
+
+def login(broker: GuardedBroker, password: str, group: str = "g", **more: object) -> Event:
+    """Return a configuration of somebody who knows a password."""
+    config = settings(broker.guarded, group=group, sources=["raw"], sink="clean", dead="dead", **more)
+    config["kafka"] |= {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "winnow",
+        "sasl.password": password,
+    }
+    return config
+
+
+def ends_with(config: Event, folder: Path) -> str:
+    """Run the service until it ends with 3; return the one line that it prints."""
+    with Winnow(config, folder) as service:
+        assert 3 == service.code(PATIENCE)
+    (said,) = [line for line in service.noise if line.startswith("winnow: ")]
+    return said
+
+
+def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
+    """The service tries for some seconds, says why it waits, and ends with the error."""
+    with Winnow(login(guarded, "wrong"), tmp_path) as service:
+        began = service.wait_for("waiting for Kafka", PATIENCE)
+        asked = time.monotonic()
+        code = service.code(TOLD_SECONDS)
+        took = time.monotonic() - asked
+
+    (said,) = [line for line in service.noise if line.startswith("winnow: ")]
+    assert 3 == code
+    assert took < TOLD_SECONDS
+    assert said.startswith("winnow: Kafka refuses us while ")
+    assert "Authentication failed" in said
+    assert said.endswith("check the credentials, certificates and ACLs under `kafka`")
+    assert "Kafka refuses us" in began["reason"]
+    assert "wrong" not in said
+
+
+def test_check_tells_a_wrong_password(guarded: GuardedBroker) -> None:
+    """`winnow check --connect` says at once what `run` would wait for."""
+    kafka = [f"kafka.{key}={value}" for key, value in login(guarded, "wrong")["kafka"].items()]
+    names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    config = load(None, [*names, *kafka], {})
+
+    with pytest.raises(NotAllowed, match="Authentication failed"):
+        connected(config, clients(config), lambda _: None)
+
+
+def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp_path: Path) -> None:
+    """`run` ends with a line that names both values and what to set; `check --connect` says the same."""
+    config = login(guarded, "right", transaction_timeout="60s")
+    names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
+    checked = load(None, [*names, f"kafka.bootstrap.servers={guarded.bootstrap}"], {})
+
+    said = ends_with(config, tmp_path)
+    with pytest.raises(NotUsable) as raised:
+        connected(checked, clients(checked), lambda _: None)
+
+    assert said == (
+        "winnow: transaction.timeout is 60000 ms, and the brokers' transaction.max.timeout.ms is 30000 ms: "
+        "set transaction.timeout to 30s or less, or transaction.max.timeout.ms of the brokers to 60000 or more"
+    )
+    assert said == f"winnow: {raised.value}"
+
+
+def test_a_transactional_id_that_is_not_allowed(guarded: GuardedBroker, tmp_path: Path) -> None:
+    """The fence before the first round tells it; no task could, because none opens."""
+    deny = AclBinding(
+        ResourceType.TRANSACTIONAL_ID,
+        "winnow/denied/",
+        ResourcePatternType.PREFIXED,
+        "User:winnow",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.DENY,
+    )
+    admin = guarded.admin()
+    admin.create_acls([deny])[deny].result(30)
+
+    said = ends_with(login(guarded, "right", "denied", transaction_timeout="20s"), tmp_path)
+
+    assert said.startswith("winnow: Kafka refuses us while opening a transactional producer for raw-0: ")
+    assert said.endswith("allow Describe and Write on the transactional ids that begin with winnow/")
