@@ -196,7 +196,7 @@ class Service:
         if running.done_tasks:
             return "a task has nothing left to do"
         try:
-            survey = self._discovery.refresh()
+            found = self._discovery.refresh()
         except (NotAllowed, Unreachable) as error:
             balance.pause(self._runtime.monotonic())
             self._tracker.kafka_is_away(error)
@@ -204,8 +204,8 @@ class Service:
         except NotUsable as error:  # the next discovery raises it, when the tasks have come to a clean end
             return str(error)
         self._refusals.over()
-        self._tracker.refreshed(survey)
-        return balance.needs_rebalance(survey, rounds.slots, self._runtime.monotonic())
+        self._tracker.refreshed(found)
+        return balance.needs_rebalance(found, rounds.slots, self._runtime.monotonic())
 
     def _round_failed(self, error: SparkFailed, took: float) -> None:
         self._failed_rounds += 1
