@@ -39,7 +39,7 @@ class AdminConnection:
         self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
 
     def _remember_error(self, error: KafkaError) -> None:
-        # "All brokers are down" follows the error that says why. A refusal tells more than a broker that is down.
+        # "All brokers are down" follows the error that says why. A refusal says more than a broker that is down.
         refused = self._last_error is not None and is_refusal(self._last_error)
         if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not refused):  # noqa: SLF001
             self._last_error = error

@@ -16,7 +16,7 @@ class Delivery(Protocol):
 
     client: Producer
     undelivered: KafkaError | None
-    """Why a record was not delivered; always None where a transaction's commit tells."""
+    """Why a record was not delivered; always None in a transaction, whose commit fails instead."""
 
     def serve(self, seconds: float) -> None:
         """Take delivery reports, which frees the records; wait at most so long for the first."""

@@ -169,7 +169,7 @@ class TransactionalWriter(Writer):
 
         Raises:
             Fenced: nothing was committed; another owner goes on.
-            Transient: the outcome may be unknown. Open the partition again: its committed offset tells.
+            Transient: the outcome may be unknown. Open the partition again: its committed offset shows it.
         """
         self._begin()
         with self._translated(f"committing up to offset {offset}"):

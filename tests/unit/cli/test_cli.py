@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from app.cli import main
 from tests.unit.config.good import GOOD, TEXT
 from tests.unit.executor.test_task import cleansed, line
+from tests.unit.offsets.test_registry import THIRD_PARTY
 
 
 @pytest.fixture
@@ -169,3 +170,25 @@ class TestCheck:
 def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
     """Scripts can distinguish a typo from a reject by the exit code."""
     assert 2 == runner.invoke(main, arguments).exit_code
+
+
+def test_a_store_outside_transactions_is_refused_for_exactly_once(
+    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that do not move with their records could lose or duplicate some; at least once may use such a store."""
+    (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
+    metadata = tmp_path / "somebodys_store-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-store\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[winnow.offsets]\ndictionary = somebodys_store:Dictionary\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "winnow.yaml"
+    file.write_text(TEXT)
+    store = ["--set", "offsets={store: {name: dictionary, url: x}}"]
+
+    refused = runner.invoke(main, ["check", "-c", str(file), *store])
+    allowed = runner.invoke(main, ["check", "-c", str(file), *store, "--set", "delivery.guarantee=at-least-once"])
+
+    assert 2 == refused.exit_code
+    assert "offsets.store.name is dictionary, which takes no part in Kafka's transactions" in refused.stderr
+    assert 0 == allowed.exit_code
