@@ -4,8 +4,8 @@ One source partition on its way through a task: its position, what is open, what
         open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
           ▲         │ Transient         │
           └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
-                    │ Fenced            ▼
-                    └──────────────▶ fenced / failed         dropped; nothing that was open counts
+                    │ Fenced, Blocked   ▼
+                    └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.errors import Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
@@ -82,7 +82,7 @@ class Lane:
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
-        self._error = ""
+        self._error = self._cure = ""
 
     @property
     def partition(self) -> Partition:
@@ -226,12 +226,14 @@ class Lane:
             self.retry_at = now
 
     def give_up(self, error: PartitionError, now: float) -> None:
-        """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
+        """Drop what is open after an error: try again after a back-off, or leave the partition to others."""
         self._drop_writer()
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
         elif isinstance(error, OffsetMoved):
             self.fail(str(error))
+        elif isinstance(error, Blocked):
+            self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
         else:
             self._error = str(error)
             self._reopened += 1
@@ -270,6 +272,7 @@ class Lane:
             dead=dict(self._done.dead),
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
+            cure=self._cure,
             reopened=self._reopened,
             metadata=str(self._metadata) if self._start is not None else "",
         )
