@@ -331,6 +331,19 @@ class TestOutcomes:
 
         assert expected() == kafka.sink[A]
 
+    @pytest.mark.parametrize("committed", range(1, 13))
+    @pytest.mark.parametrize("point", [Point.AFTER_OPEN, Point.BEFORE_SEND, Point.BEFORE_COMMIT, Point.AFTER_COMMIT])
+    def test_a_rewind_happens_once(self, point: Point, committed: int) -> None:
+        """A task that has gone back and passes the offset that it was planned with does not go back again after an error."""
+        for times in (1, 2, 3):
+            kafka = FakeKafka({A: source()})
+            kafka.committed[A] = CommittedOffset(committed)
+
+            run(kafka, EXACTLY, Script([Mishap(point, Trouble.TRANSIENT, times)]), start=0)
+
+            assert expected() == kafka.sink[A]
+            assert 12 == kafka.committed[A].offset
+
     def test_an_offset_that_went_back_is_not_overwritten(self) -> None:
         """If an operator resets the group between planning and opening, the task leaves the partition to the next plan."""
         kafka = FakeKafka({A: source()})
