@@ -16,6 +16,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
         ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
         └── Blocked              needs a person; retried with each plan, so it heals without a restart
             ├── OutOfRange           records were deleted before they were read
+            ├── Truncated            the log was cut below the committed offset: other records stand or will stand there
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
             ├── Leaderless           no broker leads the partition now, or the one that does is silent
@@ -28,6 +29,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from app.model import Partition
+
+GO_ON = "set out.of.range to nearest, earliest or latest, or reset the group's offset, to go on"
 
 
 class WinnowError(Exception):
@@ -130,7 +133,31 @@ class Blocked(PartitionError):
 
 
 class OutOfRange(Blocked):
-    """The committed offset lies outside what the partition still holds."""
+    """The committed offset lies below what the partition still holds."""
+
+
+class Truncated(Blocked):
+    """
+    The partition ends below the committed offset, or did before it grew again.
+
+    Args:
+        partition: which partition.
+        offset: the committed offset.
+        cut: where the log ended; what follows was not there when the offset was committed.
+    """
+
+    offset: int
+
+    def __init__(self, partition: Partition, offset: int, cut: int) -> None:
+        what = f"the partition was cut to {cut}, or the group's offset was set too high"
+        super().__init__(
+            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, GO_ON
+        )
+        self.cut = cut
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the trip from an executor to the driver."""
+        return type(self), (self.partition, self.offset, self.cut)
 
 
 class OffsetVanished(Blocked):

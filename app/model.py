@@ -151,6 +151,7 @@ class Receipt:
         outcome: how it ended.
         error: the last error, for the operator; empty if there was none.
         cure: what to do about it, where a person must act.
+        cut: where the partition ends or ended below `end`; None where the task found no such thing.
         reopened: how often the producer had to be replaced.
         metadata: what the task committed beside `end`; empty if it committed nothing.
     """
@@ -164,6 +165,7 @@ class Receipt:
     outcome: Outcome = Outcome.DONE
     error: str = ""
     cure: str = ""
+    cut: int | None = None
     reopened: int = 0
     metadata: str = ""
 

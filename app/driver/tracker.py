@@ -45,7 +45,11 @@ class StatusTracker:
         partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
-            partitions[partition] = replace(planned, skipped=workload.skipped.get(partition, planned.skipped))
+            partitions[partition] = replace(
+                planned,
+                skipped=workload.skipped.get(partition, planned.skipped),
+                rewound=workload.rewound.get(partition, planned.rewound),
+            )
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
             problem = _began(known.problem, Problem.of(error, self._now()))

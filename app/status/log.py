@@ -96,13 +96,22 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
         yield Line("info", "partition can be read again", where)
     if was is PartitionState.BLOCKED and after.state is not PartitionState.BLOCKED:
         yield Line("info", "partition no longer blocked", where)
+    yield from _moved(before, after)
+    if after.recovered and before is not None and after.reopened > before.reopened:
+        fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
+        yield Line("info", "partition recovered", fields | where)
+
+
+def _moved(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
+    where = _where(after.partition)
     if after.skipped and (before is None or after.skipped != before.skipped):
         start, end = after.skipped
         fields = {"start": start, "end": end, "lost": end - start, **where}
         yield Line("warning", "offsets skipped, as out.of.range says", fields)
-    if after.recovered and before is not None and after.reopened > before.reopened:
-        fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
-        yield Line("info", "partition recovered", fields | where)
+    if after.rewound and (before is None or after.rewound != before.rewound):
+        start, end = after.rewound
+        fields = {"start": start, "end": end, "again": end - start, **where}
+        yield Line("warning", "offsets are read again, as out.of.range says", fields)
 
 
 def _round(before: RoundStatus | None, after: RoundStatus) -> Iterator[Line]:

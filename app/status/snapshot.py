@@ -79,6 +79,7 @@ class PartitionStatus:
         counts: what became of its records since the service started.
         problem: what is wrong with it.
         skipped: the offsets that `out.of.range` skipped last, first and after the last.
+        rewound: the offsets that `out.of.range` read again last, first and after the last.
         recovered: the last error that its task got over by itself; empty if there was none.
         reopened: how often a producer had to be replaced since the service started.
     """
@@ -93,6 +94,7 @@ class PartitionStatus:
     counts: Counts = NOTHING
     problem: Problem | None = None
     skipped: tuple[int, int] | None = None
+    rewound: tuple[int, int] | None = None
     recovered: str = ""
     reopened: int = 0
 

@@ -18,6 +18,7 @@ from app.errors import (
     OffsetMoved,
     PartitionError,
     Transient,
+    Truncated,
     Unreachable,
     WinnowError,
 )
@@ -35,6 +36,8 @@ def family(kind: type[WinnowError]) -> Iterator[type[WinnowError]]:
 
 
 def an(kind: type[WinnowError]) -> WinnowError:
+    if kind is Truncated:
+        return Truncated(P, 42, 40)
     if issubclass(kind, PartitionError):
         return kind(P, "what happened", 42)
     return ConfigError(("a", "b")) if kind is ConfigError else kind("what happened")

@@ -121,6 +121,43 @@ class TestUntilEnd:
         assert 7 == kafka.committed[B].offset
         assert any("offsets 10 to 49" in entry.get("error", "") for entry in logs)
 
+    def test_a_partition_that_was_cut_stays_blocked_after_it_has_grown_again(self) -> None:
+        """No round skips the records that were written at offsets that are committed."""
+        kafka = DriverKafka(p0=(0, 900), p1=(0, 7))
+        kafka.committed[A] = CommittedOffset(1_000)
+        grow = {A: (0, 1_100)}
+
+        with capture_logs() as logs:
+            code = service(kafka, FakeRounds(works(kafka, lambda: kafka.watermark.update(grow)))).run(until_end=True)
+
+        assert 1 == code
+        assert {A: 1_000, B: 7} == {partition: at.offset for partition, at in kafka.committed.items()}
+        (blocked,) = [entry["error"] for entry in logs if entry["event"].startswith("partition blocked")]
+        assert "raw-0@1000: the partition was cut to 900" in blocked
+
+    @pytest.mark.parametrize(
+        ("policy", "committed", "event", "start", "end"),
+        [
+            ("nearest", 10, "offsets skipped, as out.of.range says", 10, 50),
+            ("nearest", 150, "offsets are read again, as out.of.range says", 100, 150),
+            ("earliest", 150, "offsets are read again, as out.of.range says", 50, 150),
+        ],
+    )
+    def test_every_skip_and_every_rewind_is_logged(
+        self, policy: str, committed: int, event: str, start: int, end: int
+    ) -> None:
+        """Whatever out.of.range does to an offset, an operator reads which offsets it concerns."""
+        kafka = DriverKafka(p0=(50, 100))
+        kafka.committed[A] = CommittedOffset(committed)
+
+        with capture_logs() as logs:
+            assert 0 == service(kafka, FakeRounds(works(kafka)), config(f"out.of.range={policy}")).run(until_end=True)
+
+        moved = [entry for entry in logs if "as out.of.range says" in entry["event"]]
+        assert [(event, "raw", 0, start, end)] == [
+            (each["event"], each["topic"], each["partition"], each["start"], each["end"]) for each in moved
+        ]
+
 
 class TestRounds:
     def test_each_task_gets_its_ranges_and_the_deadline(self) -> None:

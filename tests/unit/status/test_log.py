@@ -64,6 +64,7 @@ def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
         (FAILED, ("warning", "partition failed; the next round tries again")),
         (with_partition(recovered="slow", reopened=1), ("info", "partition recovered")),
         (with_partition(skipped=(4, 9)), ("warning", "offsets skipped, as out.of.range says")),
+        (with_partition(rewound=(4, 9)), ("warning", "offsets are read again, as out.of.range says")),
         (OUTAGE, ("warning", "Kafka does not answer the driver; the tasks go on")),
         (with_round(lost_tasks=1), ("warning", "a task was lost; Spark tries it again")),
         (with_round(ending=End.REBALANCE, reason="new"), ("info", "the round ends for a rebalance")),
