@@ -43,6 +43,23 @@ class Watermarks(NamedTuple):
     high_watermark: int
 
 
+NO_EPOCH = -1
+"""The leader epoch where none is known."""
+
+
+class LastRead(NamedTuple):
+    """
+    The last record that was read of a partition: by its leader epoch Kafka tells whether the log was cut (KIP-320).
+
+    Args:
+        after: the offset after it. The committed offset may be larger: control records follow.
+        epoch: the term of the leader that took it.
+    """
+
+    after: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """The next offset to read of one partition, with the metadata that was committed beside it."""
@@ -62,6 +79,7 @@ class OffsetRange:
         start: the first offset to read, if the committed offset is still `committed` when the task opens.
         end: the offset to stop before; None means that the task reads until its deadline.
         topic_id: the id of its topic, which goes into the metadata of each commit.
+        log_start: the first offset that the partition still held when it was planned.
     """
 
     partition: Partition
@@ -69,6 +87,7 @@ class OffsetRange:
     start: int
     end: int | None = None
     topic_id: str = ""
+    log_start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

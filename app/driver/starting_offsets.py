@@ -144,7 +144,8 @@ def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
 
 
 def _range(at: PartitionOffsets, start: int) -> OffsetRange:
-    return OffsetRange(at.partition, at.committed.offset if at.committed else None, start, topic_id=at.topic_id)
+    committed = at.committed.offset if at.committed else None
+    return OffsetRange(at.partition, committed, start, topic_id=at.topic_id, log_start=at.watermarks.log_start)
 
 
 def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) -> tuple[int, int] | None:

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Truncated
 from app.executor.clients import C, Clients, LaneWriter
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.model import NO_EPOCH, CommittedOffset, LastRead, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import DeadLetter, Lines
@@ -39,6 +39,7 @@ class Cleansed:
         dead_letters: the rejects.
         reasons: the reason of each reject.
         position: the offset after the last of the records.
+        read: that, with its leader epoch, if it is known.
     """
 
     records: int
@@ -48,6 +49,7 @@ class Cleansed:
     dead_letters: Sequence[DeadLetter]
     reasons: Sequence[str]
     position: int
+    read: LastRead | None = None
 
     @property
     def counts(self) -> Counts:
@@ -77,12 +79,15 @@ class Lane:
         """What this task has committed."""
         self._open = Counts()
         """What waits for the next commit."""
+        self._last_read: LastRead | None = None
+        self._reads_from = offset_range.start
         self._uncertain: int | None = None
         self._start: int | None = None
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
         self._error = self._cure = ""
+        self._cut: int | None = None
 
     @property
     def partition(self) -> Partition:
@@ -127,6 +132,7 @@ class Lane:
         self.position = self._first_position(committed)
         self._resolve_uncertain_commit()
         self._metadata = self._continued(committed)
+        self._last_read = self._metadata.read
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
         self.retry_at, self.committed_at = None, now
@@ -143,7 +149,8 @@ class Lane:
         found = OffsetMetadata.parse(committed.metadata if committed else "")
         topic_id = self.range.topic_id
         if found.is_ours and found.topic_id in ("", topic_id):
-            return OffsetMetadata(topic_id, found.since, found.counts)
+            stays = committed is not None and self.position == committed.offset
+            return OffsetMetadata(topic_id, found.since, found.counts, found.read if stays else None)
         return OffsetMetadata(topic_id, self.position)
 
     def _store_start(self, committed: CommittedOffset | None) -> None:
@@ -164,8 +171,20 @@ class Lane:
         Only the task's own thread may: the consumer's table of partitions is not locked.
         """
         if self._writer is not None:
-            self._consumer.start(self.partition, self.position)
+            self._reads_from, epoch = self._where_to_read()
+            self._consumer.start(self.partition, self._reads_from, epoch)
             self._reading = True
+
+    def _where_to_read(self) -> tuple[int, int]:
+        """
+        Return where to begin to read, and the leader epoch of the record before it, so that a cut shows.
+
+        That is where the last record was read: control records behind it, which may be of a later epoch, are passed
+        over once more. What retention has deleted since cannot be read.
+        """
+        if self._last_read is None:
+            return self.position, NO_EPOCH
+        return min(self.position, max(self._last_read.after, self.range.log_start)), self._last_read.epoch
 
     def _resolve_uncertain_commit(self) -> None:
         """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
@@ -186,7 +205,7 @@ class Lane:
         if cleansed.dead_letters:
             self._writer.send_dead_letters(cleansed.dead_letters)
         self._open += cleansed.counts
-        self.position = cleansed.position
+        self.position, self._last_read = cleansed.position, cleansed.read
 
     def free(self) -> None:
         """Free the memory of what was delivered."""
@@ -207,7 +226,8 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        metadata = OffsetMetadata(self._metadata.topic_id, self._metadata.since, self._metadata.counts + self._open)
+        counts = self._metadata.counts + self._open
+        metadata = OffsetMetadata(self._metadata.topic_id, self._metadata.since, counts, self._last_read)
         self._writer.commit(self.position, str(metadata))
         self._uncertain = None
         self._metadata = metadata
@@ -232,13 +252,29 @@ class Lane:
             self.outcome = Outcome.FENCED
         elif isinstance(error, OffsetMoved):
             self.fail(str(error))
+        elif isinstance(error, Truncated):
+            self._was_cut(error, now)
         elif isinstance(error, Blocked):
-            self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
+            self._block(error)
         else:
-            self._error = str(error)
-            self._reopened += 1
-            self.retry_at = now + self._backoff
-            self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+            self._retry(error, now)
+
+    def _was_cut(self, error: Truncated, now: float) -> None:
+        """Wait for a person if what is committed was cut off; what was only read ahead is read again."""
+        if error.offset == self._reads_from:
+            self._cut = error.cut
+            self._block(Truncated(self.partition, self.position, error.cut))
+        else:
+            self._retry(error, now)
+
+    def _block(self, error: Blocked) -> None:
+        self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
+
+    def _retry(self, error: PartitionError, now: float) -> None:
+        self._error = str(error)
+        self._reopened += 1
+        self.retry_at = now + self._backoff
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
 
     def fail(self, error: str) -> None:
         """Leave the partition alone for the rest of the round; the driver decides what to do then."""
@@ -273,6 +309,7 @@ class Lane:
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
             cure=self._cure,
+            cut=self._cut,
             reopened=self._reopened,
             metadata=str(self._metadata) if self._start is not None else "",
         )

@@ -22,7 +22,7 @@ from app.executor.commits import SIDE_BY_SIDE, Commits
 from app.executor.dead_letters import make_dead_letters
 from app.executor.lane import Cleansed, Lane
 from app.executor.parse import parse
-from app.model import Assignment, Outcome, Receipt
+from app.model import NO_EPOCH, Assignment, LastRead, Outcome, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
@@ -215,7 +215,12 @@ def _cleansed(
         dead_letters=dead_letters[bad:after_bad],
         reasons=reasons[bad:after_bad],
         position=position,
+        read=_last_read(chunk.epoch_of(rows.stop - 1), position),
     )
+
+
+def _last_read(epoch: int, position: int) -> LastRead | None:
+    return LastRead(position, epoch) if epoch != NO_EPOCH else None
 
 
 def _size(offsets: NDArray[np.int32], begin: int, end: int) -> int:

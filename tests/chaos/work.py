@@ -27,7 +27,7 @@ from app.kafka.delivery import FlushedDelivery
 from app.kafka.plain.sender import PlainSender
 from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
-from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfig
+from app.model import NO_EPOCH, Assignment, CommittedOffset, Partition, Receipt, TaskConfig
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.records import Chunk, DeadLetter, Lines
 from app.spark.job import seconds_left
@@ -78,8 +78,8 @@ class FailpointConsumer:
     def connect(self, partitions: Iterable[Partition]) -> None:
         self._consumer.connect(partitions)
 
-    def start(self, partition: Partition, offset: int) -> None:
-        self._consumer.start(partition, offset)
+    def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
+        self._consumer.start(partition, offset, epoch)
 
     def stop(self, partition: Partition) -> None:
         self._consumer.stop(partition)

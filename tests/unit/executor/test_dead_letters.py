@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
-from app.model import Partition
+from app.model import NO_EPOCH, Partition
 from app.records import Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed
 
@@ -37,6 +37,7 @@ def chunk_of(
         keys=pa.array([row[0] for row in rows], pa.binary()),
         values=pa.array([row[1] for row in rows], pa.binary()),
         headers=lambda row: of_row[row] if of_row else [],
+        epoch_of=lambda _: NO_EPOCH,
     )
     parsed = Parsed(
         values=pa.array([b"fine"] * len(good), pa.binary()),

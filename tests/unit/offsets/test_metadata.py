@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.executor.parse import PARSER_ERROR, TOO_LARGE
+from app.model import LastRead
 from app.offsets.metadata import CODES, MAX_BYTES, OTHER, UNKNOWN, Counts, OffsetMetadata
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -20,7 +21,10 @@ KAFKA_DEFAULT = 4096
 """The broker's default for `offset.metadata.max.bytes`."""
 
 
-@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS))
+LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
+
+
+@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ))
 def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
     """The driver reads the metadata that a task commits, whatever the names of a parser's reasons."""
     assert metadata == OffsetMetadata.parse(str(metadata))
