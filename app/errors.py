@@ -7,6 +7,8 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
     │   ├── NotAllowed           credentials, certificates or ACLs refuse us, for some seconds: once may be a restart
     │   ├── ForeignMember        somebody else consumes with our group.id
+    │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
+    │   ├── Superseded           a later run of the service works with our group.id; the later one goes on
     │   └── SparkFailed          Spark could not start, or lost every round that it was given
     ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
@@ -83,6 +85,14 @@ class NotAllowed(NotUsable):
 
 class ForeignMember(NotUsable):
     """A consumer that is not ours is a live member of our group."""
+
+
+class ForeignSink(NotUsable):
+    """Somebody commits our group's offsets and writes to another sink."""
+
+
+class Superseded(NotUsable):
+    """A run of the service that started later works with our group."""
 
 
 class SparkFailed(NotUsable):

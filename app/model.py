@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -43,6 +44,27 @@ class Watermarks(NamedTuple):
     high_watermark: int
 
 
+class Owner(NamedTuple):
+    """
+    A run of the service, as it names itself beside each offset that its tasks commit. A later one is larger.
+
+    Args:
+        started: when it started, in milliseconds since the epoch.
+        host: where its driver runs.
+        sink: the topic that it writes to.
+    """
+
+    started: int = 0
+    host: str = ""
+    sink: str = ""
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"the service on {self.host} that started at {at} and writes to {self.sink}"
+
+
+NOBODY = Owner()
+"""The owner of an offset that names none: a person or an earlier version committed it."""
 NO_EPOCH = -1
 """The leader epoch where none is known."""
 
@@ -119,6 +141,7 @@ class TaskConfig:
     parser: Plugin
     kafka: Mapping[str, str]
     offset_store: Plugin = Plugin("kafka")
+    owner: Owner = NOBODY
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
+from app.driver.owners import Owners, owner_of
 from app.driver.starting_offsets import (
     PartitionOffsets,
     StartPolicy,
@@ -17,7 +18,7 @@ from app.driver.starting_offsets import (
     skipped,
 )
 from app.errors import Blocked, Leaderless, TopicGone, Truncated, Unreachable
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Topic
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -37,6 +38,8 @@ class Workload:
         blocked: the error of each partition that waits for a person.
         skipped: the offsets that `out.of.range` skips, first and after the last.
         rewound: the offsets that `out.of.range` reads again, first and after the last.
+        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
+        rival: an earlier run of the service that still works for the group.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -44,6 +47,8 @@ class Workload:
     blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    rival: Owner | None = None
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -58,10 +63,12 @@ class SourceOffsets:
     Args:
         offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
+        rival: an earlier run of the service that still works for the group.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     unreadable: frozenset[Partition] = frozenset()
+    rival: Owner | None = None
 
 
 class Discovery:
@@ -71,7 +78,7 @@ class Discovery:
     Args:
         config: the configuration.
         clients: Kafka, as the driver sees it.
-        runtime: the clocks.
+        runtime: the clocks, and the name of this machine.
     """
 
     def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
@@ -83,6 +90,11 @@ class Discovery:
         self._start_time: int | None = None
         """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
+        self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic)
+        """This run of the service."""
+        self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
+        self._fenced: set[Partition] = set()
+        """Those that tasks lost to somebody else since the last discovery."""
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
@@ -102,7 +114,7 @@ class Discovery:
 
         Raises:
             Unreachable: Kafka does not answer now.
-            TopicMissing, ForeignMember, NotAllowed: a person must act.
+            TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
         """
         found = self._source_offsets(stable=True)
         offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
@@ -120,7 +132,9 @@ class Discovery:
         self._remember(offsets)
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
-        return Workload(offsets, ranges, blocked, _only_spans(lost), _only_spans(again))
+        owners = {each: owner_of(offsets[each].committed) for each in self._fenced & offsets.keys()}
+        self._fenced.clear()
+        return Workload(offsets, ranges, blocked, _only_spans(lost), _only_spans(again), owners, self._owners.rival)
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
@@ -128,11 +142,19 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        return SourceOffsets(offsets, found.unreadable)
+        return SourceOffsets(offsets, found.unreadable, self._owners.rival)
 
-    def reported(self, receipts: Iterable[Receipt]) -> None:
-        """Remember what tasks found blocked, and what they have committed: that may vanish before it is seen here."""
+    def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
+        """
+        Remember what tasks found blocked or lost, and what they have committed: that may vanish before it is seen here.
+
+        Args:
+            receipts: what the tasks report.
+            fenced: the partitions that the driver itself has fenced to end them.
+        """
         for receipt in receipts:
+            if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:
+                self._fenced.add(receipt.partition)
             if receipt.cut is not None:
                 self._reported_cuts[receipt.partition] = receipt.end, receipt.cut
             elif receipt.outcome is Outcome.BLOCKED:
@@ -194,6 +216,7 @@ class Discovery:
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
             for each, marks in watermarks.items()
         }
+        self._owners.look(offsets)
         return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
 
     def _topics(self) -> Mapping[str, Topic]:

@@ -62,6 +62,8 @@ class Round:
         self._tracker = tracker
         self._clock = runtime.monotonic
         self._checks = checks
+        self.fenced: set[Partition] = set()
+        """The partitions that were fenced to end it."""
 
     def watch(self, needs_rebalance: Callable[[], str], every: float) -> bool:
         """
@@ -143,6 +145,7 @@ class Round:
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
+        self.fenced.update(partitions)
         return self._fence is not None and self._fence.fence(partitions)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, Leaderless, NotAllowed, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.model import OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
@@ -55,7 +55,7 @@ class StatusTracker:
             problem = _began(known.problem, Problem.of(error, self._now()))
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
-        self._publish(partitions=partitions)
+        self._publish(partitions=partitions, fenced=workload.fenced, rival=self._rival(workload.rival))
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
@@ -80,7 +80,14 @@ class StatusTracker:
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
-        self._publish(partitions=partitions, progress=progress)
+        self._publish(partitions=partitions, progress=progress, rival=self._rival(found.rival))
+
+    def _rival(self, owner: Owner | None) -> Problem | None:
+        """Return another run of the service as a problem."""
+        if owner is None:
+            return None
+        cure = "stop it, or give it another group.id; two services of one group fence each other"
+        return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
 
     def _readable(self, status: PartitionStatus, *, readable: bool) -> PartitionStatus:
         """Return a partition that a task works on, with a problem while its offsets cannot be read."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Truncated
 from app.executor.clients import C, Clients, LaneWriter
-from app.model import NO_EPOCH, CommittedOffset, LastRead, OffsetRange, Outcome, Partition, Receipt
+from app.model import NO_EPOCH, NOBODY, CommittedOffset, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import DeadLetter, Lines
@@ -58,9 +58,25 @@ class Cleansed:
 
 
 class Lane:
-    """Owns the writer of one source partition, and alone decides about its next offset."""
+    """
+    Owns the writer of one source partition, and alone decides about its next offset.
 
-    def __init__(self, offset_range: OffsetRange, clients: Clients[C], consumer: C, offsets: OffsetStore) -> None:
+    Args:
+        offset_range: what to read of it.
+        clients: makes its writer.
+        consumer: the task's consumer.
+        offsets: the task's store of offsets.
+        owner: the run of the service that it works for.
+    """
+
+    def __init__(
+        self,
+        offset_range: OffsetRange,
+        clients: Clients[C],
+        consumer: C,
+        offsets: OffsetStore,
+        owner: Owner = NOBODY,
+    ) -> None:
         self.range = offset_range
         self.position = offset_range.start
         self.outcome: Outcome | None = None
@@ -73,7 +89,8 @@ class Lane:
         self._committed = offset_range.committed
         self._stored = False
         """Whether this task has moved the offset."""
-        self._metadata = OffsetMetadata(offset_range.topic_id)
+        self._owner = owner
+        self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
         """What the committed offset stands for; its counts go on over tasks."""
         self._done = Counts()
         """What this task has committed."""
@@ -150,8 +167,8 @@ class Lane:
         topic_id = self.range.topic_id
         if found.is_ours and found.topic_id in ("", topic_id):
             stays = committed is not None and self.position == committed.offset
-            return OffsetMetadata(topic_id, found.since, found.counts, found.read if stays else None)
-        return OffsetMetadata(topic_id, self.position)
+            return OffsetMetadata(topic_id, found.since, found.counts, found.read if stays else None, self._owner)
+        return OffsetMetadata(topic_id, self.position, owner=self._owner)
 
     def _store_start(self, committed: CommittedOffset | None) -> None:
         """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
@@ -226,8 +243,7 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        counts = self._metadata.counts + self._open
-        metadata = OffsetMetadata(self._metadata.topic_id, self._metadata.since, counts, self._last_read)
+        metadata = replace(self._metadata, counts=self._metadata.counts + self._open, read=self._last_read)
         self._writer.commit(self.position, str(metadata))
         self._uncertain = None
         self._metadata = metadata

@@ -83,7 +83,9 @@ class Task:
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
-        self._lanes = {each.partition: Lane(each, clients, self.consumer, offsets) for each in assignment.ranges}
+        self._lanes = {
+            each.partition: Lane(each, clients, self.consumer, offsets, config.owner) for each in assignment.ranges
+        }
         self._control_lane = self._lanes[assignment.control_partition]
         self._threads = runtime.threads(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
         self._commits = Commits(len(self._lanes), config.commit_seconds, self._threads, self._clock, watchdog)

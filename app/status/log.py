@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import structlog
 
-from app.model import Partition
+from app.model import NOBODY, Partition
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 log = structlog.get_logger()
 
 REMIND_SECONDS = 60
+# How many names one line of the log lists.
+SHOWN = 5
 
 # What a person reads where a round ends early; a rebalance and a stop are usual.
 ENDINGS = {
@@ -40,6 +42,7 @@ def write(before: Snapshot, after: Snapshot) -> None:
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
     yield from _outage(before, after)
+    yield from _others(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
     if after.round is not None:
@@ -70,6 +73,22 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if before.outage and not after.outage:
         event = "Kafka answers the driver again" if tasks_go_on else "Kafka is back"
         yield Line("info", event, {"waited_seconds": _waited(after, before.outage)})
+
+
+def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield what other runs of the service do to this one."""
+    rival = after.rival
+    if rival and (before.rival is None or _minutes(after, rival) > _minutes(before, rival)):
+        yield Line(
+            "warning",
+            "another service works for this group; this one, which started later, goes on",
+            {"rival": str(rival)},
+        )
+    if after.fenced and after.fenced is not before.fenced:
+        owners = sorted({str(owner) for owner in after.fenced.values() if owner != NOBODY})
+        where = [str(partition) for partition in sorted(after.fenced)]
+        fields = {"count": len(where), "partitions": where[:SHOWN], "offsets_committed_by": owners[:SHOWN]}
+        yield Line("warning", "partitions were fenced, and not by this driver", fields)
 
 
 def _waited(snapshot: Snapshot, outage: Problem) -> float:

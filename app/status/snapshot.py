@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.errors import PartitionError, WinnowError
-from app.model import Partition
+from app.model import Owner, Partition
 from app.offsets.metadata import NOTHING, Counts
 
 VERSION = 1
@@ -168,6 +168,8 @@ class Snapshot:
         round: the last round; None before the first.
         progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
+        rival: that an earlier run of the service still works for the group; None while none does.
+        fenced: the partitions that somebody else took over before the last discovery, and who owns them.
         totals: what became of all records since the service started.
     """
 
@@ -180,13 +182,15 @@ class Snapshot:
     round: RoundStatus | None = None
     progress: Progress | None = None
     outage: Problem | None = None
+    rival: Problem | None = None
+    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     totals: Counts = NOTHING
 
     @property
     def problems(self) -> list[Problem]:
         """Everything that is wrong now, the service's own problems first."""
         of_partitions = (status.problem for status in self.partitions.values())
-        return [problem for problem in (self.outage, *of_partitions) if problem is not None]
+        return [problem for problem in (self.outage, self.rival, *of_partitions) if problem is not None]
 
     @property
     def lag(self) -> int:

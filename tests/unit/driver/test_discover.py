@@ -250,11 +250,12 @@ class TestNewPartitions:
 
 def test_a_duration_counts_from_the_first_discovery() -> None:
     """However late a partition's start is decided, it starts at the same time as the others."""
-    kafka, now = DriverKafka(p0=(0, 10)), iter([10_000.0, 20_000.0])
-    runtime = replace(REAL, wall_clock=lambda: next(now))
+    kafka, now = DriverKafka(p0=(0, 10)), 10_000.0
+    runtime = replace(REAL, wall_clock=lambda: now)
     discovery = Discovery(config("starting.offsets.by.duration=2h"), kafka.clients, runtime)
 
     found = discovery.discover()
+    now = 20_000.0
     discovery.discover()
 
     assert {A: 5} == starts(found)
