@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, Leaderless, NotAllowed, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Owner, Partition, Receipt
+from app.model import OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
@@ -192,9 +192,17 @@ class StatusTracker:
             committed=at.committed.offset if at.committed else None,
             last_stable=at.watermarks.last_stable,
             high_watermark=at.watermarks.high_watermark,
+            unstable_since=self._unstable_since(before, at.watermarks),
             lag=at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start),
             counts=before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else ""),
         )
+
+    def _unstable_since(self, before: PartitionStatus, now: Watermarks) -> float | None:
+        """Return since when records wait behind the last stable offset, which has not moved."""
+        if now.high_watermark <= now.last_stable:
+            return None
+        stays = before.unstable_since is not None and before.last_stable == now.last_stable
+        return before.unstable_since if stays else self._now()
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
         """Return what tasks have counted since the last look; the first look finds nothing new."""

@@ -43,6 +43,7 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
     yield from _outage(before, after)
     yield from _others(before, after)
+    yield from _unstable(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
     if after.round is not None:
@@ -67,7 +68,7 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.outage and not before.outage:
         event = "Kafka does not answer the driver; the tasks go on" if tasks_go_on else "waiting for Kafka"
         yield Line("warning", event, {"reason": str(after.outage)})
-    if before.outage and after.outage and _minutes(after, after.outage) > _minutes(before, after.outage):
+    if before.outage and after.outage and _another_minute(before, after, after.outage.since):
         fields = {"waited_seconds": _waited(after, after.outage), "reason": str(after.outage)}
         yield Line("warning", "still waiting for Kafka", fields)
     if before.outage and not after.outage:
@@ -78,7 +79,7 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield what other runs of the service do to this one."""
     rival = after.rival
-    if rival and (before.rival is None or _minutes(after, rival) > _minutes(before, rival)):
+    if rival and (before.rival is None or _another_minute(before, after, rival.since)):
         yield Line(
             "warning",
             "another service works for this group; this one, which started later, goes on",
@@ -95,8 +96,27 @@ def _waited(snapshot: Snapshot, outage: Problem) -> float:
     return round(snapshot.at - outage.since, 1)
 
 
-def _minutes(snapshot: Snapshot, outage: Problem) -> int:
-    return int(snapshot.at - outage.since) // REMIND_SECONDS
+def _another_minute(before: Snapshot, after: Snapshot, since: float) -> bool:
+    """Return whether something that began at `since` has lasted for another whole minute."""
+    return int(after.at - since) // REMIND_SECONDS > max(0, int(before.at - since) // REMIND_SECONDS)
+
+
+def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield each partition whose records have waited behind an open transaction of a producer for another minute."""
+    for partition, status in after.partitions.items():
+        since = status.unstable_since
+        if since is not None and not after.outage and _another_minute(before, after, since):
+            where = f"--topic {partition.topic} --partition {partition.number}"
+            fields = {
+                "seconds": round(after.at - since, 1),
+                "offset": status.last_stable,
+                "waiting": status.high_watermark - status.last_stable,
+                "cure": f"if its producer is gone: kafka-transactions find-hanging {where}, "
+                f"then abort {where} --start-offset {status.last_stable}",
+            }
+            yield Line(
+                "warning", "an upstream transaction stays open; records wait behind it", fields | _where(partition)
+            )
 
 
 def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:

@@ -75,6 +75,8 @@ class PartitionStatus:
         committed: the next offset to read; None where no offset is committed.
         last_stable: the last stable offset: committed records end there.
         high_watermark: where all records end.
+        unstable_since: since when an open transaction of a producer keeps the last stable offset where it is; None
+            where records do not wait behind it.
         lag: how many offsets wait from the next one to the last stable one.
         counts: what became of its records since the service started.
         problem: what is wrong with it.
@@ -90,6 +92,7 @@ class PartitionStatus:
     committed: int | None = None
     last_stable: int = 0
     high_watermark: int = 0
+    unstable_since: float | None = None
     lag: int = 0
     counts: Counts = NOTHING
     problem: Problem | None = None

@@ -123,9 +123,9 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     )
     write(mortal, stage.source, 0, 90)
     with Winnow(config, tmp_path) as service:
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90})
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90}, 180)
         write(mortal, stage.source, 90, 100)
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100})
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100}, 180)
         cut(mortal, stage.source, 90)
         write(mortal, stage.source, 500, 550)
         while_it_ran = service.wait_for("partition blocked; the others go on")["error"]

@@ -9,8 +9,8 @@ import pytest
 
 from app.config import FromTimestamp
 from app.driver.discover import BLOCKED_SECONDS, Discovery, Workload
-from app.errors import Leaderless, Truncated, Unreachable
-from app.model import CommittedOffset, Outcome, Partition, Receipt, Watermarks
+from app.errors import ForeignSink, Leaderless, Superseded, Truncated, Unreachable
+from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
 from tests.fakes.driver import DriverKafka
@@ -359,3 +359,38 @@ class TestCuts:
 
         assert start == starts(found)[A]
         assert (again, lost) == (found.rewound.get(A), found.skipped.get(A))
+
+
+def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
+    """The next discovery finds in the metadata who took the partition over; it is said once."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    other = Owner(5, "there", "clean")
+    kafka.committed = {each: CommittedOffset(4, str(OffsetMetadata(owner=other))) for each in (A, B)}
+    discovery.reported([Receipt(each, 0, 4, outcome=Outcome.FENCED) for each in (A, B)], fenced={A})
+
+    assert {B: other} == discovery.discover().fenced
+    assert {} == discovery.discover().fenced
+
+
+def test_a_later_run_ends_this_one() -> None:
+    """What it commits while this one works is seen by a refresh, too."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients, replace(REAL, wall_clock=lambda: 100.0))
+    discovery.discover()
+    discovery.refresh()
+    kafka.committed[A] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(99_000, "there", "clean"))))
+    assert Owner(99_000, "there", "clean") == discovery.refresh().rival
+    kafka.committed[A] = CommittedOffset(5, str(OffsetMetadata(owner=Owner(101_000, "there", "clean"))))
+
+    with pytest.raises(Superseded):
+        discovery.refresh()
+
+
+def test_another_sink_is_refused_at_the_first_discovery() -> None:
+    """Nothing is fenced before that."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.committed[A] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(5, "there", "elsewhere"))))
+
+    with pytest.raises(ForeignSink, match="writes to elsewhere"):
+        Discovery(config(), kafka.clients).discover()

@@ -65,7 +65,9 @@ def test_the_earlier_run_ends(later: Owner) -> None:
     """A run that started later commits: this one names it, and what to do. Of two that start at once the host decides."""
     watch = Watch()
 
-    with pytest.raises(Superseded, match=r"service on there that started at 1970-01-01.* and writes to clean") as caught:
+    with pytest.raises(
+        Superseded, match=r"service on there that started at 1970-01-01.* and writes to clean"
+    ) as caught:
         watch.look(later, 6)
 
     assert "another group.id" in caught.value.cure

@@ -14,7 +14,7 @@ from app.errors import Truncated
 from app.executor import commits, task
 from app.executor.lane import Lane
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Chunk, Lines
 from parsers.contract import Parsed
@@ -101,6 +101,17 @@ class TestFlow:
         assert (11, 10, {"no_marker": 1}) == (receipt.records, receipt.out, receipt.dead)
         assert receipt.balances
         assert Outcome.DONE is receipt.outcome
+
+    def test_the_offset_names_the_run_that_committed_it(self, guarantee: Guarantee) -> None:
+        """Also where nothing but the start was stored."""
+        owner = Owner(7, "here", "clean")
+        for records in ([], source()):
+            kafka = FakeKafka({A: records})
+            clock, task_config = FakeClock(), replace(make_task_config(guarantee), owner=owner)
+            assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+            task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, clock.runtime)
+
+            assert owner == OffsetMetadata.parse(kafka.committed[A].metadata).owner
 
     def test_the_offset_is_after_control_records(self, guarantee: Guarantee) -> None:
         """The committed offset is the partition's end, after its control records, so no lag remains."""
