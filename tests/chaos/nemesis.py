@@ -135,13 +135,13 @@ def driver_stopped(system: System, load: Load, rng: random.Random) -> Iterator[s
 
 @contextmanager
 def second_driver(system: System, load: Load, rng: random.Random) -> Iterator[str]:
-    """Start a second driver while the first runs; after a while kill one of them."""
+    """Start a second driver while the first runs: the first ends by itself. If it does not in time, it is killed."""
+    first = system.driver
     second = system.start_driver(**{} if system.spark else {"spark.master": "local[1]"})
     yield str(second.pid)
-    time.sleep(rng.uniform(15, 25))
-    loser = rng.choice(system.drivers)
-    loser.kill()
-    system.end_driver(loser)
+    if not until(lambda: not first.alive, PATIENCE):
+        first.kill()
+    system.end_driver(first)
 
 
 @contextmanager
