@@ -3,7 +3,8 @@ One source partition on its way through a task: its position, what is open, what
 
         open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
           ▲         │ Transient         │
-          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
+          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset; after
+                    │                   │                    Refused with fewer records (`app.executor.search`)
                     │ Fenced, Blocked   ▼
                     └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused
 from app.executor.clients import C, Clients, LaneWriter
+from app.executor.search import Search
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -24,6 +26,10 @@ from app.records import DeadLetter, Lines
 FIRST_BACKOFF = 0.25
 # Short, because readers wait for it too after an outage.
 LAST_BACKOFF = 2.0
+REFUSED_CURE = (
+    "mend max.message.bytes, cleanup.policy, message.timestamp.* or compression.type of the dead-letter topic; "
+    "to give the record up, set the group's offset past it with kafka-consumer-groups --reset-offsets --shift-by 1"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,11 @@ class Cleansed:
     dead_letters: Sequence[DeadLetter]
     reasons: Sequence[str]
     position: int
+
+    def rejected(self, dead_letter: DeadLetter, reason: str) -> Cleansed:
+        """Return the same for a single record that becomes a dead letter after all."""
+        none = replace(self.lines, values=self.lines.values.slice(0, 0), rows=self.lines.rows[:0])
+        return replace(self, lines=none, bytes_out=0, dead_letters=[dead_letter], reasons=[reason])
 
     @property
     def counts(self) -> Counts:
@@ -78,11 +89,14 @@ class Lane:
         self._open = Counts()
         """What waits for the next commit."""
         self._uncertain: int | None = None
+        self._search = Search()
+        self._reach = 0
+        """The offset after the last record that was handed to the writer, taken or refused."""
         self._start: int | None = None
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
-        self._error = self._cure = ""
+        self._error = self._cure = self._refused_because = ""
 
     @property
     def partition(self) -> Partition:
@@ -103,6 +117,21 @@ class Lane:
     def at_end(self) -> bool:
         """Whether the agreed end is reached."""
         return self.range.end is not None and self.position >= self.range.end
+
+    @property
+    def stop(self) -> int | None:
+        """The offset that no record is taken from before the next commit: the agreed end, or one that is nearer."""
+        return min((stop for stop in (self.range.end, self._search.stop) if stop is not None), default=None)
+
+    @property
+    def at_stop(self) -> bool:
+        """Whether the search for a refused record waits for a commit."""
+        return self.running and self._search.stop is not None and self.position >= self._search.stop
+
+    @property
+    def refusal(self) -> str | None:
+        """Why Kafka refuses the next record, if that was found out: it must become a dead letter."""
+        return None if self._search.found is None else self._refused_because
 
     def open(self) -> None:
         """Fence every earlier owner. Only then may the committed offset be read that `begin` takes."""
@@ -129,6 +158,8 @@ class Lane:
         self._metadata = self._continued(committed)
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
+        self._reach = self.position
+        self._search.committed(self.position)
         self.retry_at, self.committed_at = None, now
         self._replace_suspect_writer(now)
 
@@ -181,6 +212,7 @@ class Lane:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # only running lanes take
+        self._reach = cleansed.position
         if len(cleansed.lines):
             self._writer.send(cleansed.lines)
         if cleansed.dead_letters:
@@ -195,8 +227,8 @@ class Lane:
 
     def pass_over(self, position: int) -> None:
         """Move past offsets that hold no record for us: control records, aborted and compacted ones."""
-        end = self.range.end
-        self.position = max(self.position, position if end is None else min(position, end))
+        stop = self.stop
+        self.position = max(self.position, position if stop is None else min(position, stop))
 
     def commit(self, now: float) -> None:
         """
@@ -216,11 +248,16 @@ class Lane:
         self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
-        self._replace_suspect_writer(now)
+        reads_on = not self.at_stop or self.at_end
+        self._search.committed(self.position)
+        self._replace_suspect_writer(now, reads_on=reads_on)
 
-    def _replace_suspect_writer(self, now: float) -> None:
-        """Open the lane again with a new writer if the last commit may have been sent twice."""
-        if self._writer is not None and self._writer.suspect:
+    def _replace_suspect_writer(self, now: float, *, reads_on: bool = True) -> None:
+        """
+        Open the lane again if the last commit may have been sent twice, or if what follows must be read again: what was
+        read of it before was dropped.
+        """
+        if self._writer is not None and (self._writer.suspect or not reads_on):
             self._drop_writer()
             self._reopened += 1
             self.retry_at = now
@@ -233,12 +270,28 @@ class Lane:
         elif isinstance(error, OffsetMoved):
             self.fail(str(error))
         elif isinstance(error, Blocked):
-            self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
+            self._block(error.cause, error.cure)
+        elif isinstance(error, Refused) and self._search.found is not None:
+            self._block(f"neither the record nor its dead letter is taken: {error.cause}", REFUSED_CURE)
         else:
             self._error = str(error)
             self._reopened += 1
             self.retry_at = now + self._backoff
             self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+            if isinstance(error, Refused):
+                self._look_for_the_record(error.cause, now)
+
+    def _look_for_the_record(self, cause: str, now: float) -> None:
+        """Learn from a refusal what to take next; a search does not wait between its steps."""
+        self._refused_because = cause
+        if self._committed is not None:  # otherwise nothing was taken
+            self._search.refused(self._committed, self._reach)
+        if self._search.stop is not None:
+            self.retry_at = now
+
+    def _block(self, cause: str, cure: str) -> None:
+        """Leave the partition alone until a person has acted."""
+        self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, cause, cure, None
 
     def fail(self, error: str) -> None:
         """Leave the partition alone for the rest of the round; the driver decides what to do then."""

@@ -18,7 +18,7 @@ from app.errors import PartitionError, Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
-from app.kafka.failures import error_of, of_partition, raised
+from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.sender import Sender
 from app.model import Partition
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
@@ -110,15 +110,18 @@ class Writer:
         try:
             yield
         except (KafkaException, SystemError) as error:
-            raise of_partition(self._root(raised(error)), self._partition, doing) from error
+            raise of_writing(self._root(raised(error)), self._partition, doing) from error
 
     def _root(self, error: KafkaException) -> KafkaException:
-        """Return the reason of a fatal state: `produce` says only that there is one, and abort_transaction says why."""
-        if error_of(error).code() == KafkaError._FATAL:  # noqa: SLF001
-            try:
+        """Return the reason of a lost transaction: `produce` says only that it is lost, other calls say why."""
+        code = error_of(error).code()
+        try:
+            if code == KafkaError._FATAL:  # noqa: SLF001
                 self._client.abort_transaction(1.0)
-            except KafkaException as reason:
-                return reason
+            elif code == KafkaError._STATE:  # noqa: SLF001
+                self._client.begin_transaction()
+        except KafkaException as reason:
+            return reason
         return error
 
     def _close(self) -> None:
@@ -232,7 +235,7 @@ class AcknowledgedWriter(Writer):
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
             if self._delivery.undelivered is not None:
-                raise of_partition(self._delivery.undelivered, self._partition, "delivering a record", offset)
+                raise of_writing(self._delivery.undelivered, self._partition, "delivering a record", offset)
 
     def discard(self) -> None:
         """Drop what is not delivered; the client ends with its last reference."""

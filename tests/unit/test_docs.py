@@ -66,7 +66,7 @@ def test_every_reason_is_in_the_readme() -> None:
     """README lists the reasons in the order in which they apply."""
     listed = re.search(r"The reasons are\s(.*?)\.", README, re.DOTALL)
     assert listed
-    reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR]
+    reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED]
 
     assert reasons == re.findall(r"`(\w+)`", listed[1])
 
