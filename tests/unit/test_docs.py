@@ -10,7 +10,7 @@ import yaml
 
 from app.cli import main
 from app.config import described, load
-from app.executor.parse import PARSER_ERROR, TOO_LARGE
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
