@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -70,18 +71,12 @@ def test_a_reject_that_is_stored_uncompressed(broker: Cluster, topics: Topics, w
 
 
 @BOTH_GUARANTEES
-@pytest.mark.parametrize(
-    ("sink", "hours", "words"),
-    [
-        ({}, 2, "message.timestamp.after.max.ms is 3600000"),
-        ({"message.timestamp.before.max.ms": str(HOUR)}, -2, "message.timestamp.before.max.ms is 3600000"),
-    ],
-    ids=["after", "before"],
-)
+@pytest.mark.parametrize(("side", "hours"), [("after", 2), ("before", -2)])
 def test_a_timestamp_that_the_sink_refuses(
-    broker: Cluster, topics: Topics, guarantee: Guarantee, sink: dict[str, str], hours: int, words: str
+    broker: Cluster, topics: Topics, guarantee: Guarantee, side: str, hours: int
 ) -> None:
     """Kafka 4 takes no timestamp more than an hour in the future; a topic may limit the past, too."""
+    sink = {"message.timestamp.before.max.ms": str(HOUR)} if side == "before" else {}
     stage = make_stage(broker.bootstrap, topics, guarantee, source=ANY_TIME, sink=sink, dead=sink)
     times = [now(), now() + hours * HOUR, now()]
     records = [Written(line(n), b"k", timestamp=at) for n, at in enumerate(times)]
@@ -89,7 +84,7 @@ def test_a_timestamp_that_the_sink_refuses(
 
     (receipt,) = stage.run(seconds=20).values()
 
-    check_one_refused(stage, receipt, records[1], words)
+    check_one_refused(stage, receipt, records[1], f"message.timestamp.{side}.max.ms is 3600000")
     assert 0 == receipt.reopened
 
 
@@ -121,7 +116,7 @@ def test_a_compacted_sink(broker: Cluster, topics: Topics, guarantee: Guarantee)
     assert 0 == receipt.reopened
 
 
-UNKNOWN = {
+UNKNOWN: Mapping[str, tuple[Mapping[str, object], str]] = {
     "size": ({"max_message_bytes": 3_000}, "Message size too large"),
     "future": ({"message_timestamp_after_max_ms": 1_000}, "Invalid timestamp"),
     "past": ({"message_timestamp_before_max_ms": HOUR}, ""),
@@ -158,7 +153,7 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
 
     good = [cleansed(n) for n in range(1_000) if n != 613]
     found = [record.value for record in stage.cleansed() if record.partition == 0]
-    assert good == (found if guarantee is Guarantee.EXACTLY_ONCE else list(dict.fromkeys(found)))
+    assert good == found if guarantee is Guarantee.EXACTLY_ONCE else set(good) == set(found)
     (dead_letter,) = stage.dead_letters()
     assert bad[:2] == (dead_letter.value, dead_letter.key)
     headers = dead_letter.error_headers
