@@ -6,6 +6,9 @@ One source partition on its way through a task: its position, what is open, what
           └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
                     │ Fenced            ▼
                     └──────────────▶ fenced / failed         dropped; nothing that was open counts
+
+`open`, `begin`, `commit`, `send_rest` and `discard` may wait for Kafka; only one of them runs at a time, in any thread.
+Everything else belongs to the task's own thread.
 """
 
 from __future__ import annotations
@@ -79,6 +82,10 @@ class Lane:
         """What waits for the next commit."""
         self._uncertain: int | None = None
         self._start: int | None = None
+        self._ready = False
+        """Whether the writer takes records: it has fenced the others, and the start is decided."""
+        self._spent: LaneWriter | None = None
+        """A writer that is no longer used, and not discarded yet."""
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
@@ -92,12 +99,46 @@ class Lane:
     @property
     def running(self) -> bool:
         """Whether records of this partition are wanted now."""
-        return self.outcome is None and self._reading
+        return self._ready and self._reading
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can commit."""
+        return self._ready
 
     @property
     def dirty(self) -> bool:
         """Whether there is something to commit: records, or a position after control records."""
-        return self.running and self.position != self._committed
+        return self._ready and self.position != self._committed
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it takes records, and there are more to come."""
+        return self._ready and self._reading and not self.at_end
+
+    def reopens(self, now: float) -> bool:
+        """Whether its back-off is over."""
+        return self.retry_at is not None and self.retry_at <= now
+
+    @property
+    def opened(self) -> bool:
+        """Whether earlier owners are fenced, but the start is not decided."""
+        return self._writer is not None and not self._ready
+
+    @property
+    def full(self) -> bool:
+        """Whether some of what it took found no room yet: `send_rest` waits for it."""
+        return self._writer is not None and self._writer.full
+
+    @property
+    def spent(self) -> bool:
+        """Whether a writer waits to be discarded."""
+        return self._spent is not None
+
+    @property
+    def troubled(self) -> bool:
+        """Whether something has failed since the last commit."""
+        return self._backoff > FIRST_BACKOFF
 
     @property
     def at_end(self) -> bool:
@@ -106,6 +147,7 @@ class Lane:
 
     def open(self) -> None:
         """Fence every earlier owner. Only then may the committed offset be read that `begin` takes."""
+        self.discard()
         self._writer = self._clients.writer(self.partition, self._offsets)
         self._writer.open()
 
@@ -130,6 +172,7 @@ class Lane:
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
         self.retry_at, self.committed_at = None, now
+        self._ready = True
         self._replace_suspect_writer(now)
 
     def _first_position(self, committed: CommittedOffset | None) -> int:
@@ -159,13 +202,22 @@ class Lane:
 
     def read(self) -> None:
         """
-        Begin to read, unless the writer must be replaced first.
+        Read from the position on while records are wanted, and not otherwise.
 
-        Only the task's own thread may: the consumer's table of partitions is not locked.
+        Only the task's own thread may, and only between two chunks: the consumer's table of partitions is not locked,
+        and what is left of an earlier chunk does not follow the position.
         """
-        if self._writer is not None:
+        if self._ready and not self._reading:
             self._consumer.start(self.partition, self.position)
             self._reading = True
+        elif not self._ready:
+            self.hold()
+
+    def hold(self) -> None:
+        """Read no more for now; what was fetched ahead is dropped."""
+        if self._reading:
+            self._consumer.stop(self.partition)
+            self._reading = False
 
     def _resolve_uncertain_commit(self) -> None:
         """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
@@ -187,6 +239,11 @@ class Lane:
             self._writer.send_dead_letters(cleansed.dead_letters)
         self._open += cleansed.counts
         self.position = cleansed.position
+
+    def send_rest(self) -> None:
+        """Send what found no room; raises what `take` does."""
+        if self._writer is not None:
+            self._writer.send_rest()
 
     def free(self) -> None:
         """Free the memory of what was delivered."""
@@ -221,13 +278,16 @@ class Lane:
     def _replace_suspect_writer(self, now: float) -> None:
         """Open the lane again with a new writer if the last commit may have been sent twice."""
         if self._writer is not None and self._writer.suspect:
-            self._drop_writer()
+            self._retire_writer()
+            self.discard()
             self._reopened += 1
             self.retry_at = now
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
-        self._drop_writer()
+        self._retire_writer()
+        if self.outcome is not None:
+            return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
         elif isinstance(error, OffsetMoved):
@@ -240,23 +300,35 @@ class Lane:
 
     def fail(self, error: str) -> None:
         """Leave the partition alone for the rest of the round; the driver decides what to do then."""
-        self._drop_writer()
         self.outcome, self._error, self.retry_at = Outcome.FAILED, error, None
 
     def finish(self) -> None:
         """Stop: everything was committed or dropped."""
         waiting = self.retry_at is not None and self._error
-        self._drop_writer()
+        self._retire_writer()
+        self.hold()
         if self.outcome is None:
             self.outcome = Outcome.FAILED if waiting else Outcome.DONE
 
-    def _drop_writer(self) -> None:
-        if self._reading:
-            self._consumer.stop(self.partition)
-            self._reading = False
+    def abandon(self) -> None:
+        """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
+        self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+        self.hold()
+        if (writer := self._writer) is not None:
+            writer.abandon()
+
+    def _retire_writer(self) -> None:
+        self._ready = False
         if self._writer is not None:
-            self._writer.discard()
-            self._writer = None
+            self._spent, self._writer = self._writer, None
+
+    def discard(self) -> None:
+        """Discard the writer that is no longer used, which aborts what it left open."""
+        if self.outcome is not None:
+            self._retire_writer()
+        if self._spent is not None:
+            writer, self._spent = self._spent, None
+            writer.discard()
 
     def receipt(self) -> Receipt:
         """Return what is committed, and how it ended."""

@@ -20,6 +20,7 @@ from app.errors import Fenced, Transient
 from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
+from tests.fakes.simulation import Inline
 
 
 class Point(StrEnum):
@@ -115,7 +116,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that uses this clock."""
+        """Return a runtime that uses this clock, and runs each call of a lane at once: its time does not pass by itself."""
+        return replace(self.threaded, threads=Inline)
+
+    @property
+    def threaded(self) -> Runtime:
+        """Return a runtime that uses this clock, and real threads."""
         return replace(REAL, monotonic=self)
 
 
@@ -254,6 +260,16 @@ class FakeWriter:
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self._send_dead_letters(dead_letters)
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    def send_rest(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
     def free(self) -> None:
         self.freed += 1

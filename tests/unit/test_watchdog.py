@@ -96,7 +96,7 @@ fakes.FakeTransaction = Hanging
 partition = Partition("raw", 0)
 kafka, task_config, clock = fakes.FakeKafka({partition: []}), fakes.make_task_config(), fakes.FakeClock()
 clients = fakes.FakeClients(kafka, task_config, clock)
-task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, runtime=clock.runtime)
+task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, runtime=clock.threaded)
 """
 
 
