@@ -30,6 +30,8 @@ class DriverKafka:
         """Errors that the next requests raise, one each."""
         self.topic_id = "id-1"
         self.topic_gone = False
+        self.sink_leaderless: set[int] = set()
+        """Partitions of the sink, which has two, without a leader."""
         self.leaderless: set[int] = set()
         """Partitions that the topic's description names without a leader."""
         self.silent: set[Partition] = set()
@@ -42,6 +44,11 @@ class DriverKafka:
         return Clients(topics=self, group=self, fence=self, offsets=self)
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
+        if "clean" in names:
+            return {
+                "clean": Topic("clean", "id-2", 2, frozenset(self.sink_leaderless)),
+                "dead": Topic("dead", "id-3", 1),
+            }
         if self.topic_gone and "raw" in known:
             return {}
         return {"raw": Topic("raw", self.topic_id, len(self.watermark), frozenset(self.leaderless))}

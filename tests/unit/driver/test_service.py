@@ -515,7 +515,7 @@ class TestChecks:
         rounds, logs = self.run(kafka, monkeypatch)
 
         assert 1 == len(rounds.rounds)
-        assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition cannot be read")]
+        assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition waits")]
 
     def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A broker that restarts may refuse once; the tasks have their connections."""
