@@ -28,7 +28,7 @@ LOST = 7
 AWAY_SECONDS = STALLED_SECONDS + 10
 LONGEST_PAUSE = 5.0
 """What a busy machine is allowed; 2 s is what is wanted, and measured."""
-INTERNAL = ("__consumer_offsets", "__transaction_state")
+INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 PER_SECOND = 1_600
 
 
@@ -36,11 +36,15 @@ PER_SECOND = 1_600
 def three() -> Iterator[Broker]:
     """Return three nodes, the last of which has one partition of the sink, and nothing else."""
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        compact = {"cleanup.policy": "compact"}
-        placed = [NewTopic(name, replica_assignment=[[1, 2]] * 5, config=compact) for name in INTERNAL]
-        homes = {"raw": [[1], [2]] * 4, "clean": [*[[1], [2]] * 4][:LOST] + [[3]], "dead": [[1]]}
-        placed += [NewTopic(name, replica_assignment=on, config={"retention.ms": "-1"}) for name, on in homes.items()]
-        for created in broker.admin().create_topics(placed).values():
+        others = [[1], [2]] * 4
+        homes = dict.fromkeys(INTERNAL, [[1, 2]] * 5)
+        homes |= {"raw": others, "clean": [*others[:LOST], [3]], "dead": [[1]]}
+        placed = [
+            NewTopic(name, len(on), replica_assignment=on, config=INTERNAL.get(name, {"retention.ms": "-1"}))
+            for name, on in homes.items()
+        ]
+        admin = broker.admin()
+        for created in admin.create_topics(placed).values():
             created.result(30)
         yield broker
 
