@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from app.errors import Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
+from app.executor.trouble import Trouble
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -90,6 +91,7 @@ class Lane:
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
         self._error = ""
+        self._trouble = Trouble(offset_range.partition)
 
     @property
     def partition(self) -> Partition:
@@ -273,6 +275,7 @@ class Lane:
         self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
+        self._trouble.over(self.position)
         self._replace_suspect_writer(now)
 
     def _replace_suspect_writer(self, now: float) -> None:
@@ -290,7 +293,9 @@ class Lane:
             return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
-        elif isinstance(error, OffsetMoved):
+            return
+        self._trouble.happened(error, self.range.start if self._committed is None else self._committed, now)
+        if isinstance(error, OffsetMoved):
             self.fail(str(error))
         else:
             self._error = str(error)

@@ -116,7 +116,8 @@ class Writer:
         """
         self._send_left(FULL_QUEUE_SECONDS)
         if self._left:
-            raise Transient(self._partition, f"nothing could be delivered for {FULL_QUEUE_SECONDS:.0f} s")
+            where = self._sender.targets
+            raise Transient(self._partition, f"nothing could be delivered to {where} for {FULL_QUEUE_SECONDS:.0f} s")
 
     def _send_left(self, patience: float) -> None:
         """Offer what is left in order, until all is queued or there was no room for so many seconds."""
@@ -180,7 +181,8 @@ class Writer:
         self.send_rest()
         left = self._delivery.deliver_all(CONTROL_SECONDS)
         if left and not self._abandoned:
-            raise Transient(self._partition, f"{left} records were not acknowledged within {CONTROL_SECONDS:.0f} s")
+            what = f"{left} records were not acknowledged by {self._sender.targets} within {CONTROL_SECONDS:.0f} s"
+            raise Transient(self._partition, what)
         self._refuse_if_abandoned()
 
 
