@@ -12,7 +12,7 @@ from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
 from app.driver.rebalance import STALLED_SECONDS, Balance
 from app.driver.starting_offsets import PartitionOffsets
-from app.errors import NoStartingOffset
+from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 
 PARTITIONS = [Partition("raw", number) for number in range(4)]
@@ -147,6 +147,18 @@ def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
     assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, 1_020
     )
+
+
+def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
+    """No other task could deliver it, and its backlog is no reason to divide the work anew; its time counts later."""
+    round_ = balance(BEFORE)
+    lost = [partition for partition in PARTITIONS if partition.number % 2]
+    backlog = everywhere(at(1_000)) | dict.fromkeys(lost, at(100, stable=1_000_000))
+    undeliverable = {each: Undeliverable(each, "no leader for clean-1") for each in lost}
+
+    assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 1_000)
+    assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 2_000)
+    assert "the work has become uneven" == round_.needs_rebalance(SourceOffsets(backlog), 2, 2_010)
 
 
 def test_a_leaderless_partition_that_answers_again_is_planned() -> None:
