@@ -124,6 +124,7 @@ class TaskConfig:
     offset_store: Plugin = Plugin("kafka")
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
+    log_level: str = "info"
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ class Service:
             offset_store=Plugin(config.offsets.store.name, config.offsets.store.options),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
+            log_level=config.log_level,
         )
 
     def _clear_leftovers(self, workload: Workload) -> None:

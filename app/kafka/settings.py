@@ -17,6 +17,9 @@ SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
+# Where brokers create topics, any question about a deleted one would bring it back with one partition. A producer's own
+# default is true, and it keeps to false like the other clients (librdkafka 2.16).
+NO_NEW_TOPICS: Settings = {"allow.auto.create.topics": False}
 # Between two attempts to connect librdkafka waits for half of the first (rd_kafka_connect_any). A producer needs two
 # attempts to open, and there may be a thousand producers. With the second, whose default is 10 s, librdkafka notices
 # the return of a broker within a second.
@@ -51,7 +54,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Raises:
         NotUsable: if a file of a secret cannot be read, or is not text.
     """
-    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
+    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items())) | NO_NEW_TOPICS
 
 
 def _read(item: tuple[str, str]) -> tuple[str, str]:

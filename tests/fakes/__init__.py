@@ -20,6 +20,7 @@ from app.errors import Blocked, Fenced, Refused, Transient
 from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
+from tests.fakes.simulation import Inline
 
 
 class Point(StrEnum):
@@ -121,7 +122,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that uses this clock."""
+        """Return a runtime that uses this clock, and runs each call of a lane at once: its time does not pass by itself."""
+        return replace(self.threaded, threads=Inline)
+
+    @property
+    def threaded(self) -> Runtime:
+        """Return a runtime that uses this clock, and real threads."""
         return replace(REAL, monotonic=self)
 
 
@@ -264,6 +270,16 @@ class FakeWriter:
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self._refused |= any(map(self._kafka.refuses_dead_letter, dead_letters))
         self._send_dead_letters([each for each in dead_letters if not self._kafka.refuses_dead_letter(each)])
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    def send_rest(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
     def free(self) -> None:
         self.freed += 1

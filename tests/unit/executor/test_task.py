@@ -81,12 +81,6 @@ def expected() -> list[bytes]:
     return [cleansed(n) for n in range(10)]
 
 
-@pytest.fixture(autouse=True)
-def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Park nothing, so that the points of a script come in a fixed order."""
-    monkeypatch.setattr(commits, "MAX_PARKED", 0)
-
-
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 class TestFlow:
     def test_every_record_goes_to_the_sink_or_to_the_dead_letters(self, guarantee: Guarantee) -> None:
@@ -438,9 +432,8 @@ class TestOutcomes:
         assert expected() == kafka.sink[A]
         assert (Outcome.DONE, 1) == (receipt.outcome, receipt.reopened)
 
-    def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lane_that_commits_holds_up_no_other(self) -> None:
         """While one lane commits slowly, the other lanes send; its own records wait in order, and none is lost."""
-        monkeypatch.setattr(commits, "MAX_PARKED", 8)
         kafka = FakeKafka({A: source(40), B: source(40)})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
@@ -469,7 +462,7 @@ class TestOutcomes:
 
         ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
         task.run(
-            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
+            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.threaded
         )
 
         for partition in (A, B):

@@ -57,6 +57,19 @@ def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_no_client_creates_topics() -> None:
+    """A question about a deleted topic would bring it back with one partition; a user cannot allow that."""
+    task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "allow.auto.create.topics": "true"})
+    made = (
+        settings.common(task_config.kafka),
+        settings.consumer(task_config),
+        settings.producer(task_config),
+        settings.transactional_producer(task_config, Partition("raw", 0)),
+    )
+
+    assert [False] * 4 == [each["allow.auto.create.topics"] for each in made]
+
+
 def test_a_users_setting_is_kept() -> None:
     """The defaults favour throughput; a user's own setting is not changed."""
     fast, patient = (
