@@ -34,8 +34,9 @@ from parsers.contract import Parsed, Parser
 POLL_SECONDS = 0.05
 # How soon a task without traffic notices that the driver has fenced its control partition.
 HEARTBEAT_SECONDS = 1.0
-# How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds.
-OPEN_SECONDS = 5.0
+# How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
+# task begins without the lanes that are late, once no other was opened for a second.
+OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
 # How long a call that hangs may hold up the end of a task.
 LAST_SECONDS = 2.0
 # Much can be delivered between two commits of a lane; its memory is wanted earlier.
@@ -156,7 +157,7 @@ class Task:
     def _side_by_side(self, lanes: Iterable[Lane], step: Callable[[Lane], None]) -> None:
         for lane in lanes:
             self._calls.start(lane, partial(step, lane), OPEN_SECONDS)
-        self._calls.settle()
+        self._calls.settle_while_some_end(LATE_SECONDS)
 
     def _open_again(self, lane: Lane) -> None:
         """Do the same for one lane, beside the flow."""
