@@ -91,7 +91,6 @@ class Task:
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
         self._lanes = {each.partition: Lane(each, clients, self.consumer, offsets) for each in assignment.ranges}
-        self._control_lane = self._lanes[assignment.control_partition]
         self._threads = runtime.threads(len(self._lanes) + 1, "winnow-lane")
         self._calls = Calls(self._threads, self._clock, watchdog)
         self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
@@ -225,6 +224,12 @@ class Task:
         for lane in self._lanes.values():
             if lane.running and lane not in self._calls:
                 self._calls.attempt(lane, lane.free)
+
+    @property
+    def _control_lane(self) -> Lane:
+        """The lane by which the driver ends the task: its first one that does not hang, as the driver sees it too."""
+        lanes = self._lanes.values()
+        return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
 
     def _owes_heartbeat(self, now: float) -> bool:
         lane = self._control_lane
