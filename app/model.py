@@ -133,7 +133,8 @@ class Outcome(StrEnum):
 
     DONE = "done"
     FENCED = "fenced"
-    FAILED = "failed"
+    FAILED = "failed"  # the next round tries again
+    BLOCKED = "blocked"  # it waits for a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class Receipt:
         dead: records written to the dead letters, by reason.
         outcome: how it ended.
         error: the last error, for the operator; empty if there was none.
+        cure: what to do about it, where a person must act.
         reopened: how often the producer had to be replaced.
         metadata: what the task committed beside `end`; empty if it committed nothing.
     """
@@ -162,6 +164,7 @@ class Receipt:
     dead: Mapping[str, int] = field(default_factory=dict)
     outcome: Outcome = Outcome.DONE
     error: str = ""
+    cure: str = ""
     reopened: int = 0
     metadata: str = ""
 

@@ -7,7 +7,7 @@ The later source wins. The only check here is that each source can be read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,8 @@ DEFAULT = "default"
 _QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
 
 _MERGE = "tag:yaml.org,2002:merge"
+_TEXT = "tag:yaml.org,2002:str"
+_NUMBERS_AND_DATES = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 Keys = tuple[Any, ...]
 """A key after the sections that it is in."""
@@ -119,12 +121,13 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
-    """Return the values in a file as `yaml.safe_load` reads them, and the line of each."""
+    """Return the values in a file as `yaml.safe_load` reads them, properties as they are written, and their lines."""
     try:
         loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
         node = loader.get_single_node()
         # Before the values: to construct them, PyYAML writes merged keys into the sections.
         twice = tuple(_twice(file, node, set()))
+        _take_properties_verbatim(node)
         values = loader.construct_document(node) if node else None
         lines = dict(_lines(loader, node))
     except OSError as error:
@@ -138,6 +141,18 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     if not isinstance(values, dict):
         raise ConfigError((f"{file} must hold keys and values, such as `group.id: idc-cleansing`",))
     return values, lines
+
+
+def _take_properties_verbatim(node: yaml.Node | None) -> None:
+    """Turn the numbers and dates among properties into text: as YAML the password 012345 is the number 5349."""
+    for key, section in _pairs(node):
+        if key.value in PROPERTY_SECTIONS:
+            for _, value in _pairs(section):
+                value.tag = _TEXT if value.tag in _NUMBERS_AND_DATES else value.tag
+
+
+def _pairs(node: yaml.Node | None) -> Sequence[tuple[yaml.Node, yaml.Node]]:
+    return node.value if isinstance(node, yaml.MappingNode) else ()
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:

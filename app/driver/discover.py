@@ -10,8 +10,13 @@ from app.driver.clients import Clients
 from app.driver.destinations import Destinations
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
 from app.errors import Blocked, Leaderless, PartitionError, TopicGone, Undeliverable, Unreachable
-from app.model import OffsetRange, Partition, Receipt, Topic
+from app.model import OffsetRange, Outcome, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
+from app.runtime import REAL, Runtime
+
+# A partition that a task found blocked is left out of the next plans for so long, unless its offset is moved: a plan
+# that it fails again costs all partitions a rebalance.
+BLOCKED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class SourceOffsets:
 class Discovery:
     """Discovers partitions, and remembers them: an offset that vanishes and a partition that appears are news."""
 
-    def __init__(self, config: Config, clients: Clients) -> None:
+    def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
+        self._clock = runtime.monotonic
         self._source = config.source
         starting = config.starting_offsets
         timestamp = starting.timestamp if isinstance(starting, FromTimestamp) else None
@@ -73,6 +79,8 @@ class Discovery:
         self._destinations = Destinations(config, clients.topics)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
+        self._blocked: dict[Partition, tuple[Blocked, float]] = {}
+        """What tasks found blocked, and until when that is believed."""
         self._known: set[Partition] | None = None
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
@@ -109,9 +117,11 @@ class Discovery:
         self._remember(offsets)
         return SourceOffsets(offsets, found.unreadable, self._destinations.undeliverable(offsets))
 
-    def committed(self, receipts: Iterable[Receipt]) -> None:
-        """Remember that tasks have committed offsets, which may vanish before they are seen here."""
+    def reported(self, receipts: Iterable[Receipt]) -> None:
+        """Remember what tasks found blocked, and what they have committed: that may vanish before it is seen here."""
         for receipt in receipts:
+            if receipt.outcome is Outcome.BLOCKED:
+                self._blocked[receipt.partition] = blocked_by(receipt), self._clock() + BLOCKED_SECONDS
             metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
                 self._had_offset_in[receipt.partition] = metadata.topic_id
@@ -162,6 +172,7 @@ class Discovery:
         return self._clients.topics.offsets_at(without, self._timestamp)
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
+        self._raise_what_a_task_found(at)
         if self._timestamp is not None and at.committed is None and at.partition not in starts:
             raise Leaderless(at.partition)
         return decide(
@@ -171,6 +182,20 @@ class Discovery:
             had_offset_in=self._had_offset_in.get(at.partition),
             joined_later=self._known is not None and at.partition not in self._known,
         )
+
+    def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
+        """Raise what blocked the partition, while its offset stands where it did and the finding is fresh."""
+        if at.partition not in self._blocked:
+            return
+        error, until = self._blocked[at.partition]
+        if at.next_offset(0) == error.offset and self._clock() < until:
+            raise error
+        del self._blocked[at.partition]
+
+
+def blocked_by(receipt: Receipt) -> Blocked:
+    """Return the error that a task was blocked by."""
+    return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
 
 
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:

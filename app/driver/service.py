@@ -62,7 +62,7 @@ class Service:
         self._stop = stop
         self._tracker = tracker
         self._runtime = runtime
-        self._discovery = Discovery(config, clients)
+        self._discovery = Discovery(config, clients, runtime)
         self._fence = clients.fence if config.delivery_guarantee is Guarantee.EXACTLY_ONCE else None
         self._checks = runtime.threads(1, "winnow-check")
         self._refusals = Refusals(runtime.monotonic)
@@ -181,7 +181,7 @@ class Service:
         self._failed_rounds = 0
         checks = max(took, 1) / self._config.round_interval
         self._arrived = {receipt.partition: int(receipt.records / checks) for receipt in receipts}
-        self._discovery.committed(receipts)
+        self._discovery.reported(receipts)
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from app.driver.discover import SourceOffsets, Workload
+from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Partition, Receipt
@@ -146,17 +146,26 @@ class StatusTracker:
         self._publish(partitions=partitions)
 
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
-        failed = receipt.outcome is Outcome.FAILED
-        after = self._in_state(before, PartitionState.FAILED if failed else PartitionState.PLANNED)
+        state, problem = self._left_as(receipt)
+        after = self._in_state(before, state)
         known = before.problem if receipt.partition in self.undeliverable else None
         return replace(
             after,
             committed=receipt.end,
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
-            problem=Problem(receipt.error, "", self._now()) if failed else known,
-            recovered=receipt.error if receipt.error and not failed else before.recovered,
+            problem=problem or known,
+            recovered=receipt.error if receipt.error and problem is None else before.recovered,
             reopened=before.reopened + receipt.reopened,
         )
+
+    def _left_as(self, receipt: Receipt) -> tuple[PartitionState, Problem | None]:
+        """Return how a task left its partition."""
+        match receipt.outcome:
+            case Outcome.FAILED:
+                return PartitionState.FAILED, Problem(receipt.error, "", self._now())
+            case Outcome.BLOCKED:
+                return PartitionState.BLOCKED, Problem.of(blocked_by(receipt), self._now())
+        return PartitionState.PLANNED, None
 
     def stopping(self, cause: str) -> None:
         """Take in that somebody asked the service to stop."""

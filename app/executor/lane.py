@@ -4,8 +4,8 @@ One source partition on its way through a task: its position, what is open, what
         open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
           ▲         │ Transient         │
           └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
-                    │ Fenced            ▼
-                    └──────────────▶ fenced / failed         dropped; nothing that was open counts
+                    │ Fenced, Blocked   ▼
+                    └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
 
 `open`, `begin`, `commit`, `send_rest` and `discard` may wait for Kafka; only one of them runs at a time, in any thread.
 Everything else belongs to the task's own thread.
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.errors import Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.trouble import Trouble
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
@@ -90,7 +90,7 @@ class Lane:
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
-        self._error = ""
+        self._error = self._cure = ""
         self._trouble = Trouble(offset_range.partition)
 
     @property
@@ -287,9 +287,9 @@ class Lane:
             self.retry_at = now
 
     def give_up(self, error: PartitionError, now: float) -> None:
-        """Drop what is open after an error: try again after a back-off, or leave the partition to its new owner."""
+        """Drop what is open after an error: try again after a back-off, or leave the partition to others."""
         self._retire_writer()
-        if self.outcome is not None:
+        if self.outcome is not None:  # abandoned meanwhile
             return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
@@ -297,6 +297,8 @@ class Lane:
         self._trouble.happened(error, self.range.start if self._committed is None else self._committed, now)
         if isinstance(error, OffsetMoved):
             self.fail(str(error))
+        elif isinstance(error, Blocked):
+            self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
         else:
             self._error = str(error)
             self._reopened += 1
@@ -347,6 +349,7 @@ class Lane:
             dead=dict(self._done.dead),
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
+            cure=self._cure,
             reopened=self._reopened,
             metadata=str(self._metadata) if self._start is not None else "",
         )

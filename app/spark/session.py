@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import structlog
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from app.errors import SparkFailed
 from app.spark.properties import FIXED
+
+log = structlog.get_logger()
 
 # How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
 TASK_FAILURES = 8
@@ -56,7 +59,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
         conf = SparkConf()
         for key, value in {**DEFAULTS, **wanted}.items():
             conf.setIfMissing(key, value)
-        conf.setAll([(name, fixed.value) for name, fixed in FIXED.items()])
+        _fix(conf)
         conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))
         context = SparkContext.getOrCreate(conf)
     except Exception as error:
@@ -64,6 +67,15 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
         raise SparkFailed(msg) from error
     context.setLogLevel(wanted.get("spark.log.level", "ERROR"))
     return context
+
+
+def _fix(conf: SparkConf) -> None:
+    """Set what only Winnow sets, and say so where spark-submit or the cluster's defaults have set something else."""
+    for name, fixed in FIXED.items():
+        found = conf.get(name)
+        if found not in (None, fixed.value):
+            log.warning("Spark's property is overruled", property=name, found=found, used=fixed.value, why=fixed.reason)
+        conf.set(name, fixed.value)
 
 
 def retrying(master: str) -> str:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Fenced, Transient
+from app.errors import Blocked, Fenced, Transient
 from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
@@ -40,6 +40,7 @@ class Trouble(StrEnum):
     KILLED = "killed"
     TRANSIENT = "transient"
     FENCED = "fenced"
+    BLOCKED = "blocked"
 
 
 class Killed(BaseException):
@@ -80,6 +81,8 @@ class Script:
                 raise Fenced(partition, "by the script")
             case Trouble.TRANSIENT:
                 raise Transient(partition, "by the script")
+            case Trouble.BLOCKED:
+                raise Blocked(partition, "by the script", cure="mend the script")
 
 
 class Record(NamedTuple):

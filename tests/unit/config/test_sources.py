@@ -81,6 +81,16 @@ class TestValues:
         assert (text, text) == (config.kafka["sasl.password"], config.kafka["ssl.key.password"])
         assert text == config.spark["spark.x.y"]
 
+    @pytest.mark.parametrize("text", ["012345", "0x1F", "1e3", "1_000", "2001-01-01"])
+    def test_a_number_among_properties_in_the_file_is_taken_verbatim(self, file: Path, text: str) -> None:
+        """Nobody thinks of quoting a password that is made of digits."""
+        with file.open("a") as writing:
+            writing.write(f"  sasl.password: {text}\nspark: {{spark.x.y: {text}}}\n")
+
+        config = load(file, (), {})
+
+        assert (text, text) == (config.kafka["sasl.password"], config.spark["spark.x.y"])
+
     @pytest.mark.parametrize(
         ("written", "seconds"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2", 2), ("0.25", 0.25)]
     )

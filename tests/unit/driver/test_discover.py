@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from app.config import FromTimestamp
-from app.driver.discover import Discovery
+from app.driver.discover import BLOCKED_SECONDS, Discovery
 from app.errors import Leaderless, Unreachable
-from app.model import CommittedOffset, Partition, Watermarks
+from app.model import CommittedOffset, Outcome, Partition, Receipt, Watermarks
+from app.runtime import Runtime
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
 
@@ -145,3 +146,46 @@ def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
     for at in discovery.refresh().offsets.values():
         assert at.committed is not None
         assert at.committed.offset <= at.watermarks.high_watermark
+
+
+class TestBlockedByATask:
+    """A task found that a partition waits for a person: the plan leaves it out, so that it costs the others nothing."""
+
+    FOUND = Receipt(B, 0, 4, outcome=Outcome.BLOCKED, error="the broker refuses it", cure="raise its limit")
+
+    def test_it_stays_blocked_where_its_offset_stands(self) -> None:
+        """The error names the offset and the cure, at each discovery."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed[B] = CommittedOffset(4)
+        discovery = Discovery(config(), kafka.clients)
+        discovery.discover()
+
+        discovery.reported([self.FOUND])
+
+        for _ in range(2):
+            found = discovery.discover()
+            assert [A] == list(found.ranges)
+            assert "raw-1@4: the broker refuses it: raise its limit" == str(found.blocked[B])
+
+    def test_it_is_tried_again_as_soon_as_its_offset_is_moved(self) -> None:
+        """A person has acted; what was found is forgotten, also where the offset comes back later."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        discovery = Discovery(config(), kafka.clients)
+        discovery.reported([self.FOUND])
+
+        for offset in (5, 4):
+            kafka.committed[B] = CommittedOffset(offset)
+            assert offset == discovery.discover().ranges[B].start
+
+    def test_it_is_tried_again_after_a_while(self) -> None:
+        """The cause may be mended in Kafka, where Winnow does not see it."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed[B] = CommittedOffset(4)
+        now = 100.0
+        discovery = Discovery(config(), kafka.clients, Runtime(monotonic=lambda: now))
+        discovery.reported([self.FOUND])
+        assert [B] == list(discovery.discover().blocked)
+
+        now += BLOCKED_SECONDS
+
+        assert not discovery.discover().blocked

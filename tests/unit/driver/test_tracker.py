@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import SourceOffsets, Workload
+from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
 from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
@@ -259,3 +259,17 @@ def test_a_snapshot_never_changes(watch: Watch) -> None:
     assert first is not watch.snapshot
     assert (Phase.STOPPED, "done") == (watch.snapshot.phase, watch.snapshot.cause)
     assert watch.published[-1] is watch.snapshot
+
+
+def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) -> None:
+    """Its problem names the offset and the cure; the next discovery, which says the same, does not make it younger."""
+    begin(watch, at(A, 40))
+    receipt = Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise the limit")
+
+    watch.tracker.round_ended([receipt], 10.0)
+    watch.now += 5
+    watch.tracker.discovered(Workload({A: at(A, 40)}, {}, {A: blocked_by(receipt)}))
+
+    status = watch.snapshot.partitions[A]
+    assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
+    assert 1_000.0 == (status.problem and status.problem.since) == status.since

@@ -262,6 +262,18 @@ class TestOutcomes:
         assert Outcome.DONE is second.outcome
         assert second.end == kafka.committed[B].offset > 0
 
+    def test_a_blocked_partition_is_left_to_a_person(self) -> None:
+        """It is dropped and not tried again, its receipt says what to do, and the others go on to their end."""
+        kafka = FakeKafka({A: source(), B: source(2)})
+
+        first, second = run(kafka, EXACTLY, Script([Mishap(Point.AFTER_SEND, Trouble.BLOCKED, 1)]))
+
+        assert (Outcome.BLOCKED, 0) == (first.outcome, first.reopened)
+        assert ("by the script", "mend the script") == (first.error, first.cure)
+        assert [] == kafka.sink[A]
+        assert (Outcome.DONE, second.end) == (second.outcome, kafka.committed[B].offset)
+        assert kafka.sink[B]
+
     def test_the_fence_of_the_control_partition_ends_an_idle_task(self) -> None:
         """A task without traffic notices within one heartbeat that the driver has fenced its control partition."""
         kafka = FakeKafka({A: [], B: []})
