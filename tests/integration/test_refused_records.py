@@ -119,8 +119,6 @@ def test_a_compacted_sink(broker: Cluster, topics: Topics, guarantee: Guarantee)
 UNKNOWN: Mapping[str, tuple[Mapping[str, object], str]] = {
     "size": ({"max_message_bytes": 3_000}, "Message size too large"),
     "future": ({"message_timestamp_after_max_ms": 1_000}, "Invalid timestamp"),
-    "past": ({"message_timestamp_before_max_ms": HOUR}, ""),
-    "key": ({"cleanup_policy": "compact"}, "failed to validate record"),
 }
 """What becomes of the sink after the plan was made, and the broker's words."""
 
@@ -140,8 +138,6 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
     bad = {
         "size": Written(line(613).replace(b"http://x.cn/", noise(5_000)), b"k", timestamp=now()),
         "future": Written(line(613), b"k", timestamp=now() + HOUR // 2),
-        "past": Written(line(613), b"k", timestamp=now() - 2 * HOUR),
-        "key": Written(line(613), None, timestamp=now()),
     }[what]
     records = [Written(line(n), b"k", timestamp=now()) for n in range(1_000)]
     records[613] = bad
