@@ -356,7 +356,8 @@ class Lane:
 
     def abandon(self) -> None:
         """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
-        self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+        if self.outcome is None:
+            self.fail(self._error or f"{self.partition}: its last commit did not end in time")
         self.hold()
         if (writer := self._writer) is not None:
             writer.abandon()
