@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.errors import NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
+from app.errors import CorruptOffset, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
@@ -70,6 +70,8 @@ def decide(
         if had_offset_in is not None:
             raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
         return _range(at, at.watermarks.log_start if joined_later else _starting(at, policy, first_seen))
+    if at.committed.corrupt:
+        raise CorruptOffset(at.partition, at.committed.corrupt)
     topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
     if _differ(topic_id, at.topic_id):
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, RESET)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, CorruptOffset, Fenced, OffsetMoved, PartitionError
 from app.executor.clients import C, Clients, LaneWriter
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
@@ -117,10 +117,13 @@ class Lane:
 
         Raises:
             OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
+            CorruptOffset: what is stored is not an offset any more.
             Fenced, Transient: from the writer.
         """
         if committed is None and self._committed is not None:
             raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
+        if committed is not None and committed.corrupt:
+            raise CorruptOffset(self.partition, committed.corrupt, self._committed)
         if committed is not None and self._committed is not None and committed.offset < self._committed:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)

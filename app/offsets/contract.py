@@ -42,6 +42,9 @@ class OffsetStore(Protocol):
         """
         Return the stored offset of each partition that has one.
 
+        Where something else is stored than an offset, the value says so (`CommittedOffset.corrupt`): that blocks one
+        partition, and not the others.
+
         Args:
             partitions: the partitions to look up.
             stable: wait until no transaction is about to move one of these offsets (KIP-447).
@@ -58,13 +61,14 @@ class OffsetStore(Protocol):
 
         Raises:
             Fenced: the stored offset is larger, because another owner went on from there; nothing changes.
+            CorruptOffset: something else is stored than an offset; nothing changes.
             Transient: it is unknown whether the offset was stored.
         """
         ...
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
-        Store an offset even if that goes back, because a person or a policy decided so.
+        Store an offset whatever is stored now, because a person or a policy decided so.
 
         Raises:
             Transient: it is unknown whether the offset was stored.
