@@ -1,10 +1,16 @@
-"""Marks everything in this folder as an integration test."""
+"""Marks everything in this folder as an integration test; starts the servers of the offset stores, once each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.servers.hdfs import Hdfs
+from tests.servers.mariadb import MariaDB
+from tests.servers.redis import Redis
+from tests.servers.zookeeper import ZooKeeper
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -12,3 +18,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[Redis]:
+    """Return the Redis of the session; a test that stops it starts it again."""
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """Return the ZooKeeper of the session; a test that stops it starts it again."""
+    with ZooKeeper() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDB]:
+    """Return the MariaDB of the session; a test that stops it starts it again."""
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[Hdfs]:
+    """Return the HDFS of the session; a test that stops it starts it again."""
+    with Hdfs() as server:
+        yield server

@@ -1,0 +1,134 @@
+"""A server as a process (or two) in a folder of its own, on free loopback ports. Ends with the tests, however they end."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from app.embedded.broker import free_ports
+from app.embedded.process import ManagedProcess
+from app.errors import NotUsable
+
+LOOK_SECONDS = 0.05
+
+
+class ServerFailed(NotUsable):
+    """A server did not start, or did not answer."""
+
+
+class Server:
+    """
+    A server that somebody else wrote.
+
+    As a context manager it starts, stops and removes its data. `stop()` or `kill()` followed by `start()` brings it
+    back on the same ports with the same data.
+    """
+
+    title: ClassVar[str]
+    port_count: ClassVar[int] = 1
+    start_seconds: ClassVar[float] = 30
+
+    def __init__(self) -> None:
+        """Choose the ports; nothing starts yet."""
+        self.folder = Path(tempfile.mkdtemp(prefix=f"winnow-{type(self).__name__.lower()}-"))
+        self.ports = tuple(free_ports(self.port_count))
+        self._processes: list[ManagedProcess] = []
+        self._is_new = True
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.ports[0]
+
+    @property
+    def address(self) -> str:
+        """The `host:port` that clients connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Make what has to be there before the first start."""
+
+    def commands(self) -> list[list[str]]:
+        """Return the command of each process."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Return whether it serves; an OSError says no, too."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        """Start and wait until it answers."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it and remove its data, whatever happened."""
+        self.close()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        if self._is_new:
+            self.prepare()
+            self._is_new = False
+        for number, command in enumerate(self.commands(), 1):
+            log = self.folder / f"server-{number}.log"
+            self._processes.append(ManagedProcess(command, log, cwd=self.folder, remove_on_death=self.folder))
+        self._await_ready()
+
+    def stop(self) -> None:
+        """Stop it in order; the data stay."""
+        self._end(at_once=False)
+
+    def kill(self) -> None:
+        """End it by SIGKILL; the data stay as they are."""
+        self._end(at_once=True)
+
+    def close(self) -> None:
+        """End it and remove its data."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def ask(self, question: bytes) -> bytes:
+        """Return the beginning of what the server answers on its port."""
+        with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.sendall(question)
+            return connection.recv(200)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Return the last lines of each log."""
+        logs = sorted(self.folder.glob("server-*.log"))
+        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
+
+    def _end(self, *, at_once: bool) -> None:
+        """Tell all processes before waiting for any."""
+        for process in self._processes:
+            process.stop(at_once=at_once)
+        while self._processes:
+            self._processes.pop().stop_and_wait()
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + self.start_seconds
+        while time.monotonic() < deadline:
+            for process in self._processes:
+                if (code := process.poll()) is not None:
+                    message = f"{self.title} ended while starting (exit code {code}):\n{self.log_tail()}"
+                    raise ServerFailed(message)
+            try:
+                if self.is_ready():
+                    return
+            except OSError:
+                pass  # it does not listen yet
+            time.sleep(LOOK_SECONDS)
+        message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.log_tail()}"
+        raise ServerFailed(message)
