@@ -113,6 +113,7 @@ class TaskConfig:
     parser: Plugin
     kafka: Mapping[str, str]
     offset_store: Plugin = Plugin("kafka")
+    mirrors: tuple[Plugin, ...] = ()
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
 

@@ -9,7 +9,8 @@ from app.config import Config, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
 from app.errors import Blocked, Leaderless, TopicGone, Unreachable
-from app.model import OffsetRange, Outcome, Partition, Receipt, Topic
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Topic
+from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -94,6 +95,7 @@ class Discovery:
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
+        self._clients.mirrors.put_all(_readable(offsets))
         self._known = existing if self._known is None else self._known | offsets.keys()
         lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
         return Workload(offsets, ranges, blocked, {partition: span for partition, span in lost.items() if span})
@@ -111,6 +113,8 @@ class Discovery:
         for receipt in receipts:
             if receipt.outcome is Outcome.BLOCKED:
                 self._blocked[receipt.partition] = blocked_by(receipt), self._clock() + BLOCKED_SECONDS
+            if is_local(self._clients.offsets) and receipt.metadata:
+                self._clients.offsets.reset(receipt.partition, receipt.end, receipt.metadata)
             metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
                 self._had_offset_in[receipt.partition] = metadata.topic_id
@@ -180,6 +184,12 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._clock() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def _readable(offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, CommittedOffset]:
+    """Return the committed offsets that there are."""
+    committed = ((partition, at.committed) for partition, at in offsets.items())
+    return {partition: offset for partition, offset in committed if offset is not None and not offset.corrupt}
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

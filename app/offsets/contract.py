@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from app.model import CommittedOffset, Partition
@@ -19,11 +19,13 @@ class StoreContext:
         kafka: the `kafka` section of the configuration.
         consumer: the Kafka consumer of the task that opens the store, so that a store in Kafka needs no second
             connection; None in the driver.
+        planned: the offsets that the driver has planned with, for a task; empty in the driver.
     """
 
     group: str
     kafka: Mapping[str, str]
     consumer: Any = None
+    planned: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -86,6 +88,11 @@ class TransactionalOffsetStore(OffsetStore, Protocol):
     def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
         """Store the next offset to read inside the producer's open transaction, whose fence keeps older owners out."""
         ...
+
+
+def is_local(store: OffsetStore) -> bool:
+    """Return whether a store keeps offsets in the memory of its process, so that the driver learns them by receipts."""
+    return bool(getattr(store, "is_local", False))
 
 
 def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:

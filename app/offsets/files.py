@@ -51,8 +51,8 @@ class FileOffsets:
         context: what the store is opened for.
         url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist: a volume that is not
             mounted must not look like a first start.
-        options: what the file system's fsspec class takes besides (`user`, `endpoint_url`, `key`, `secret`, …); a secret
-            can be given in a file, as `NAME.file`.
+        options: what the file system's fsspec class takes besides (`user`, `endpoint_url`, `key`, `secret`, …); a
+            secret can be given in a file, as `NAME.file`.
     """
 
     transactional = False

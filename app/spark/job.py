@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
 
+from app import log
 from app.errors import SparkFailed
 from app.executor import task
 from app.executor.parse import make_parser
@@ -30,8 +31,8 @@ RESTART = "start Winnow again; it goes on from the committed offsets"
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
-        clients, parser = TaskClients(assignment.config), make_parser(assignment.config)
-        yield from task.run(assignment, clients, parser, seconds_left(assignment))
+        with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
+            yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
 
 def seconds_left(assignment: Assignment) -> float:
@@ -48,7 +49,8 @@ def seconds_left(assignment: Assignment) -> float:
 
 
 def warm_up() -> None:
-    """Load what every task needs."""
+    """Load what every task needs, and make its log the driver's."""
+    log.configure()
     with contextlib.suppress(Exception):  # a broken parser is reported by the task that uses it
         import parsers.idc_access_log
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import tempfile
 import time
@@ -93,6 +95,18 @@ class Server:
     def kill(self) -> None:
         """End it by SIGKILL; the data stay as they are."""
         self._end(at_once=True)
+
+    def freeze(self) -> None:
+        """Stop its processes from working, while their connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let frozen processes go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes:
+            os.killpg(process.pid, number)
 
     def close(self) -> None:
         """End it and remove its data."""
