@@ -220,12 +220,15 @@ class MySqlOffsets:
 
     def _connected(self) -> pymysql.Connection[Cursor]:
         """Return a connection that works: one that was idle, again if the server has closed it, or a new one."""
-        try:
+        with contextlib.suppress(queue.Empty):
             connection = self._idle.get_nowait()
-        except queue.Empty:
-            return self._connect()
-        connection.ping(reconnect=True)
-        return connection
+            try:
+                connection.ping(reconnect=False)
+            except pymysql.Error:
+                _close(connection)
+            else:
+                return connection
+        return self._connect()
 
     def _make_table(self, cursor: Cursor) -> None:
         """Create the table if it is missing; who may not create tables can let somebody else do it."""

@@ -41,7 +41,7 @@ from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 
-SECONDS = 5.0
+SECONDS = 4.0
 """How long a connection, or an answer, may take."""
 TRIES = 10
 """How often an offset is stored again because somebody else has changed its node in between."""
@@ -245,10 +245,12 @@ class ZooKeeperOffsets:
     def _connected(self) -> KazooClient:
         with self._lock:
             if self._client is None:
-                client = self._new_client()
-                client.start(timeout=SECONDS)
-                client.ensure_path("/")  # the chroot, if there is one
-                self._client = client
+                self._client = self._new_client()
+                self._client.start_async().wait(SECONDS)
+                if not self._client.connected:
+                    raise KazooTimeoutError("no server takes a connection")
+                if self._client.chroot:
+                    self._client.ensure_path_async("/").get(timeout=SECONDS)
             return self._client
 
     def _new_client(self) -> KazooClient:
@@ -256,7 +258,7 @@ class ZooKeeperOffsets:
         if self._user:
             access["auth_data"] = [("digest", f"{self._user}:{self._password}")]
             access["default_acl"] = [make_digest_acl(self._user, self._password, all=True)]
-        return KazooClient(self._hosts, timeout=2 * SECONDS, logger=SILENT, **access)
+        return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
 
     def _drop(self) -> None:
         """Connect anew with the next call: what waits to be sent to a server that did not answer must never arrive."""
