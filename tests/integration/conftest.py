@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.hbase import HBase
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
 from tests.servers.redis import Redis
@@ -45,4 +46,11 @@ def mariadb() -> Iterator[MariaDB]:
 def hdfs() -> Iterator[Hdfs]:
     """Return the HDFS of the session; a test that stops it starts it again."""
     with Hdfs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hbase() -> Iterator[HBase]:
+    """Return the HBase of the session, with its Thrift server; a test that stops it starts it again."""
+    with HBase() as server:
         yield server

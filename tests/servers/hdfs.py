@@ -7,7 +7,6 @@ PySpark brings, and Hadoop's own MiniDFSCluster is started through it.
 
 from __future__ import annotations
 
-import socket
 from typing import ClassVar
 
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]  # ships no types
@@ -53,5 +52,4 @@ class Hdfs(Server):
 
     def is_ready(self) -> bool:
         """Return whether the gateway listens."""
-        socket.create_connection(("127.0.0.1", self.ports[2]), 1).close()
-        return True
+        return self.listens(self.ports[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
@@ -11,6 +10,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
+
+import psutil
 
 from app.embedded.broker import free_ports
 from app.embedded.process import ManagedProcess
@@ -97,16 +98,18 @@ class Server:
         self._end(at_once=True)
 
     def freeze(self) -> None:
-        """Stop its processes from working, while their connections stay open."""
+        """Make it stop answering; its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let frozen processes go on."""
+        """Let it go on."""
         self._signal(signal.SIGCONT)
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the servers, not to their supervisors, which must be able to end them."""
         for process in self._processes:
-            os.killpg(process.pid, number)
+            for child in psutil.Process(process.pid).children():
+                child.send_signal(number)
 
     def close(self) -> None:
         """End it and remove its data."""
@@ -118,6 +121,11 @@ class Server:
         with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.sendall(question)
             return connection.recv(200)
+
+    def listens(self, port: int | None = None) -> bool:
+        """Return whether it takes connections at a port, by default at its own."""
+        socket.create_connection(("127.0.0.1", port or self.port), 1).close()
+        return True
 
     def log_tail(self, lines: int = 20) -> str:
         """Return the last lines of each log."""
