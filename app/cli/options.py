@@ -71,13 +71,13 @@ def check_clients(loaded: config.Loaded) -> None:
 
 def parser_of(choice: config.ParserChoice) -> Parser:
     """Return the parser that a configuration names."""
-    return _built("parser", lambda: registry.load(choice.name, choice.options))
+    return built("parser", lambda: registry.load(choice.name, choice.options))
 
 
 def _check_stores(settings: config.Config) -> None:
     """Make sure that the offset store and its mirrors can be opened, and can be what they are meant to be."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.kafka)
-    store = _built("offsets.store", lambda: stores.open_store(choice.plugin, context))
+    store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
     problems: list[str] = []
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
         problems.append(
@@ -94,7 +94,7 @@ def _check_stores(settings: config.Config) -> None:
 
 def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: Sequence[Plugin]) -> Iterator[str]:
     try:
-        opened = _built(key, lambda: stores.open_store(mirror, context))
+        opened = built(key, lambda: stores.open_store(mirror, context))
     except ConfigError as error:
         yield from error.problems
         return
@@ -104,7 +104,8 @@ def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: 
         yield f"{key}: {mirror.name} holds these offsets already; name each store once"
 
 
-def _built(key: str, build: Callable[[], T]) -> T:
+def built(key: str, build: Callable[[], T]) -> T:
+    """Return what is built; a problem with its options is one of the key's."""
     try:
         return build()
     except ValueError as error:

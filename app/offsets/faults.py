@@ -29,11 +29,13 @@ from app.watchdog import LIMIT_SECONDS
 
 T = TypeVar("T")
 WRITERS = 2
-ROUNDS = 30
 
 
 class OffsetStoreFaults(StoreTests):
     """What every store outside Kafka does when its server is down, hangs, forgets nothing and holds rubbish."""
+
+    saves = 30
+    """How often a test saves before it does harm; fewer where each save takes long."""
 
     def stop_server(self) -> None:
         """End the server at once, as a crash would."""
@@ -121,7 +123,7 @@ class OffsetStoreFaults(StoreTests):
             acknowledged = [0]
             saves = threading.Thread(target=_save_until_it_fails, args=(store, partition, acknowledged))
             saves.start()
-            _until(lambda: acknowledged[0] >= ROUNDS)
+            _until(lambda: acknowledged[0] >= self.saves)
             with self.server_down():
                 saves.join(LIMIT_SECONDS)
 
@@ -171,7 +173,7 @@ class OffsetStoreFaults(StoreTests):
         """Save growing offsets, some of which the other writer has passed already."""
         dice, offset = random.Random(writer), 0  # noqa: S311  # a test
         with self.store() as store:
-            for _ in range(ROUNDS):
+            for _ in range(self.saves):
                 offset += dice.randint(1, 5)
                 try:
                     store.save(partition, offset, str(writer))

@@ -19,6 +19,7 @@ from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.files import FileOffsets
 from app.offsets.testing import OffsetStoreContract
+from tests.servers.gate import Gate
 from tests.servers.hdfs import Hdfs
 
 MOTO: dict[str, ThreadedMotoServer] = {}
@@ -43,7 +44,6 @@ class OnDisk(InFiles):
 class OnHdfs(InFiles):
     @pytest.fixture(autouse=True)
     def _folder(self, hdfs: Hdfs) -> None:
-        self.hdfs = hdfs
         self.filesystem = fsspec.filesystem("webhdfs", host="127.0.0.1", port=hdfs.port, user="root")
         self.path = f"/offsets-{uuid.uuid4().hex[:8]}"
         self.filesystem.mkdir(self.path)
@@ -145,19 +145,25 @@ class TestHdfs(OnHdfs, OffsetStoreContract):
 
 
 class TestHdfsFaults(OnHdfs, OffsetStoreFaults):
-    """What happens when HDFS fails."""
+    """What happens when HDFS cannot be reached; a restart of it takes too long for a test."""
+
+    @pytest.fixture(autouse=True)
+    def _gate(self, _folder: None, hdfs: Hdfs) -> Iterator[None]:
+        with Gate(hdfs.port) as self.gate:
+            self.url = f"webhdfs://127.0.0.1:{self.gate.port}{self.path}"
+            yield
 
     def stop_server(self) -> None:
-        self.hdfs.kill()
+        self.gate.close()
 
     def start_server(self) -> None:
-        self.hdfs.start()
+        self.gate.open()
 
     def freeze_server(self) -> None:
-        self.hdfs.freeze()
+        self.gate.freeze()
 
     def thaw_server(self) -> None:
-        self.hdfs.thaw()
+        self.gate.thaw()
 
     def corrupt(self, partition: Partition) -> None:
         self.filesystem.pipe_file(f"{self.path}/a%2Fgroup/{partition.topic}/{partition.number}", b"")
@@ -181,6 +187,8 @@ class TestS3(OnS3, OffsetStoreContract):
 
 class TestS3Faults(OnS3, OffsetStoreFaults):
     """What happens when S3 fails."""
+
+    saves = 8
 
     def stop_server(self) -> None:
         MOTO[self.address].stop()
