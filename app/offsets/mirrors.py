@@ -7,7 +7,6 @@ up what a killed task did not write, and puts right what is ahead of the truth b
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -53,6 +52,7 @@ class Mirror:
         """How many attempts to write have failed, in this mirror's life."""
         self._name = name
         self._open_store = open_store
+        self._store: OffsetStore | None = None
         self._write = write
         self._clock = runtime.monotonic
         self._news = threading.Condition()
@@ -82,17 +82,18 @@ class Mirror:
             self._thread.join(seconds)
 
     def _run(self) -> None:
-        with contextlib.closing(self._open_store()) as store:
-            backoff = FIRST_BACKOFF
-            while offsets := self._next():
-                if self._written(store, offsets):
-                    backoff = FIRST_BACKOFF
-                    self._pause(PACE_SECONDS)
-                elif self._closing:
-                    return
-                else:
-                    self._pause(backoff)
-                    backoff = min(backoff * 2, LAST_BACKOFF)
+        backoff = FIRST_BACKOFF
+        while offsets := self._next():
+            if self._written(offsets):
+                backoff = FIRST_BACKOFF
+                self._pause(PACE_SECONDS)
+            elif self._closing:
+                break
+            else:
+                self._pause(backoff)
+                backoff = min(backoff * 2, LAST_BACKOFF)
+        if self._store is not None:
+            self._store.close()
 
     def _next(self) -> Offsets:
         """Wait for offsets and take them; nothing means the end."""
@@ -105,10 +106,11 @@ class Mirror:
         with self._news:
             self._news.wait_for(lambda: self._closing, seconds)
 
-    def _written(self, store: OffsetStore, offsets: Offsets) -> bool:
+    def _written(self, offsets: Offsets) -> bool:
         """Write offsets; if that fails, keep those that no newer ones have replaced."""
         try:
-            self._write(store, offsets)
+            self._store = self._store or self._open_store()
+            self._write(self._store, offsets)
         except Exception as error:  # noqa: BLE001  # whatever a store raises, it must not end the mirror
             with self._news:
                 self._waiting = {**offsets, **self._waiting}
