@@ -28,19 +28,11 @@ class Balance:
         workload: what the plan was made from.
         now: when the tasks began, in seconds.
         commit_seconds: how often a partition commits; its records wait for so long by intention.
-        blind: whether the driver cannot see the offsets that tasks commit: it learns them when the round has ended.
     """
 
     def __init__(
-        self,
-        tasks: Sequence[Sequence[OffsetRange]],
-        workload: Workload,
-        now: float,
-        *,
-        commit_seconds: float,
-        blind: bool = False,
+        self, tasks: Sequence[Sequence[OffsetRange]], workload: Workload, now: float, *, commit_seconds: float
     ) -> None:
-        self._blind = blind
         self._tasks = tasks
         self._patience = STALLED_SECONDS + commit_seconds
         self._ranges = [each for task in tasks for each in task]
@@ -58,8 +50,6 @@ class Balance:
         before, self._offsets = self._offsets, offsets
         if before.keys() != offsets.keys():
             return "partitions came or went"
-        if self._blind:
-            return ""
         if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
             return why
         loads: dict[Partition, int] = {}

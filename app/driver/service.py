@@ -22,7 +22,6 @@ from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable, SparkFailed, Unreachable
 from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, TaskConfig
-from app.offsets.contract import is_local
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
@@ -159,8 +158,7 @@ class Service:
             runtime=self._runtime,
             checks=self._checks,
         )
-        blind = is_local(self._clients.offsets)
-        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds, blind=blind)
+        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         self._take_receipts(running, began, killed=killed)
