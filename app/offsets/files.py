@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 import fsspec
@@ -34,12 +34,9 @@ from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 from app.offsets.registry import StoreOptionError
 
-READERS = 8
-"""How many files are read side by side."""
-TRIES = 5
-"""How often a file that others replace at the same moment is read again."""
-SECONDS = 4.0
-"""How long a connection, an answer or a lock may take."""
+READERS = 8  # files are read side by side
+TRIES = 5  # to replace a file that others replace at the same moment
+SECONDS = 4.0  # that a connection, an answer or a lock may take
 LOOK_SECONDS = 0.01
 
 
@@ -243,7 +240,8 @@ class DiskFolder(Folder):
             new.replace(file)
         finally:
             new.unlink(missing_ok=True)
-        _flush_folder(file.parent)
+        with _opened(file.parent) as folder:
+            os.fsync(folder)  # so that the new name outlives a power failure
 
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
@@ -251,7 +249,7 @@ class DiskFolder(Folder):
         file = self._made(path)
         with file.with_name(f".{file.name}.lock").open("ab") as lock:
             deadline = time.monotonic() + SECONDS
-            while not _takes(lock.fileno()):
+            while not _takes(lock):
                 if time.monotonic() > deadline:
                     raise Unreachable(f"{file} has been locked by another process for {SECONDS:.0f} s")
                 time.sleep(LOOK_SECONDS)
@@ -265,21 +263,20 @@ class DiskFolder(Folder):
         return file
 
 
-def _takes(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make sure that a new name outlives a power failure."""
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _takes(lock: IO[bytes]) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 class HdfsFolder(Folder):
@@ -393,7 +390,7 @@ def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
     Return a folder; nothing connects yet.
 
     Raises:
-        StoreOptionError: the file system does not take these options, or its package is missing.
+        StoreOptionError: an option is wrong, or a package is missing.
     """
     scheme = url.partition(":")[0]
     try:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from app.offsets.registry import StoreOptionError
+from parsers.errors import listed
 
 
 class Options:
@@ -81,4 +82,4 @@ class Options:
             StoreOptionError: with all of them.
         """
         if self._problems:
-            raise StoreOptionError("; ".join(self._problems))
+            raise StoreOptionError(listed(self._problems))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Return how a store on its real server is configured."""
+    name = request.param
+    match name:
+        case "redis":
+            return {"name": name, "url": request.getfixturevalue("redis").url}
+        case "files":
+            return {"name": name, "url": f"file://{tmp_path}"}
+        case "zookeeper":
+            return {"name": name, "hosts": request.getfixturevalue("zookeeper").address}
+        case "mysql":
+            server = request.getfixturevalue("mariadb")
+            options = {key: getattr(server, key) for key in ("user", "password", "database")}
+            return {"name": name, "host": "127.0.0.1", "port": server.port, **options}
+    return {"name": name}
 
 
 @pytest.fixture(scope="session")
