@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.hbase import HBase
+from tests.servers.hbase import HBase, HBaseThrift
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
 from tests.servers.redis import Redis
@@ -37,6 +37,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
             server = request.getfixturevalue("mariadb")
             options = {key: getattr(server, key) for key in ("user", "password", "database")}
             return {"name": name, "host": "127.0.0.1", "port": server.port, **options}
+        case "hbase":
+            return {"name": name, "host": "127.0.0.1", "port": request.getfixturevalue("hbase").port}
     return {"name": name}
 
 
@@ -69,7 +71,7 @@ def hdfs() -> Iterator[Hdfs]:
 
 
 @pytest.fixture(scope="session")
-def hbase() -> Iterator[HBase]:
-    """Return the HBase of the session, with its Thrift server; a test that stops it starts it again."""
-    with HBase() as server:
-        yield server
+def hbase() -> Iterator[HBaseThrift]:
+    """Return the Thrift server of the session's HBase; a test that stops it starts it again."""
+    with HBase() as server, HBaseThrift(server) as thrift:
+        yield thrift
