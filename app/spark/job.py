@@ -31,6 +31,7 @@ RESTART = "start Winnow again; it goes on from the committed offsets"
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
+        log.configure(assignment.config.log_level)
         with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
             yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
@@ -49,8 +50,7 @@ def seconds_left(assignment: Assignment) -> float:
 
 
 def warm_up() -> None:
-    """Load what every task needs, and make its log the driver's."""
-    log.configure()
+    """Load what every task needs."""
     with contextlib.suppress(Exception):  # a broken parser is reported by the task that uses it
         import parsers.idc_access_log
 
