@@ -213,8 +213,7 @@ class DiskFolder(Folder):
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
         super().__init__(url, options)
         if options:
-            msg = f"file:// takes no other options, such as {next(iter(options))}"
-            raise StoreOptionError(msg)
+            raise StoreOptionError(f"file:// takes no other options, such as {next(iter(options))}")
         self._folder = Path(url.removeprefix("file://"))
 
     def check(self) -> None:
@@ -396,5 +395,5 @@ def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
     try:
         return FOLDERS[scheme](url, options)
     except ImportError as error:
-        msg = f"{scheme}:// needs a package that is not installed: pip install 'winnow[{scheme[:2]}]'"
-        raise StoreOptionError(msg) from error
+        missing = "pip install 'winnow[s3]'" if FOLDERS[scheme] is S3Folder else str(error)
+        raise StoreOptionError(f"{scheme}:// needs a package that is not installed: {missing}") from error
