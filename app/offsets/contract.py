@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -93,6 +93,28 @@ class TransactionalOffsetStore(OffsetStore, Protocol):
 def is_local(store: OffsetStore) -> bool:
     """Return whether a store keeps offsets in the memory of its process, so that the driver learns them by receipts."""
     return bool(getattr(store, "is_local", False))
+
+
+@dataclass(frozen=True, slots=True)
+class PastOffsets:
+    """The next offset of each partition of a topic at an earlier time, in milliseconds since 1970."""
+
+    time: int
+    offsets: Mapping[int, int]
+
+
+@runtime_checkable
+class OffsetHistory(Protocol):
+    """What a store does that also keeps the offsets of earlier times."""
+
+    def history(self, topic: str, most: int) -> Sequence[PastOffsets]:
+        """
+        Return the offsets of a topic at earlier times, the newest first, `most` of them.
+
+        Raises:
+            Unreachable, NotUsable: the store does not answer, or refuses.
+        """
+        ...
 
 
 def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import queue
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,14 +21,13 @@ from pymysql.cursors import Cursor
 
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.model import CommittedOffset, Partition
+from app.offsets.connections import Connections
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 
-SECONDS = 5
+SECONDS = 4
 """How long a connection, or an answer, may take."""
-IDLE_CONNECTIONS = 8
-"""How many connections are kept for the next calls; as many commits run side by side in a task."""
 
 # Names are compared byte by byte, as Kafka does; the longest name of a topic has 249 characters.
 CREATE = """
@@ -124,7 +122,7 @@ class MySqlOffsets:
         self._group = context.group
         address = options.text("host", host), options.number("port", port, least=1, most=65535)
         self._where = ":".join(map(str, address))
-        self._connect = functools.partial(
+        connect = functools.partial(
             pymysql.connect,
             host=address[0],
             port=address[1],
@@ -143,7 +141,7 @@ class MySqlOffsets:
         if not re.fullmatch(r"[\w$-]{1,64}", self._table):
             options.wrong("table must be a name of at most 64 letters, digits, and characters of _ $ -")
         options.raise_problems()
-        self._idle: queue.LifoQueue[pymysql.Connection[Cursor]] = queue.LifoQueue(IDLE_CONNECTIONS)
+        self._connections = Connections(connect)
         self._has_table = False
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
@@ -191,9 +189,7 @@ class MySqlOffsets:
 
     def close(self) -> None:
         """Close all connections."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                _close(self._idle.get_nowait())
+        self._connections.close()
 
     def _sql(self, statement: str) -> str:
         return statement.format(table=f"`{self._table}`")
@@ -205,30 +201,13 @@ class MySqlOffsets:
     def _asking(self, doing: str) -> Iterator[Cursor]:
         """Lend a cursor inside one transaction, and say what the client's errors mean."""
         try:
-            connection = self._connected()
-            try:
+            with self._connections.one() as connection:
                 with connection.cursor() as cursor:
                     self._make_table(cursor)
                     yield cursor
                 connection.commit()
-            except BaseException:
-                _close(connection)
-                raise
         except (pymysql.Error, OSError, RuntimeError) as error:
             raise self._meaning(error, doing) from error
-        self._keep(connection)
-
-    def _connected(self) -> pymysql.Connection[Cursor]:
-        """Return a connection that works: one that was idle, again if the server has closed it, or a new one."""
-        with contextlib.suppress(queue.Empty):
-            connection = self._idle.get_nowait()
-            try:
-                connection.ping(reconnect=False)
-            except pymysql.Error:
-                _close(connection)
-            else:
-                return connection
-        return self._connect()
 
     def _make_table(self, cursor: Cursor) -> None:
         """Create the table if it is missing; who may not create tables can let somebody else do it."""
@@ -237,12 +216,6 @@ class MySqlOffsets:
             if not cursor.fetchone():
                 cursor.execute(self._sql(CREATE))
             self._has_table = True
-
-    def _keep(self, connection: pymysql.Connection[Cursor]) -> None:
-        try:
-            self._idle.put_nowait(connection)
-        except queue.Full:
-            _close(connection)
 
     def _meaning(self, error: Exception, doing: str) -> NotUsable | Unreachable:
         code, said = ([*error.args, "", ""])[:2] if error.args else (0, "")
@@ -257,8 +230,3 @@ class MySqlOffsets:
         if code in NO_ANSWER or isinstance(error, (OSError, pymysql.InterfaceError)):
             return Unreachable(f"MySQL does not answer at {self._where} while {doing}: {said}")
         return NotUsable(f"MySQL at {self._where} cannot serve us while {doing}: {said}", "check the offset store")
-
-
-def _close(connection: pymysql.Connection[Cursor]) -> None:
-    with contextlib.suppress(Exception):  # what has failed may fail again
-        connection.close()

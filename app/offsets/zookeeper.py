@@ -33,7 +33,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from app.errors import NotAllowed, Transient, Unreachable
 from app.model import CommittedOffset, Partition
@@ -84,7 +84,7 @@ class ZooKeeperOffsets:
         root: the node below which GROUP/TOPIC/PARTITION is; without it the place is that of old consumers.
         namespace: a node above everything, as Curator has it.
         position: whether the number of a node is the `end` of the last batch (the next offset to read) or its `start`.
-        username: who may write; ZooKeeper's digest scheme. What this user creates, nobody else can change.
+        username: who may write; ZooKeeper's digest scheme. Everybody can read.
         password: the user's password.
         password_file: a file with the password.
     """
@@ -106,11 +106,12 @@ class ZooKeeperOffsets:
         options = Options()
         self._hosts = options.text("hosts", hosts)
         self._at_start = options.choice("position", position, ("end", "start")) == "start"
+        group = context.group.replace("%", "%25").replace("/", "%2F")
         above = f"/{options.text('namespace', namespace).strip('/')}" if namespace else ""
         if root is None:
-            self._folder = above + OFFSETS.format(group=context.group)
+            self._folder = above + OFFSETS.format(group=group)
         else:
-            self._folder = f"{above}/{options.text('root', root).strip('/')}".rstrip("/") + f"/{context.group}"
+            self._folder = f"{above}/{options.text('root', root).strip('/')}".rstrip("/") + f"/{group}"
         self._user = None if username is None else options.text("username", username)
         self._password = options.secret("password", password, password_file)
         if bool(self._user) != bool(self._password):
@@ -257,7 +258,8 @@ class ZooKeeperOffsets:
         access: dict[str, Any] = {}
         if self._user:
             access["auth_data"] = [("digest", f"{self._user}:{self._password}")]
-            access["default_acl"] = [make_digest_acl(self._user, self._password, all=True)]
+            mine = make_digest_acl(self._user, self._password, all=True)
+            access["default_acl"] = [mine, make_acl("world", "anyone", read=True)]
         return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
 
     def _drop(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.hbase import HBase
+from tests.servers.hbase import HBase, HBaseThrift
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
 from tests.servers.redis import Redis
@@ -69,7 +69,7 @@ def hdfs() -> Iterator[Hdfs]:
 
 
 @pytest.fixture(scope="session")
-def hbase() -> Iterator[HBase]:
-    """Return the HBase of the session, with its Thrift server; a test that stops it starts it again."""
-    with HBase() as server:
-        yield server
+def hbase() -> Iterator[HBaseThrift]:
+    """Return the Thrift server of the session's HBase; a test that stops it starts it again."""
+    with HBase() as server, HBaseThrift(server) as thrift:
+        yield thrift

@@ -1,4 +1,4 @@
-"""A real HBase in one JVM (master, region server and its ZooKeeper) and its Thrift server in another."""
+"""A real HBase in one JVM (master, region server and its own ZooKeeper), and its Thrift server in another."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ READY = "Master has completed initialization"
 
 class HBase(Server):
     title: ClassVar = "HBase 2.6.1"
-    port_count: ClassVar = 2
-    start_seconds: ClassVar = 120
+    start_seconds: ClassVar = 240
 
     def prepare(self) -> None:
         settings = {
@@ -38,7 +37,7 @@ class HBase(Server):
             "hbase.rootdir": f"file://{self.folder}/root",
             "hbase.tmp.dir": f"{self.folder}/tmp",
             "hbase.zookeeper.property.dataDir": f"{self.folder}/zookeeper",
-            "hbase.zookeeper.property.clientPort": str(self.ports[1]),
+            "hbase.zookeeper.property.clientPort": str(self.port),
             "hbase.zookeeper.quorum": "127.0.0.1",
             "hbase.unsafe.stream.capability.enforce": "false",
             "hbase.wal.provider": "filesystem",
@@ -59,14 +58,32 @@ class HBase(Server):
         (configuration / "hbase-site.xml").write_text(f"<configuration>\n{rows}</configuration>\n")
         (configuration / "log4j.properties").write_text(LOGGING)
 
-    def commands(self) -> list[list[str]]:
-        java = [find_java(), *OPENS, "-XX:TieredStopAtLevel=1", "-cp", f"{self.folder / 'conf'}:{fetch_jars(HBASE)}/*"]
-        thrift = ["org.apache.hadoop.hbase.thrift.ThriftServer", "start", "-b", "127.0.0.1", "-p", str(self.port)]
-        return [
-            [*java, "-Xmx512m", "org.apache.hadoop.hbase.master.HMaster", "start"],
-            [*java, "-Xmx256m", *thrift, "--infoport", "-1"],
-        ]
+    def java(self, heap: str) -> list[str]:
+        """Return the command of a program of HBase's that finds this one."""
+        jars = f"{self.folder / 'conf'}:{fetch_jars(HBASE)}/*"
+        return [find_java(), *OPENS, f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-cp", jars]
+
+    def command(self) -> list[str]:
+        return [*self.java("512m"), "org.apache.hadoop.hbase.master.HMaster", "start"]
 
     def is_ready(self) -> bool:
-        """Return whether the master has set up its tables and the Thrift server listens."""
-        return READY in (self.folder / "server-1.log").read_text(errors="replace") and self.listens()
+        """Return whether the master has set up its tables."""
+        return READY in self.said()
+
+
+class HBaseThrift(Server):
+    """HBase's Thrift server, which clients in Python speak to."""
+
+    title: ClassVar = "HBase's Thrift server"
+
+    def __init__(self, hbase: HBase) -> None:
+        """Choose the port."""
+        super().__init__()
+        self.hbase = hbase
+
+    def command(self) -> list[str]:
+        address = ["-b", "127.0.0.1", "-p", str(self.port), "--infoport", "-1"]
+        return [*self.hbase.java("256m"), "org.apache.hadoop.hbase.thrift.ThriftServer", "start", *address]
+
+    def is_ready(self) -> bool:
+        return self.listens()

@@ -21,18 +21,18 @@ USER = "winnow"
 class Hdfs(Server):
     title: ClassVar = "HDFS 3.5.0"
     port_count: ClassVar = 3
-    start_seconds: ClassVar = 60
+    start_seconds: ClassVar = 180
 
     @property
     def namenode(self) -> str:
         """The `hdfs://` address, for Hadoop's own clients."""
         return f"hdfs://127.0.0.1:{self.ports[1]}"
 
-    def commands(self) -> list[list[str]]:
+    def command(self) -> list[str]:
         # PySpark's jars have the same Hadoop's client, which must come first: the minicluster's jar holds no copy of it.
         jars = f"{fetch_jars(HDFS)}/*:{pyspark_folder() / 'jars'}/*"
         java = [find_java(), "-Xmx384m", "-XX:TieredStopAtLevel=1", f"-DHADOOP_USER_NAME={USER}", "-cp", jars]
-        return [[*java, "py4j.GatewayServer", str(self.ports[2])]]
+        return [*java, "py4j.GatewayServer", str(self.ports[2])]
 
     def start(self) -> None:
         """Start the gateway, then HDFS through it; a later start finds the files of the earlier."""

@@ -41,9 +41,9 @@ class MariaDB(Server):
             f"grant all on {self.database}.* to '{self.user}'@'%';\n"
         )
 
-    def commands(self) -> list[list[str]]:
+    def command(self) -> list[str]:
         network = ["--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={self.folder / 'socket'}"]
-        return [[*self._server(), *network, "--skip-name-resolve", f"--init-file={self.folder / 'init.sql'}"]]
+        return [*self._server(), *network, "--skip-name-resolve", f"--init-file={self.folder / 'init.sql'}"]
 
     def is_ready(self) -> bool:
         """Return whether it greets a client; it does so after its init file."""

@@ -18,9 +18,9 @@ class Redis(Server):
         """What a client is given."""
         return f"redis://{self.address}"
 
-    def commands(self) -> list[list[str]]:
+    def command(self) -> list[str]:
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
-        return [[str(program(REDIS, PROGRAMS)), *options, "--appendfsync", "always", "--dir", str(self.folder)]]
+        return [str(program(REDIS, PROGRAMS)), *options, "--appendfsync", "always", "--dir", str(self.folder)]
 
     def is_ready(self) -> bool:
         return self.ask(b"PING\r\n").startswith(b"+PONG")

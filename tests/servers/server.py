@@ -1,4 +1,4 @@
-"""A server as a process (or two) in a folder of its own, on free loopback ports. Ends with the tests, however they end."""
+"""A server as a process in a folder of its own, on free loopback ports. Ends with the tests, however they end."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Server:
 
     title: ClassVar[str]
     port_count: ClassVar[int] = 1
-    start_seconds: ClassVar[float] = 30
+    start_seconds: ClassVar[float] = 60
 
     def __init__(self) -> None:
         """Choose the ports; nothing starts yet."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"winnow-{type(self).__name__.lower()}-"))
         self.ports = tuple(free_ports(self.port_count))
-        self._processes: list[ManagedProcess] = []
+        self._process: ManagedProcess | None = None
         self._is_new = True
 
     @property
@@ -56,8 +56,8 @@ class Server:
     def prepare(self) -> None:
         """Make what has to be there before the first start."""
 
-    def commands(self) -> list[list[str]]:
-        """Return the command of each process."""
+    def command(self) -> list[str]:
+        """Return the command that starts it."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
@@ -84,9 +84,7 @@ class Server:
         if self._is_new:
             self.prepare()
             self._is_new = False
-        for number, command in enumerate(self.commands(), 1):
-            log = self.folder / f"server-{number}.log"
-            self._processes.append(ManagedProcess(command, log, cwd=self.folder, remove_on_death=self.folder))
+        self._process = ManagedProcess(self.command(), self.log, cwd=self.folder, remove_on_death=self.folder)
         self._await_ready()
 
     def stop(self) -> None:
@@ -106,9 +104,9 @@ class Server:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the servers, not to their supervisors, which must be able to end them."""
-        for process in self._processes:
-            for child in psutil.Process(process.pid).children():
+        """Send a signal to the server, not to its supervisor, which must be able to end it."""
+        if self._process is not None:
+            for child in psutil.Process(self._process.pid).children():
                 child.send_signal(number)
 
     def close(self) -> None:
@@ -127,30 +125,31 @@ class Server:
         socket.create_connection(("127.0.0.1", port or self.port), 1).close()
         return True
 
-    def log_tail(self, lines: int = 20) -> str:
-        """Return the last lines of each log."""
-        logs = sorted(self.folder.glob("server-*.log"))
-        return "\n".join("\n".join(log.read_text(errors="replace").splitlines()[-lines:]) for log in logs)
+    @property
+    def log(self) -> Path:
+        """What the server prints."""
+        return self.folder / "server.log"
+
+    def said(self) -> str:
+        """Return what the server has printed so far."""
+        return self.log.read_text(errors="replace")
 
     def _end(self, *, at_once: bool) -> None:
-        """Tell all processes before waiting for any."""
-        for process in self._processes:
-            process.stop(at_once=at_once)
-        while self._processes:
-            self._processes.pop().stop_and_wait()
+        if self._process is not None:
+            self._process.stop_and_wait(at_once=at_once)
+            self._process = None
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + self.start_seconds
         while time.monotonic() < deadline:
-            for process in self._processes:
-                if (code := process.poll()) is not None:
-                    message = f"{self.title} ended while starting (exit code {code}):\n{self.log_tail()}"
-                    raise ServerFailed(message)
+            if self._process is not None and (code := self._process.poll()) is not None:
+                message = f"{self.title} ended while starting (exit code {code}):\n{self.said()[-2000:]}"
+                raise ServerFailed(message)
             try:
                 if self.is_ready():
                     return
             except OSError:
                 pass  # it does not listen yet
             time.sleep(LOOK_SECONDS)
-        message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.log_tail()}"
+        message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.said()[-2000:]}"
         raise ServerFailed(message)

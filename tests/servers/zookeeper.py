@@ -23,9 +23,9 @@ class ZooKeeper(Server):
     def prepare(self) -> None:
         (self.folder / "zoo.cfg").write_text(PROPERTIES.format(folder=self.folder, port=self.port))
 
-    def commands(self) -> list[list[str]]:
+    def command(self) -> list[str]:
         java = [find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{pyspark_folder() / 'jars'}/*"]
-        return [[*java, "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.folder / "zoo.cfg")]]
+        return [*java, "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.folder / "zoo.cfg")]
 
     def is_ready(self) -> bool:
         return b"Zookeeper version" in self.ask(b"srvr")

@@ -34,7 +34,18 @@ def outside(*packages: str) -> Callable[[str], bool]:
 
 STORE_SEAM = tuple(
     f"app.offsets.{name}"
-    for name in ("contract", "failures", "faults", "metadata", "migrate", "mirrors", "options", "registry", "testing")
+    for name in (
+        "connections",
+        "contract",
+        "failures",
+        "faults",
+        "metadata",
+        "migrate",
+        "mirrors",
+        "options",
+        "registry",
+        "testing",
+    )
 )
 """The modules of the offset stores that others may import."""
 
