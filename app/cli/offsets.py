@@ -14,9 +14,10 @@ from app import config
 from app.cli.options import built, configuration, overrides, read, reports_errors
 from app.errors import ConfigError
 from app.model import Partition, Plugin
+from app.offsets import history as earlier
 from app.offsets import migrate as migration
 from app.offsets import registry as stores
-from app.offsets.contract import OffsetStore, StoreContext, is_local
+from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
 
 
 @click.group()
@@ -67,6 +68,59 @@ def migrate(
         if dry_run:
             return 1 if migration.foretell(moves, force=force, say=click.echo) else 0
         return 1 if migration.carry_out(moves, destination, force=force, say=click.echo) else 0
+
+
+@offsets.command()
+@configuration
+@overrides
+@click.option(
+    "--store", metavar="STORE", help="The store that keeps the history; by default the configured one, or a mirror."
+)
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many times to list per topic.")
+@click.option(
+    "--restore", metavar="TIME", help="Set the group's offsets to what they were then, such as a listed time."
+)
+@click.option("--dry-run", is_flag=True, help="Tell what --restore would do, and change nothing.")
+@reports_errors
+def history(
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    store: str | None,
+    most: int,
+    restore: str | None,
+    dry_run: bool,
+) -> int:
+    """List the group's offsets at earlier times, which a store such as hbase keeps; or go back to one of them."""
+    settings = read(file, assignments).config
+    with contextlib.closing(_with_history(store, settings)) as past:
+        assert isinstance(past, OffsetHistory)
+        partitions = _partitions(settings)
+        if restore is None:
+            for topic in sorted({each.topic for each in partitions}):
+                click.echo(topic)
+                for entry in past.history(topic, most):
+                    click.echo(f"  {earlier.written(entry)}")
+            return 0
+        moment = built("--restore", lambda: earlier.milliseconds_of(restore))
+        with contextlib.closing(_open("offsets.store", settings.offsets.store.name, settings)) as target:
+            migration.refuse_moving_offsets([target], partitions, time.sleep)
+            moves = list(earlier.moves_back(past, target, partitions, moment))
+            if dry_run:
+                return migration.foretell(moves, force=True, say=click.echo)
+            return migration.carry_out(moves, target, force=True, say=click.echo)
+
+
+def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
+    """Return the store that is named, or the first configured one that keeps a history."""
+    configured = [each.name for each in (settings.offsets.store, *settings.offsets.mirrors)]
+    for name in [named] if named else configured:
+        opened = _open("--store", name, settings)
+        if isinstance(opened, OffsetHistory):
+            return opened
+        opened.close()
+    said = f"{named} keeps no history" if named else f"no history is kept in {' or '.join(configured)}"
+    raise ConfigError((f"--store: {said}: hbase does, as the store or as a mirror",))
 
 
 def _open(option: str, text: str, settings: config.Config) -> OffsetStore:

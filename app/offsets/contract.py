@@ -107,9 +107,14 @@ class PastOffsets:
 class OffsetHistory(Protocol):
     """What a store does that also keeps the offsets of earlier times."""
 
-    def history(self, topic: str, most: int) -> Sequence[PastOffsets]:
+    def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
         """
-        Return the offsets of a topic at earlier times, the newest first, `most` of them.
+        Return the offsets of a topic at earlier times, the newest first.
+
+        Args:
+            topic: the topic.
+            most: how many times at most.
+            until: the latest time, in milliseconds since 1970.
 
         Raises:
             Unreachable, NotUsable: the store does not answer, or refuses.

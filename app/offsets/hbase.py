@@ -162,15 +162,15 @@ class HBaseOffsets:
             table.put(self._row(partition.topic, NOW), cells)
             self._keep_history(table, partition.topic)
 
-    def history(self, topic: str, most: int) -> Sequence[PastOffsets]:
+    def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
         """
-        Return the offsets of a topic at earlier times, the newest first.
+        Return the offsets of a topic at earlier times, the newest first, `most` of them, none later than `until`.
 
         Raises:
             Unreachable, NotUsable: HBase does not answer, or refuses.
         """
         with self._asking(f"reading the history of {topic}") as table:
-            rows = list(self._scan(table, topic, most, ":"))
+            rows = list(self._scan(table, topic, most, ":" if until is None else _moment(until)))
         return [PastOffsets(int(row.rpartition(":")[2]), _all_offsets(cells)) for row, cells in rows]
 
     def close(self) -> None:
@@ -181,11 +181,11 @@ class HBaseOffsets:
         """Return the row of now and the newest of the history, as far as they exist."""
         return list(self._scan(table, topic, 2, "~"))
 
-    def _scan(self, table: Any, topic: str, most: int, below: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401
-        """Return the rows of a topic whose last part is smaller than `below`, the largest first."""
-        first, last = self._row(topic, below), self._row(topic, "")
+    def _scan(self, table: Any, topic: str, most: int, last: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401
+        """Return the rows of a topic whose last part is not larger than `last`, the largest first."""
+        begin, end = self._row(topic, last), self._row(topic, "")
         for row, cells in table.scan(
-            row_start=first, row_stop=last, reverse=True, limit=most, batch_size=min(most, 100)
+            row_start=begin, row_stop=end, reverse=True, limit=most, batch_size=min(most, 100)
         ):
             yield row.decode(), cells
 
@@ -200,7 +200,7 @@ class HBaseOffsets:
         if youngest and int(youngest[0].rpartition(":")[2]) > (now - HISTORY_SECONDS) * 1000:
             return
         offsets = {column: value for column, value in table.row(self._row(topic, NOW)).items() if _is_offset(column)}
-        table.put(self._row(topic, f"{int(now * 1000):013d}"), offsets)
+        table.put(self._row(topic, _moment(int(now * 1000))), offsets)
 
     def _row(self, topic: str, part: str) -> str:
         return f"{topic}:{self._group}:{part}"
@@ -257,6 +257,11 @@ def _metadata(stored: CommittedOffset | None, offset: int, metadata: str) -> byt
     """Return the metadata of an offset that is about to be stored, and of the one that is stored until then."""
     before = {str(stored.offset): stored.metadata} if stored else {}
     return json.dumps(before | {str(offset): metadata}, ensure_ascii=False).encode()
+
+
+def _moment(milliseconds: int) -> str:
+    """Return a time as the last part of a row, whose order is that of the times."""
+    return f"{milliseconds:013d}"
 
 
 def _column(family: str, number: int) -> bytes:

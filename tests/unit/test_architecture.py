@@ -39,6 +39,7 @@ STORE_SEAM = tuple(
         "contract",
         "failures",
         "faults",
+        "history",
         "metadata",
         "migrate",
         "mirrors",
