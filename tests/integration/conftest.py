@@ -37,6 +37,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
             server = request.getfixturevalue("mariadb")
             options = {key: getattr(server, key) for key in ("user", "password", "database")}
             return {"name": name, "host": "127.0.0.1", "port": server.port, **options}
+        case "hbase":
+            return {"name": name, "host": "127.0.0.1", "port": request.getfixturevalue("hbase").port}
     return {"name": name}
 
 

@@ -17,7 +17,7 @@ from tests.integration.in_process import run
 from tests.integration.service import settings
 from tests.servers.server import Server
 
-STORES = ("kafka", "redis", "files", "zookeeper", "mysql")
+STORES = ("kafka", "redis", "files", "zookeeper", "mysql", "hbase")
 """Those that remember something, as the fixture `store` configures them."""
 
 
