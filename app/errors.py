@@ -23,6 +23,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
             ├── Truncated            the log was cut below the committed offset: other records stand or will stand there
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
+            ├── CorruptOffset        the offset store holds something else than an offset
             ├── Leaderless           no broker leads the partition now, or the one that does is silent
             ├── TopicGone            the topic was there at the start and was deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
@@ -186,6 +187,19 @@ class OffsetVanished(Blocked):
 
 class NoStartingOffset(Blocked):
     """The group has no offset and `starting.offsets` is `error`."""
+
+
+class CorruptOffset(Blocked):
+    """What the offset store holds for this partition is not an offset."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        cause: str,
+        offset: int | None = None,
+        cure: str = "write the right offset there; or delete it, and the partition starts as if it were new",
+    ) -> None:
+        super().__init__(partition, cause, offset, cure)
 
 
 class Leaderless(Blocked):

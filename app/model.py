@@ -84,10 +84,23 @@ class LastRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """The next offset to read of one partition, with the metadata that was committed beside it."""
+    """
+    The next offset to read of one partition.
+
+    Args:
+        offset: the offset; -1 where it cannot be read.
+        metadata: what was committed beside it.
+        corrupt: what stands there instead of an offset; empty where it is one.
+    """
 
     offset: int
     metadata: str = ""
+    corrupt: str = ""
+
+    @classmethod
+    def not_readable(cls, what: str) -> CommittedOffset:
+        """Return what stands for something that is stored and is not an offset."""
+        return cls(-1, corrupt=what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,7 @@ class TaskConfig:
     kafka: Mapping[str, str]
     offset_store: Plugin = Plugin("kafka")
     owner: Owner = NOBODY
+    mirrors: tuple[Plugin, ...] = ()
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
     log_level: str = "info"

@@ -13,8 +13,8 @@ from app.kafka.admin import AdminConnection
 from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
 from app.kafka.topics import KafkaTopics
-from app.model import Plugin
 from app.offsets.contract import StoreContext
+from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
@@ -22,13 +22,15 @@ from app.status import log
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return what the driver talks to; nothing connects before the first question."""
-    kafka, group, store = config.kafka, config.group_id, config.offsets.store
-    connection = AdminConnection(kafka)
+    kafka, group, offsets = config.kafka, config.group_id, config.offsets
+    connection, context = AdminConnection(kafka), StoreContext(group, kafka)
+    store = open_store(offsets.store.plugin, context)
     return Clients(
         topics=KafkaTopics(connection),
         group=KafkaGroup(connection, group),
         fence=KafkaFence(kafka, group, config.transaction_timeout, runtime),
-        offsets=open_store(Plugin(store.name, store.options), StoreContext(group, kafka)),
+        offsets=store,
+        mirrors=mirrors_of_the_driver([each.plugin for each in offsets.mirrors], context, store),
     )
 
 

@@ -17,6 +17,9 @@ from parsers.errors import hint, listed
 
 Factory = Callable[..., object]
 
+PRODUCT = "winnow"
+"""The distribution whose extras built-in plugins name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
@@ -27,7 +30,7 @@ class Plugins:
         kind: what a plugin is called in messages, such as `parser`.
         method: the method that makes an object one of them, written with its arguments.
         group: the group of their entry points.
-        built_in: name → `module:attribute`.
+        built_in: name → `module:attribute`, and `[extra]` after it if it needs a package that is optional.
         unknown: the error for a name that leads to no usable plugin.
         wrong_option: the error for an option that is unknown, missing or wrong.
     """
@@ -88,6 +91,10 @@ class Plugins:
         try:
             return cast("Factory", point.load())
         except (ImportError, AttributeError) as error:
+            if point.extras and _is_not_installed(error):
+                package = f"{point.dist.name if point.dist else PRODUCT}[{','.join(point.extras)}]"
+                msg = f"{self.kind} {name} needs a package that is not installed: pip install '{package}'"
+                raise self.unknown(msg) from error
             msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {error}"
             raise self.unknown(msg) from error
 
@@ -100,6 +107,11 @@ class Plugins:
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords
+
+
+def _is_not_installed(error: Exception) -> bool:
+    """Return whether a package of somebody else is missing, not a module of ours."""
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in ("app", "parsers")
 
 
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:

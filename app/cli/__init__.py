@@ -7,6 +7,7 @@ import click
 from app import __version__
 from app.cli.check import check
 from app.cli.demo import demo
+from app.cli.offsets import offsets
 from app.cli.parse import parse
 from app.cli.run import run
 
@@ -17,5 +18,5 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, check, parse, demo):
+for command in (run, check, parse, offsets, demo):
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from app import config, log
 from app.errors import ConfigError, WinnowError
 from app.model import Guarantee, Plugin
 from app.offsets import registry as stores
-from app.offsets.contract import StoreContext
+from app.offsets.contract import StoreContext, is_local
 from parsers import registry
 from parsers.contract import Parser
 
@@ -51,7 +51,7 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     """Return the configuration, after making sure that its plugins can be built, and set up logging as it says."""
     loaded = config.read(file, assignments)
     parser_of(loaded.config.parser)
-    _check_store(loaded.config)
+    _check_stores(loaded.config)
     log.configure(loaded.config.log_level)
     return loaded
 
@@ -71,21 +71,41 @@ def check_clients(loaded: config.Loaded) -> None:
 
 def parser_of(choice: config.ParserChoice) -> Parser:
     """Return the parser that a configuration names."""
-    return _built("parser", lambda: registry.load(choice.name, choice.options))
+    return built("parser", lambda: registry.load(choice.name, choice.options))
 
 
-def _check_store(settings: config.Config) -> None:
+def _check_stores(settings: config.Config) -> None:
+    """Make sure that the offset store and its mirrors can be opened, and can be what they are meant to be."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.kafka)
-    store = _built("offsets.store", lambda: stores.open_store(Plugin(choice.name, choice.options), context))
+    store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
+    problems: list[str] = []
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
-        problem = (
+        problems.append(
             f"offsets.store.name is {choice.name}, which takes no part in Kafka's transactions: "
             "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
         )
-        raise ConfigError((problem,))
+    known = [choice.plugin]
+    for place, mirror in enumerate(settings.offsets.mirrors):
+        problems += _problems_of_mirror(f"offsets.mirrors[{place}]", mirror.plugin, context, known)
+        known.append(mirror.plugin)
+    if problems:
+        raise ConfigError(tuple(problems))
 
 
-def _built(key: str, build: Callable[[], T]) -> T:
+def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: Sequence[Plugin]) -> Iterator[str]:
+    try:
+        opened = built(key, lambda: stores.open_store(mirror, context))
+    except ConfigError as error:
+        yield from error.problems
+        return
+    if is_local(opened):
+        yield f"{key}: {mirror.name} keeps nothing that a tool could watch"
+    if mirror in known:
+        yield f"{key}: {mirror.name} holds these offsets already; name each store once"
+
+
+def built(key: str, build: Callable[[], T]) -> T:
+    """Return what is built; a problem with its options is one of the key's."""
     try:
         return build()
     except ValueError as error:

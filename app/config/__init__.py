@@ -3,8 +3,8 @@ What a user can set: declared once, read once at the edge, passed on as one froz
 
 `--set key=value` wins over the environment (`WINNOW_SOURCE__TOPICS`), the environment over the file, and the file over
 the default. Keys are written as in the file, with dots; sections nest. `kafka` and `spark` take their owners' names
-verbatim (from the environment and `--set` their values, too), `parser` its parser's options, `offsets.store` its
-store's.
+verbatim (from the environment and `--set` their values, too), `parser` its parser's options, `offsets.store` and
+each of `offsets.mirrors` its store's.
 """
 
 from app.config.model import Config, DeadLetterTopic, FromDuration, FromTimestamp, ParserChoice, Source, StoreChoice

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from app.model import Guarantee
+from app.model import Guarantee, Plugin
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -95,10 +95,17 @@ class Choice(_Part):
 
     model_config = ConfigDict(extra="allow")
 
+    name: str
+
     @property
     def options(self) -> dict[str, object]:
         """The keys other than `name`."""
         return dict(self.model_extra or {})
+
+    @property
+    def plugin(self) -> Plugin:
+        """What is chosen, as it travels."""
+        return Plugin(self.name, self.options)
 
 
 class Source(Section):
@@ -158,10 +165,19 @@ class StoreChoice(Choice):
     )
 
 
+class MirrorChoice(Choice):
+    """A store that gets a copy of the offsets, and its options."""
+
+
 class Offsets(Section):
     """What happens to the offsets that say how far each source partition is done."""
 
     store: StoreChoice
+    mirrors: tuple[MirrorChoice, ...] = Field(
+        default=(),
+        description="other stores that get a copy of each committed offset, for tools that watch them: a list such as "
+        "`[{name: redis, url: …}]`; a mirror that fails never stops the flow",
+    )
 
 
 class Config(Section):

@@ -87,7 +87,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 def _not(keys: Keys, value: object) -> str:
     """Return what was written instead, as it was written."""
-    if keys[0] in PROPERTY_SECTIONS:
+    if keys[0] in PROPERTY_SECTIONS or keys == ("offsets", "mirrors"):  # it may hold a password
         return ""
     if isinstance(value, str):
         is_duration = _annotation(keys) is float and value[:1].isdigit()
@@ -100,11 +100,19 @@ def _form(annotation: object) -> str:
     if annotation is float:
         return "a duration such as 500ms, 30s, 5m or 1h"
     if get_origin(annotation) is tuple:
-        return "a list of names, such as [a, b]"
+        return (
+            "a list of stores, such as [{name: redis, ...}]"
+            if _holds_sections(annotation)
+            else "a list of names, such as [a, b]"
+        )
     if choices := [*_choices(annotation)]:
         *others, last = choices
         return f"{', '.join(others)} or {last}"
     return "text, a number, true or false" if annotation is None else "text"
+
+
+def _holds_sections(annotation: object) -> bool:
+    return bool(keys_of(get_args(annotation)[0]))
 
 
 def _choices(annotation: object) -> Iterator[str]:

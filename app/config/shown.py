@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.kafka import properties as kafka_properties
 from app.spark import properties as spark_properties
 
 MASK = "********"
+PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/@]*@")
 
 
 def shown(loaded: Loaded) -> str:
@@ -26,7 +28,7 @@ def masked(config: Config) -> dict[str, Any]:
     tree = config.model_dump(mode="json", by_alias=True, exclude_none=True)
     tree["kafka"] = _without_secrets(tree["kafka"], _is_secret)
     tree["spark"] = _without_secrets(tree["spark"], spark_properties.is_secret)
-    tree["offsets"]["store"] = _without_secrets(tree["offsets"]["store"], _is_secret)
+    tree["offsets"] = _without_secrets(tree["offsets"], _is_secret)
     return tree
 
 
@@ -47,9 +49,11 @@ def _without_secrets(section: Mapping[str, Any], is_secret: Callable[[str, str],
 def _masked(name: str, value: object, is_secret: Callable[[str, str], bool]) -> object:
     if isinstance(value, dict) and not is_secret(name, ""):
         return _without_secrets(value, is_secret)
+    if is_secret(name, str(value)):
+        return MASK
     if isinstance(value, list):
         return [_masked(name, each, is_secret) for each in value]
-    return MASK if is_secret(name, str(value)) else value
+    return PASSWORD_IN_URL.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
 
 
 def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from app.config import Config
 from app.driver.clients import Clients
 from app.driver.discover import Discovery, refuse_compacted
 from app.model import Destination, Guarantee
+from app.offsets.mirrors import Mirrors
 
 
 def connected(config: Config, clients: Clients, say: Callable[[str], object]) -> int:
@@ -23,7 +25,7 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
         say(f"ok       {each.topic}: {each.partitions} partitions, {_taken(each)}")
     if config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
         clients.fence.refuse_short_transactions()
-    workload = Discovery(config, clients).discover()
+    workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
     for partition, offset_range in sorted(workload.ranges.items()):
         say(f"ok       {partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
     for error in workload.blocked.values():

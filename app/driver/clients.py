@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.model import Assignment, Destination, Partition, Receipt, Topic, Watermarks
 from app.offsets.contract import OffsetStore
+from app.offsets.mirrors import Mirrors
 
 
 class Topics(Protocol):
@@ -70,6 +71,7 @@ class Clients:
     group: Group
     fence: Fence
     offsets: OffsetStore
+    mirrors: Mirrors = field(default_factory=Mirrors)
 
 
 class RunningRound(Protocol):

@@ -29,6 +29,7 @@ from app.errors import (
     Unreachable,
 )
 from app.model import CommittedOffset, Destination, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
+from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -149,6 +150,7 @@ class Discovery:
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
+        self._clients.mirrors.put_all(_readable(offsets))
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         owners = {each: owner_of(offsets[each].committed) for each in self._fenced & offsets.keys()}
@@ -189,6 +191,8 @@ class Discovery:
             elif receipt.outcome is Outcome.BLOCKED:
                 until = self._runtime.monotonic() + BLOCKED_SECONDS
                 self._blocked[receipt.partition] = blocked_by(receipt), until
+            if is_local(self._clients.offsets) and receipt.metadata:
+                self._clients.offsets.reset(receipt.partition, receipt.end, receipt.metadata)
             metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
                 self._had_offset_in[receipt.partition] = metadata.topic_id
@@ -292,6 +296,12 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def _readable(offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, CommittedOffset]:
+    """Return the committed offsets that there are."""
+    committed = ((partition, at.committed) for partition, at in offsets.items())
+    return {partition: offset for partition, offset in committed if offset is not None and not offset.corrupt}
 
 
 def refuse_compacted(dead_letters: Destination) -> None:

@@ -21,7 +21,7 @@ from app.driver.round import Round
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable, SparkFailed, Unreachable
-from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, Plugin, TaskConfig
+from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, TaskConfig
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
@@ -88,6 +88,7 @@ class Service:
         except Stopped:
             return 0
         finally:
+            self._clients.mirrors.close()
             self._tracker.stopped(self._stop.cause or "done")
             if rounds is not None:
                 rounds.stop()
@@ -111,10 +112,11 @@ class Service:
             sink=self._clients.topics.destination(config.sink.topic),
             dead_letters=self._clients.topics.destination(config.dead_letters.topic),
             format=config.source.format,
-            parser=Plugin(config.parser.name, config.parser.options),
+            parser=config.parser.plugin,
             kafka=config.kafka,
             owner=self._discovery.owner,
-            offset_store=Plugin(config.offsets.store.name, config.offsets.store.options),
+            offset_store=config.offsets.store.plugin,
+            mirrors=tuple(each.plugin for each in config.offsets.mirrors),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
             log_level=config.log_level,

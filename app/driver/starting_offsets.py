@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.errors import GO_ON, Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated, Truncated
+from app.errors import (
+    GO_ON,
+    Blocked,
+    CorruptOffset,
+    NoStartingOffset,
+    OffsetVanished,
+    OutOfRange,
+    TopicRecreated,
+    Truncated,
+)
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
@@ -77,6 +86,8 @@ def decide(
         if had_offset_in is not None:
             raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
         return _range(at, at.watermarks.log_start if is_new else _starting(at, policy, first_seen))
+    if at.committed.corrupt:
+        raise CorruptOffset(at.partition, at.committed.corrupt)
     topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
     if _differ(topic_id, at.topic_id):
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, RESET)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused, Truncated
+from app.errors import Blocked, CorruptOffset, Fenced, OffsetMoved, PartitionError, Refused, Truncated
 from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.reading import Reading
@@ -158,10 +158,13 @@ class Lane:
 
         Raises:
             OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
+            CorruptOffset: what is stored is not an offset any more.
             Fenced, Transient: from the writer.
         """
         if committed is None and self._committed is not None:
             raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
+        if committed is not None and committed.corrupt:
+            raise CorruptOffset(self.partition, committed.corrupt, self._committed)
         if committed is not None and self._committed is not None and committed.offset < self._committed:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Self
 
 from confluent_kafka import Producer
 
@@ -12,9 +13,10 @@ from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
 from app.kafka.sender import Targets
 from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
-from app.model import Guarantee, Partition, TaskConfig
+from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
 from app.offsets import registry
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional
+from app.offsets.mirrors import mirrors_of_a_task
 
 
 class TaskClients:
@@ -25,14 +27,30 @@ class TaskClients:
         config: what the task works with.
         backend: how records pass between librdkafka and us; by default the fastest one that works here.
         producer: makes confluent-kafka's producer from its settings.
+        ranges: what the task is to read; the offsets that the driver has planned with are among it.
     """
 
     def __init__(
-        self, config: TaskConfig, backend: Backend | None = None, producer: Callable[..., Producer] = Producer
+        self,
+        config: TaskConfig,
+        backend: Backend | None = None,
+        producer: Callable[..., Producer] = Producer,
+        ranges: Sequence[OffsetRange] = (),
     ) -> None:
         self._config = config
+        self._planned = {
+            each.partition: CommittedOffset(each.committed) for each in ranges if each.committed is not None
+        }
+        self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
         self._backend = backend or best_backend(config.kafka)
         self._producer = producer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait a moment for the mirrors of the offsets."""
+        self._mirrors.close()
 
     def consumer(self) -> TaskConsumer:
         """Return the task's consumer."""
@@ -41,7 +59,8 @@ class TaskClients:
     def offsets(self, consumer: TaskConsumer) -> OffsetStore:
         """Return the store of the task's offsets; a store in Kafka shares the task's consumer."""
         config = self._config
-        return registry.open_store(config.offset_store, StoreContext(config.group, config.kafka, consumer.client))
+        context = StoreContext(config.group, config.kafka, consumer.client, self._planned)
+        return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
         """Return the writer of one source partition."""
@@ -51,9 +70,10 @@ class TaskClients:
             assert is_transactional(offsets)  # the configuration refuses any other store
             transactional = FlushedDelivery(self._maker(settings.transactional_producer(config, partition)))
             sender = backend.sender(transactional.client, targets)
-            return TransactionalWriter(partition, sender, transactional, offsets)
+            return TransactionalWriter(partition, sender, transactional, offsets, self._mirrors.put)
         reporting = backend.reporting(self._maker(settings.producer(config)))
-        return AcknowledgedWriter(partition, backend.sender(reporting.client, targets), reporting, offsets)
+        sender = backend.sender(reporting.client, targets)
+        return AcknowledgedWriter(partition, sender, reporting, offsets, self._mirrors.put)
 
     def _maker(self, configured: settings.Settings) -> MakeClient:
         """Return what makes a producer with these settings, and with those that its delivery reports need."""

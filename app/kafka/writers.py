@@ -70,10 +70,27 @@ class _Rows:
     at: int = 0
 
 
-class Writer:
-    """Sends, and keeps what finds librdkafka's queue full; both kinds of writer do that alike."""
+Committed = Callable[[Partition, int, str], None]
+"""Takes in an offset that is committed, with its metadata."""
 
-    def __init__(self, partition: Partition, sender: Sender, delivery: Delivery) -> None:
+
+def nobody(_partition: Partition, _offset: int, _metadata: str) -> None:
+    """Tell nobody that an offset is committed."""
+
+
+class Writer:
+    """
+    Sends, and keeps what finds librdkafka's queue full; both kinds of writer do that alike.
+
+    Args:
+        partition: the source partition.
+        sender: how records are sent.
+        delivery: how they are acknowledged.
+        committed: who is told each committed offset.
+    """
+
+    def __init__(self, partition: Partition, sender: Sender, delivery: Delivery, committed: Committed = nobody) -> None:
+        self._committed = committed
         self._partition = partition
         self._sender = sender
         self._delivery = delivery
@@ -200,9 +217,14 @@ class TransactionalWriter(Writer):
     """Exactly once: output, dead letters and offset become visible together, or none of them does."""
 
     def __init__(
-        self, partition: Partition, sender: Sender, delivery: Delivery, offsets: TransactionalOffsetStore
+        self,
+        partition: Partition,
+        sender: Sender,
+        delivery: Delivery,
+        offsets: TransactionalOffsetStore,
+        committed: Committed = nobody,
     ) -> None:
-        super().__init__(partition, sender, delivery)
+        super().__init__(partition, sender, delivery, committed)
         self._offsets = offsets
         self._open = False
 
@@ -246,6 +268,7 @@ class TransactionalWriter(Writer):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
         self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
+        self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
         """Commit an offset even if that goes back; raises what `commit` does."""
@@ -278,8 +301,15 @@ class TransactionalWriter(Writer):
 class AcknowledgedWriter(Writer):
     """At least once: the offset moves after every record before it was acknowledged."""
 
-    def __init__(self, partition: Partition, sender: Sender, delivery: Delivery, offsets: OffsetStore) -> None:
-        super().__init__(partition, sender, delivery)
+    def __init__(
+        self,
+        partition: Partition,
+        sender: Sender,
+        delivery: Delivery,
+        offsets: OffsetStore,
+        committed: Committed = nobody,
+    ) -> None:
+        super().__init__(partition, sender, delivery, committed)
         self._offsets = offsets
 
     def open(self) -> None:
@@ -295,11 +325,13 @@ class AcknowledgedWriter(Writer):
         """
         self._acknowledge(offset)
         self._offsets.save(self._partition, offset, metadata)
+        self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
         """Save an offset even if that goes back; raises what `commit` does, except Fenced."""
         self._acknowledge(offset)
         self._offsets.reset(self._partition, offset, metadata)
+        self._committed(self._partition, offset, metadata)
 
     def _acknowledge(self, offset: int) -> None:
         with self._translated(f"committing up to offset {offset}"):

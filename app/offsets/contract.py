@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from app.model import CommittedOffset, Partition
@@ -19,11 +19,13 @@ class StoreContext:
         kafka: the `kafka` section of the configuration.
         consumer: the Kafka consumer of the task that opens the store, so that a store in Kafka needs no second
             connection; None in the driver.
+        planned: the offsets that the driver has planned with, for a task; empty in the driver.
     """
 
     group: str
     kafka: Mapping[str, str]
     consumer: Any = None
+    planned: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -42,6 +44,9 @@ class OffsetStore(Protocol):
         """
         Return the stored offset of each partition that has one.
 
+        Where something else is stored than an offset, the value says so (`CommittedOffset.corrupt`): that blocks one
+        partition, and not the others.
+
         Args:
             partitions: the partitions to look up.
             stable: wait until no transaction is about to move one of these offsets (KIP-447).
@@ -58,13 +63,14 @@ class OffsetStore(Protocol):
 
         Raises:
             Fenced: the stored offset is larger, because another owner went on from there; nothing changes.
+            CorruptOffset: something else is stored than an offset; nothing changes.
             Transient: it is unknown whether the offset was stored.
         """
         ...
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
-        Store an offset even if that goes back, because a person or a policy decided so.
+        Store an offset whatever is stored now, because a person or a policy decided so.
 
         Raises:
             Transient: it is unknown whether the offset was stored.
@@ -81,6 +87,38 @@ class TransactionalOffsetStore(OffsetStore, Protocol):
 
     def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
         """Store the next offset to read inside the producer's open transaction, whose fence keeps older owners out."""
+        ...
+
+
+def is_local(store: OffsetStore) -> bool:
+    """Return whether a store keeps offsets in the memory of its process, so that the driver learns them by receipts."""
+    return bool(getattr(store, "is_local", False))
+
+
+@dataclass(frozen=True, slots=True)
+class PastOffsets:
+    """The next offset of each partition of a topic at an earlier time, in milliseconds since 1970."""
+
+    time: int
+    offsets: Mapping[int, int]
+
+
+@runtime_checkable
+class OffsetHistory(Protocol):
+    """What a store does that also keeps the offsets of earlier times."""
+
+    def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
+        """
+        Return the offsets of a topic at earlier times, the newest first.
+
+        Args:
+            topic: the topic.
+            most: how many times at most.
+            until: the latest time, in milliseconds since 1970.
+
+        Raises:
+            Unreachable, NotUsable: the store does not answer, or refuses.
+        """
         ...
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from app.errors import Fenced, NotUsable, Transient, Unreachable
+from app.errors import Unreachable
 from app.kafka import settings
 from app.kafka.failures import of_cluster, of_partition
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
+from app.offsets.failures import refuse_to_go_back, saving
 from app.watchdog import in_time
 
 # The driver asks again soon; a task that opens has nothing else to do.
@@ -87,13 +88,9 @@ class KafkaGroupOffsets:
             Fenced: the group's offset is larger.
             Transient: the commit failed, or its outcome is unknown.
         """
-        try:
+        with saving(partition, offset):
             stored = self.load([partition], stable=True).get(partition)
-        except (Unreachable, NotUsable) as error:
-            raise Transient(partition, f"the committed offset cannot be read: {error}", offset) from error
-        if stored is not None and stored.offset > offset:
-            what = f"another owner has committed up to {stored.offset}; this one stops, and nothing is lost"
-            raise Fenced(partition, what, offset)
+        refuse_to_go_back(partition, stored, offset)
         self.reset(partition, offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:

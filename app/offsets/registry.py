@@ -1,8 +1,10 @@
 """
 Finds an offset store by the name that a configuration gives it.
 
-A package adds a store with an entry point: the group `winnow.offsets`, the name that a user writes, and what opens the
-store, a class or a function that takes a `StoreContext` and then the options as keyword arguments.
+A built-in store is one file here and one line in the table below; the client of its server is an optional extra of
+the package, in brackets behind it. Another package adds a store with an entry point: the group `winnow.offsets`, the
+name that a user writes, and what opens the store, a class or a function that takes a `StoreContext` and then the
+options as keyword arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ _STORES = Plugins(
     kind="offset store",
     method="load(partitions, *, stable)",
     group="winnow.offsets",
-    built_in={"kafka": "app.offsets.kafka:KafkaGroupOffsets"},
+    built_in={
+        "kafka": "app.offsets.kafka:KafkaGroupOffsets",
+        "files": "app.offsets.files:FileOffsets [files]",
+        "hbase": "app.offsets.hbase:HBaseOffsets [hbase]",
+        "mysql": "app.offsets.mysql:MySqlOffsets [mysql]",
+        "none": "app.offsets.none:NoOffsets",
+        "redis": "app.offsets.redis:RedisOffsets [redis]",
+        "zookeeper": "app.offsets.zookeeper:ZooKeeperOffsets [zookeeper]",
+    },
     unknown=UnknownStore,
     wrong_option=StoreOptionError,
 )

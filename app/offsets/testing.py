@@ -25,8 +25,8 @@ from app.offsets.metadata import MAX_BYTES
 THREADS = 8
 
 
-class OffsetStoreContract:
-    """The promises that every offset store makes; subclass it and say how yours is opened."""
+class StoreTests:
+    """What the tests of a store need to know of it."""
 
     def open_store(self) -> OffsetStore:
         """Open the store that is tested; called several times in a test, always for the same group."""
@@ -45,6 +45,10 @@ class OffsetStoreContract:
             yield opened
         finally:
             opened.close()
+
+
+class OffsetStoreContract(StoreTests):
+    """The promises that every offset store makes; subclass it and say how yours is opened."""
 
     def test_is_an_offset_store(self) -> None:
         """The object has the methods of a store, and says whether it takes part in transactions."""

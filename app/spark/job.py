@@ -32,8 +32,8 @@ def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
         log.configure(assignment.config.log_level)
-        clients, parser = TaskClients(assignment.config), make_parser(assignment.config)
-        yield from task.run(assignment, clients, parser, seconds_left(assignment))
+        with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
+            yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
 
 def seconds_left(assignment: Assignment) -> float:

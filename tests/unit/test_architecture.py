@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from app.offsets.registry import _STORES as STORES
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -30,7 +32,22 @@ def outside(*packages: str) -> Callable[[str], bool]:
     return lambda name: not within(*packages)(name)
 
 
-STORE_SEAM = tuple(f"app.offsets.{name}" for name in ("contract", "metadata", "registry", "testing"))
+STORE_SEAM = tuple(
+    f"app.offsets.{name}"
+    for name in (
+        "connections",
+        "contract",
+        "failures",
+        "faults",
+        "history",
+        "metadata",
+        "migrate",
+        "mirrors",
+        "options",
+        "registry",
+        "testing",
+    )
+)
 """The modules of the offset stores that others may import."""
 
 RULES = [
@@ -272,10 +289,20 @@ def test_a_worker_loads_without_the_configuration(module: str) -> None:
     assert set() == loaded_by(module, "pyspark", "pydantic", "pydantic_core", "yaml")
 
 
-def declared() -> set[str]:
-    """Return the libraries that pyproject.toml requires."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {re.split(r"[^\w-]", line)[0].lower() for line in project["dependencies"]}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def declared(*extras: str) -> set[str]:
+    """Return the libraries that pyproject.toml requires, by default and with these extras."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {re.split(r"[^\w-]", line)[0].lower() for line in lines} - {"winnow"}
+
+
+def test_every_optional_store_names_its_extra() -> None:
+    """A user who lacks a store's client is told what to install: each extra has a store, except the client of S3."""
+    named = {extra for line in STORES.built_in.values() for extra in re.findall(r"\[(\w+)]", line)}
+
+    assert named == {extra for extra in PROJECT["optional-dependencies"] if extra != "s3"}
 
 
 def test_every_dependency_is_imported() -> None:
@@ -286,13 +313,16 @@ def test_every_dependency_is_imported() -> None:
     assert set() == {name for name, module in modules.items() if module not in imported}
 
 
-@pytest.mark.parametrize("lock", ["docker/requirements.lock", "tests/requirements.lock"])
-def test_a_lock_holds_the_dependencies_of_pyproject(lock: str) -> None:
-    """Each dependency is locked for the project itself, and no lock names a host."""
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [("docker/requirements.lock", []), ("tests/requirements.lock", [*PROJECT["optional-dependencies"]])],
+)
+def test_a_lock_holds_the_dependencies_of_pyproject(lock: str, extras: list[str]) -> None:
+    """Each dependency is locked for the project itself, the optional ones for the tests, and no lock names a host."""
     text = (ROOT / lock).read_text()
     pinned = re.findall(r"^([\w-]+)==(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
 
-    assert declared() == {
+    assert declared(*extras) == {
         name for name, rest in pinned if re.search(r"winnow \(pyproject\.toml\)$", rest, re.MULTILINE)
     }
     assert "://" not in text

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import yaml
 
 from app.cli import main
@@ -43,8 +44,11 @@ def test_the_readme_shows_exactly_the_commands() -> None:
 def test_every_option_in_the_readme_exists() -> None:
     """The examples of README use only options that exist."""
     examples = re.findall(r"\$ winnow (\w+)([^#\n]*)", README)
-    for command, arguments in examples:
-        known = {flag for parameter in main.commands[command].params for flag in parameter.opts}
+    for name, arguments in examples:
+        command = main.commands[name]
+        if isinstance(command, click.Group):
+            command = command.commands[arguments.split()[0]]
+        known = {flag for parameter in command.params for flag in parameter.opts}
         assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", arguments)) <= known
 
 

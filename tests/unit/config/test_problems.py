@@ -130,6 +130,11 @@ class TestSecrets:
             ("kafka={sasl.password: [hunter2]}", "kafka.sasl.password must be text, a number, true or false"),
             ("kafka.sasl.password=", "kafka.sasl.password is empty"),
             ("spark={spark.ssl.keyPassword: [hunter2]}", "spark.spark.ssl.keyPassword must be text"),
+            (
+                "offsets.mirrors=redis://:hunter2@h",
+                "offsets.mirrors must be a list of stores, such as [{name: redis, ...}]",
+            ),
+            ("offsets.mirrors=[{url: hunter2}]", "offsets.mirrors must be a list of stores"),
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:

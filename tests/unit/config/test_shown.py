@@ -86,6 +86,8 @@ class TestSecrets:
             "offsets.store.hosts=[{name: h, password: hunter2}]",
             "spark.spark.authenticate.secret.file=/s",
             "offsets.store.password=hunter2",
+            "offsets.store.url=redis://user:hunter2@host:6379/0",
+            "offsets.mirrors=[{name: redis, url: 'redis://:hunter2@host', password: hunter2, options: {token: hunter2}}]",
         ]
 
         loaded = read(file, flags, {"WINNOW_KAFKA__SASL_OAUTHBEARER_CLIENT_SECRET": "hunter2"})
@@ -96,6 +98,7 @@ class TestSecrets:
         assert "/s" == tree["spark"]["spark.authenticate.secret.file"]
         assert "-Xss2m" == tree["spark"]["spark.executor.extraJavaOptions"]
         assert "u" == tree["offsets"]["store"]["login"]["user"]
+        assert "redis://user:********@host:6379/0" == tree["offsets"]["store"]["url"]
 
     def test_a_secret_can_be_a_file(self, file: Path, tmp_path: Path) -> None:
         """NAME.file is read where the client is created, so that only the path crosses processes."""
@@ -119,4 +122,6 @@ class TestDescribed:
 
     def test_the_offset_store_is_described_with_its_default(self) -> None:
         """The store's name is a declared key; its options are declared by the store."""
-        assert [("offsets.store.name", "kafka")] == [row[:2] for row in described() if row[0].startswith("offsets.")]
+        assert [("offsets.store.name", "kafka"), ("offsets.mirrors", "")] == [
+            row[:2] for row in described() if row[0].startswith("offsets.")
+        ]

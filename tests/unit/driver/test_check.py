@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
 from app.driver.check import connected
 from app.errors import NotUsable, TopicMissing
 from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from app.offsets.mirrors import Mirror, Mirrors
+from app.offsets.none import NoOffsets
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
 
@@ -58,6 +63,20 @@ def test_a_missing_topic_is_raised() -> None:
 
     with pytest.raises(TopicMissing, match="topic 'clean' does not exist: create it"):
         connected(config(), kafka.clients, lambda _: None)
+
+
+def test_the_mirrors_are_left_alone() -> None:
+    """A check changes nothing, there neither."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.committed[Partition("raw", 0)] = CommittedOffset(4)
+    told: list[object] = []
+    mirror = Mirror("fake", lambda: NoOffsets(StoreContext("group", {})), lambda _, offsets: told.append(offsets))
+    mirrors = Mirrors([mirror])
+
+    assert 0 == connected(config(), replace(kafka.clients, mirrors=mirrors), lambda _: None)
+
+    mirrors.close()
+    assert [] == told
 
 
 def test_a_compacted_dead_letter_topic_is_refused() -> None:

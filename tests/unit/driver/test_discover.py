@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
 
 from app.config import FromTimestamp
 from app.driver.discover import BLOCKED_SECONDS, Discovery, Workload
-from app.errors import ForeignSink, Leaderless, Superseded, Truncated, Unreachable
+from app.errors import CorruptOffset, ForeignSink, Leaderless, Superseded, Truncated, Unreachable
 from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.mirrors import Mirrors
 from app.runtime import REAL, Runtime
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
@@ -394,3 +395,52 @@ def test_another_sink_is_refused_at_the_first_discovery() -> None:
 
     with pytest.raises(ForeignSink, match="writes to elsewhere"):
         Discovery(config(), kafka.clients).discover()
+
+
+class LocalKafka(DriverKafka):
+    """A Kafka beside a store that only the driver's memory holds."""
+
+    is_local = True
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self.committed[partition] = CommittedOffset(offset, metadata)
+
+
+def test_without_a_store_the_driver_remembers_what_tasks_report() -> None:
+    """The next round goes on there; what a killed task did was not reported, and is done again."""
+    kafka = LocalKafka(p0=(0, 10), p1=(0, 10))
+    discovery = Discovery(config("delivery.guarantee=at-least-once"), kafka.clients)
+    discovery.discover()
+
+    discovery.reported([Receipt(A, 0, 7, metadata="winnow/2 topic=id-1 since=0 in=7 out=7")])
+    again = discovery.discover()
+
+    assert {A: 7, B: 0} == {partition: each.start for partition, each in again.ranges.items()}
+    assert {A: 7, B: None} == {partition: each.committed for partition, each in again.ranges.items()}
+
+
+def test_an_offset_that_cannot_be_read_blocks_its_partition() -> None:
+    """A store that holds something else than an offset is a named reason; the other partitions go on."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset.not_readable("field 1 holds '4x', which is not an offset")
+
+    found = Discovery(config(), kafka.clients).discover()
+
+    assert [A] == list(found.ranges)
+    assert isinstance(found.blocked[B], CorruptOffset)
+    assert "field 1 holds '4x'" in str(found.blocked[B])
+
+
+def test_the_mirrors_get_every_committed_offset_at_each_discovery() -> None:
+    """What tasks could not write there is caught up; what is not an offset is not copied."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
+    kafka.committed = {A: CommittedOffset(4), B: CommittedOffset.not_readable("x")}
+    told: list[object] = []
+
+    class Recorded(Mirrors):
+        def put_all(self, offsets: Mapping[Partition, CommittedOffset]) -> None:
+            told.append(offsets)
+
+    Discovery(config(), replace(kafka.clients, mirrors=Recorded())).discover()
+
+    assert [{A: CommittedOffset(4)}] == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -120,3 +121,15 @@ def test_the_contract_finds_a_store_that_is_wrong(wrong: type[FakeOffsets], test
 
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         getattr(Broken(), test)()
+
+
+def test_a_missing_client_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optional store whose client is not installed says what to install."""
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.delitem(sys.modules, "app.offsets.redis", raising=False)
+
+    with pytest.raises(UnknownStore) as caught:
+        open_store(Plugin("redis", {"url": "redis://nowhere"}), CONTEXT)
+
+    needs = "offset store redis needs a package that is not installed: pip install 'winnow[redis]'"
+    assert needs == str(caught.value)

@@ -1,0 +1,152 @@
+"""`winnow offsets`: what a person does with the offsets of the group."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from app import config
+from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.errors import ConfigError
+from app.model import Partition, Plugin
+from app.offsets import history as earlier
+from app.offsets import migrate as migration
+from app.offsets import registry as stores
+from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
+
+
+@click.group()
+def offsets() -> None:
+    """Work on the offsets of the group while the service is stopped."""
+
+
+@offsets.command()
+@configuration
+@overrides
+@click.option("--from", "source", required=True, metavar="STORE", help="The store to move from; see --to.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="STORE",
+    help="The store to move to: a name in the configuration (`offsets.store`, `offsets.mirrors`), `kafka`, or what you "
+    "would write there, such as '{name: redis, url: …}'.",
+)
+@click.option("--dry-run", is_flag=True, help="Tell what would be moved, and change nothing.")
+@click.option("--force", is_flag=True, help="Move an offset even if the other store holds a larger one.")
+@reports_errors
+def migrate(
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    source: str,
+    target: str,
+    dry_run: bool,
+    force: bool,
+) -> int:
+    """
+    Move the group's offsets from one store to another.
+
+    Tells what becomes of each partition. Ends with 1 if the offset of one would go back, which only --force does.
+    """
+    settings = read(file, assignments).config
+    with (
+        contextlib.closing(_open("--from", source, settings)) as origin,
+        contextlib.closing(_open("--to", target, settings)) as destination,
+    ):
+        partitions = _partitions(settings)
+        migration.refuse_moving_offsets([origin, destination], partitions, time.sleep)
+        moves = list(migration.moves(origin, destination, partitions))
+        if not moves:
+            click.echo(f"group {settings.group_id!r} has no offset in {_choice(source)['name']}")
+            return 1
+        if dry_run:
+            return 1 if migration.foretell(moves, force=force, say=click.echo) else 0
+        return 1 if migration.carry_out(moves, destination, force=force, say=click.echo) else 0
+
+
+@offsets.command()
+@configuration
+@overrides
+@click.option(
+    "--store", metavar="STORE", help="The store that keeps the history; by default the configured one, or a mirror."
+)
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many times to list per topic.")
+@click.option(
+    "--restore", metavar="TIME", help="Set the group's offsets to what they were then, such as a listed time."
+)
+@click.option("--dry-run", is_flag=True, help="Tell what --restore would do, and change nothing.")
+@reports_errors
+def history(
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    store: str | None,
+    most: int,
+    restore: str | None,
+    dry_run: bool,
+) -> int:
+    """List the group's offsets at earlier times, which a store such as hbase keeps; or go back to one of them."""
+    settings = read(file, assignments).config
+    with contextlib.closing(_with_history(store, settings)) as past:
+        assert isinstance(past, OffsetHistory)
+        partitions = _partitions(settings)
+        if restore is None:
+            for topic in sorted({each.topic for each in partitions}):
+                click.echo(topic)
+                for entry in past.history(topic, most):
+                    click.echo(f"  {earlier.written(entry)}")
+            return 0
+        moment = built("--restore", lambda: earlier.milliseconds_of(restore))
+        with contextlib.closing(_open("offsets.store", settings.offsets.store.name, settings)) as target:
+            migration.refuse_moving_offsets([target], partitions, time.sleep)
+            moves = list(earlier.moves_back(past, target, partitions, moment))
+            if dry_run:
+                return migration.foretell(moves, force=True, say=click.echo)
+            return migration.carry_out(moves, target, force=True, say=click.echo)
+
+
+def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
+    """Return the store that is named, or the first configured one that keeps a history."""
+    configured = [each.name for each in (settings.offsets.store, *settings.offsets.mirrors)]
+    for name in [named] if named else configured:
+        opened = _open("--store", name, settings)
+        if isinstance(opened, OffsetHistory):
+            return opened
+        opened.close()
+    said = f"{named} keeps no history" if named else f"no history is kept in {' or '.join(configured)}"
+    raise ConfigError((f"--store: {said}: hbase does, as the store or as a mirror",))
+
+
+def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
+    """Return the store that a person names, or describes as the configuration would."""
+    choice = _choice(text)
+    name, options = str(choice.pop("name", "")), choice
+    known = (settings.offsets.store, *settings.offsets.mirrors)
+    plugin = next((each.plugin for each in known if each.name == name and not options), Plugin(name, options))
+    opened = built(option, lambda: stores.open_store(plugin, StoreContext(settings.group_id, settings.kafka)))
+    if is_local(opened):
+        raise ConfigError((f"{option}: {name} keeps nothing between two runs",))
+    return opened
+
+
+def _choice(text: str) -> dict[str, Any]:
+    try:
+        choice = yaml.safe_load(text)
+    except yaml.YAMLError:
+        choice = text
+    return choice if isinstance(choice, dict) else {"name": text}
+
+
+def _partitions(settings: config.Config) -> list[Partition]:
+    """Return the source partitions, as Kafka has them now."""
+    from app.start import clients
+
+    source = settings.source
+    topics = clients(settings).topics.source_topics(source.topics, source.topics_pattern, set())
+    return [Partition(each.name, number) for each in topics.values() for number in range(each.partitions)]

@@ -1,0 +1,214 @@
+"""
+What an offset store promises when its server fails, as tests; needs pytest.
+
+    class TestMineFaults(OffsetStoreFaults):
+        def open_store(self): …                 as in `OffsetStoreContract`
+        def stop_server(self): …                kill it; its data stay
+        def start_server(self): …               start it on the same data, and wait until it answers
+        def corrupt(self, partition): …         write something else than an offset for this partition
+
+The server must have on disk what it has acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pytest
+
+from app.errors import CorruptOffset, Fenced, Transient, Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import OffsetStore
+from app.offsets.testing import StoreTests
+from app.watchdog import LIMIT_SECONDS
+
+T = TypeVar("T")
+WRITERS = 2
+
+
+class OffsetStoreFaults(StoreTests):
+    """What every store outside Kafka does when its server is down, hangs, forgets nothing and holds rubbish."""
+
+    saves = 30
+    """How often a test saves before it does harm; fewer where each save takes long."""
+
+    def stop_server(self) -> None:
+        """End the server at once, as a crash would."""
+        raise NotImplementedError
+
+    def start_server(self) -> None:
+        """Start the server with the data that it had, and wait until it answers."""
+        raise NotImplementedError
+
+    def freeze_server(self) -> None:
+        """Make the server stop answering while its connections stay open."""
+        pytest.skip("this server cannot be frozen")
+
+    def thaw_server(self) -> None:
+        """Make a frozen server go on."""
+
+    def corrupt(self, partition: Partition) -> None:
+        """Write something that is no offset where the offset of this partition stands."""
+        raise NotImplementedError
+
+    @contextmanager
+    def server_down(self) -> Iterator[None]:
+        """Stop the server for a while."""
+        self.stop_server()
+        try:
+            yield
+        finally:
+            self.start_server()
+
+    def test_a_server_that_is_down_at_the_start(self) -> None:
+        """A store opens without its server, says that it is unreachable, and works as soon as it is there."""
+        (partition,) = self.partitions(1)
+        with self.server_down():
+            opened = self.open_store()
+            with pytest.raises(Unreachable):
+                opened.load([partition], stable=True)
+            with pytest.raises(Transient):
+                opened.save(partition, 1, "")
+
+        again(lambda: opened.save(partition, 2, "later"))
+
+        assert {partition: CommittedOffset(2, "later")} == opened.load([partition], stable=True)
+        opened.close()
+
+    def test_a_server_that_is_down_for_a_while(self) -> None:
+        """What was saved is still there afterwards; what could not be saved is an error, and can be saved again."""
+        (partition,) = self.partitions(1)
+        with self.store() as store:
+            store.save(partition, 5, "kept")
+            with self.server_down():
+                with pytest.raises(Transient) as caught:
+                    store.save(partition, 6, "")
+                with pytest.raises(Transient):
+                    store.reset(partition, 6, "")
+                with pytest.raises(Unreachable):
+                    store.load([partition], stable=True)
+
+            assert (partition, 6) == (caught.value.partition, caught.value.offset)
+            assert {partition: CommittedOffset(5, "kept")} == again(lambda: store.load([partition], stable=True))
+            again(lambda: store.save(partition, 6, ""))
+            assert {partition: CommittedOffset(6)} == store.load([partition], stable=True)
+
+    def test_a_server_that_hangs(self) -> None:
+        """A server that keeps its connections open and says nothing is given up before the worker is."""
+        (partition,) = self.partitions(1)
+        with self.store() as store:
+            store.save(partition, 5, "")
+            self.freeze_server()
+            try:
+                began = time.monotonic()
+                with pytest.raises(Transient):
+                    store.save(partition, 6, "")
+                took = time.monotonic() - began
+            finally:
+                self.thaw_server()
+
+            assert took < LIMIT_SECONDS * 0.8
+            again(lambda: store.save(partition, 7, ""))
+            assert {partition: CommittedOffset(7)} == store.load([partition], stable=True)
+
+    def test_the_connection_is_cut_in_the_middle_of_a_save(self) -> None:
+        """Whatever was acknowledged is there after a crash, and nothing is there that was never sent."""
+        (partition,) = self.partitions(1)
+        with self.store() as store:
+            acknowledged = [0]
+            saves = threading.Thread(target=_save_until_it_fails, args=(store, partition, acknowledged))
+            saves.start()
+            _until(lambda: acknowledged[0] >= self.saves)
+            with self.server_down():
+                saves.join(LIMIT_SECONDS)
+
+            found = again(lambda: store.load([partition], stable=True))[partition]
+
+            assert found.offset in (acknowledged[0], acknowledged[0] + 1)
+            assert f"metadata of {found.offset}" == found.metadata
+            again(lambda: store.save(partition, acknowledged[0] + 2, ""))
+
+    def test_corrupt_content_blocks_one_partition(self) -> None:
+        """Something else than an offset is a named error of its partition; the others go on, and a reset mends it."""
+        good, bad = self.partitions(2)
+        with self.store() as store:
+            store.save(good, 3, "")
+            store.save(bad, 4, "")
+            self.corrupt(bad)
+
+            found = store.load([good, bad], stable=True)
+
+            assert CommittedOffset(3) == found[good]
+            assert found[bad].corrupt
+            with pytest.raises(CorruptOffset):
+                store.save(bad, 5, "")
+            assert store.load([bad], stable=True)[bad].corrupt
+            store.save(good, 6, "")
+            store.reset(bad, 2, "mended")
+            assert {bad: CommittedOffset(2, "mended")} == store.load([bad], stable=True)
+
+    def test_two_writers(self) -> None:
+        """Two owners that save at the same time never move the offset back, and the larger one stays."""
+        (partition,) = self.partitions(1)
+        acknowledged: list[int] = []
+        seen: list[int] = []
+        with self.store() as reader:
+            writers = [threading.Thread(target=self._write, args=(partition, n, acknowledged)) for n in range(WRITERS)]
+            for writer in writers:
+                writer.start()
+            while any(writer.is_alive() for writer in writers):
+                seen += [at.offset for at in reader.load([partition], stable=True).values()]
+            for writer in writers:
+                writer.join()
+
+            assert seen == sorted(seen)
+            assert max(acknowledged) == reader.load([partition], stable=True)[partition].offset
+
+    def _write(self, partition: Partition, writer: int, acknowledged: list[int]) -> None:
+        """Save growing offsets, some of which the other writer has passed already."""
+        dice, offset = random.Random(writer), 0  # noqa: S311  # a test
+        with self.store() as store:
+            for _ in range(self.saves):
+                offset += dice.randint(1, 5)
+                try:
+                    store.save(partition, offset, str(writer))
+                except Fenced:
+                    offset = store.load([partition], stable=True)[partition].offset
+                except Transient:  # an optimistic store may give up after some tries
+                    continue
+                else:
+                    acknowledged.append(offset)
+
+
+def _save_until_it_fails(store: OffsetStore, partition: Partition, acknowledged: list[int]) -> None:
+    try:
+        while True:
+            offset = acknowledged[0] + 1
+            store.save(partition, offset, f"metadata of {offset}")
+            acknowledged[0] = offset
+    except Transient:
+        return
+
+
+def again(call: Callable[[], T], seconds: float = 30) -> T:
+    """Return what the call returns as soon as the server answers it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except (Transient, Unreachable):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

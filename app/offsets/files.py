@@ -1,0 +1,399 @@
+"""
+A store of small files, one for each partition, on a local or shared disk, HDFS (by WebHDFS) or S3.
+
+    URL/GROUP/TOPIC/PARTITION   holds   {"offset": 1042, "metadata": "winnow/2 …"}
+
+A file is replaced as a whole, so a reader sees the old content or the new one. JSON shows by its closing brace that it
+is whole. Before a file is replaced it is read, because an offset must not go back. How sure that is depends on what
+the file system offers: see `DiskFolder`, `S3Folder` and `HdfsFolder`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from urllib.parse import quote
+
+import fsspec
+import requests
+from requests.adapters import HTTPAdapter
+
+from app.errors import NotAllowed, NotUsable, Unreachable, WinnowError
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.options import Options
+from app.offsets.registry import StoreOptionError
+
+READERS = 8  # files are read side by side
+TRIES = 5  # to replace a file that others replace at the same moment
+SECONDS = 4.0  # that a connection, an answer or a lock may take
+LOOK_SECONDS = 0.01
+
+
+class FileOffsets:
+    """
+    The offsets of a group in files.
+
+    Args:
+        context: what the store is opened for.
+        url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist: a volume that is not
+            mounted must not look like a first start.
+        options: what the file system's fsspec class takes besides (`user`, `endpoint_url`, `key`, `secret`, …); a
+            secret can be given in a file, as `NAME.file`.
+    """
+
+    transactional = False
+
+    def __init__(self, context: StoreContext, *, url: str, **options: object) -> None:
+        checked = Options()
+        address = checked.url("url", url, FOLDERS)
+        given = dict(_given(checked, options))
+        checked.raise_problems()
+        self._group = context.group
+        self._folder = _open_folder(address, given)
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
+        """
+        Return the stored offset of each partition that has one.
+
+        Raises:
+            Unreachable: the file system does not answer.
+            NotUsable: it refuses, or the folder does not exist.
+        """
+        wanted = list(partitions)
+        with self._asking(f"reading the offsets of group {self._group!r}"), ThreadPoolExecutor(READERS) as readers:
+            read = list(readers.map(self._read, wanted)) if len(wanted) > 1 else [self._read(each) for each in wanted]
+            if None in read:
+                self._folder.check()
+        return {partition: offset for partition, offset in zip(wanted, read, strict=True) if offset is not None}
+
+    def _read(self, partition: Partition) -> CommittedOffset | None:
+        file = self._folder.read(self._path(partition))
+        return None if file is None else _offset_in(file.content, f"{self._folder.url}/{self._path(partition)}")
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Replace the file, unless it holds a larger offset.
+
+        Raises:
+            Fenced: the stored offset is larger.
+            CorruptOffset: the file holds something else.
+            Transient: the file system does not answer, or refuses.
+        """
+        path = self._path(partition)
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
+            for _ in range(TRIES):
+                with contextlib.suppress(Changed), self._folder.locked(path):
+                    file = self._folder.read(path)
+                    if file is not None:
+                        stored = _offset_in(file.content, f"{self._folder.url}/{path}")
+                        refuse_to_go_back(partition, stored, offset)
+                    self._folder.replace(path, _content(offset, metadata), file)
+                    return
+            raise Unreachable(f"others replaced {path} {TRIES} times while the offset of {partition} was stored")
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Replace the file, whatever it holds.
+
+        Raises:
+            Transient: the file system does not answer, or refuses.
+        """
+        path = self._path(partition)
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}"), self._folder.locked(path):
+            self._folder.overwrite(path, _content(offset, metadata))
+
+    def close(self) -> None:
+        """Release connections."""
+        self._folder.close()
+
+    def _path(self, partition: Partition) -> str:
+        return f"{quote(self._group, safe='')}/{partition.topic}/{partition.number}"
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """Say what an error means; each file system raises what its own libraries raise."""
+        where = f"the file system of {self._folder.url}"
+        try:
+            yield
+        except (WinnowError, Changed):
+            raise
+        except PermissionError as error:
+            raise NotAllowed(f"{where} refuses us while {doing}: {error}", "check the permissions there") from error
+        except FileNotFoundError as error:
+            raise NotUsable(f"{where} misses a folder while {doing}: {error}", "make it, or mount it") from error
+        except Exception as error:
+            raise Unreachable(f"{where} does not answer while {doing}: {type(error).__name__}: {error}") from error
+
+
+def _given(checked: Options, options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield what the file system is opened with, secrets read from their files."""
+    for name, value in options.items():
+        if name.endswith("_file"):
+            secret = name.removesuffix("_file")
+            yield secret, checked.secret(secret, options.get(secret), value)
+        elif f"{name}_file" not in options:
+            yield name, value
+
+
+def _content(offset: int, metadata: str) -> bytes:
+    return json.dumps({"offset": offset, "metadata": metadata}).encode()
+
+
+def _offset_in(content: bytes, place: str) -> CommittedOffset:
+    """Return the offset that a file holds, or what stands for something else."""
+    try:
+        document = json.loads(content)
+        return stored_offset(str(document["offset"]), str(document["metadata"]), place)
+    except (ValueError, TypeError, KeyError):
+        return CommittedOffset.not_readable(f"{place} holds {content[:40]!r}, which is not an offset")
+
+
+class Changed(Exception):  # not an error: the caller looks again
+    """Somebody replaced the file after it was read."""
+
+
+class File(NamedTuple):
+    """The content of a file, and its version where the file system has one."""
+
+    content: bytes
+    version: str = ""
+
+
+class Folder(ABC):
+    """
+    A folder on one kind of file system.
+
+    Args:
+        url: where it is.
+        options: what its fsspec class takes besides.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # what each kind takes
+        self.url = url
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise FileNotFoundError if the folder itself does not exist."""
+
+    @abstractmethod
+    def read(self, path: str) -> File | None:
+        """Return a file; None if it does not exist."""
+
+    @abstractmethod
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Replace a file as a whole, or make it with its folders."""
+
+    def replace(self, path: str, content: bytes, seen: File | None) -> None:  # noqa: ARG002  # where versions exist, they count
+        """Replace a file that was read as `seen`; raise Changed where the file system notices that it has changed."""
+        self.overwrite(path, content)
+
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[None]:  # noqa: ARG002  # where there are locks, they have a path
+        """Keep other writers out, where the file system can."""
+        yield
+
+    def close(self) -> None:  # noqa: B027  # most have nothing to close
+        """Release connections."""
+
+
+class DiskFolder(Folder):
+    """A folder on a local or shared disk. A lock keeps other writers out, as far as the disk's locks reach."""
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
+        super().__init__(url, options)
+        if options:
+            raise StoreOptionError(f"file:// takes no other options, such as {next(iter(options))}")
+        self._folder = Path(url.removeprefix("file://"))
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if the folder itself does not exist."""
+        self._folder.stat()
+
+    def read(self, path: str) -> File | None:
+        """Return a file; None if it does not exist."""
+        try:
+            return File((self._folder / path).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Write a new file to the disk, and give it the name of the old one."""
+        file = self._made(path)
+        new = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        try:
+            with new.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            new.replace(file)
+        finally:
+            new.unlink(missing_ok=True)
+        with _opened(file.parent) as folder:
+            os.fsync(folder)  # so that the new name outlives a power failure
+
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[None]:
+        """Hold the lock of a file; the system releases it when the process ends, however it ends."""
+        file = self._made(path)
+        with file.with_name(f".{file.name}.lock").open("ab") as lock:
+            deadline = time.monotonic() + SECONDS
+            while not _takes(lock):
+                if time.monotonic() > deadline:
+                    raise Unreachable(f"{file} has been locked by another process for {SECONDS:.0f} s")
+                time.sleep(LOOK_SECONDS)
+            yield
+
+    def _made(self, path: str) -> Path:
+        """Return the path of a file whose folders exist; the outermost one is not ours to make."""
+        self.check()
+        file = self._folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _takes(lock: IO[bytes]) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+class HdfsFolder(Folder):
+    """
+    A folder on HDFS, by WebHDFS. A new file is renamed over the old one, which HDFS does at once or not at all.
+
+    HDFS can neither lock nor compare: where a zombie saves in the very moment in which the owner does, the older offset
+    may win until the owner's next save. Records between the two would come twice; none is lost.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
+        super().__init__(url, options)
+        filesystem, path = fsspec.url_to_fs(url, skip_instance_cache=True, **options)
+        self._hdfs = filesystem
+        self._path = path.rstrip("/")
+        for scheme in ("http://", "https://"):
+            filesystem.session.mount(scheme, _InTime())
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if the folder itself does not exist."""
+        self._hdfs.info(self._path or "/")
+
+    def read(self, path: str) -> File | None:
+        """Return a file; None if it does not exist."""
+        try:
+            return File(self._hdfs._call("OPEN", path=f"{self._path}/{path}").content)  # noqa: SLF001  # see below
+        except FileNotFoundError:
+            return None
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """
+        Write a new file, and rename it over the old one.
+
+        fsspec's own methods create a file and append to it, and cannot rename over another; so these are WebHDFS's.
+        """
+        file = f"{self._path}/{path}"
+        folder, _, name = file.rpartition("/")
+        new = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        call = self._hdfs._call  # noqa: SLF001  # what sends any operation of WebHDFS
+        self.check()
+        call("CREATE", method="put", path=new, data=content, overwrite="true")
+        call("RENAME", method="put", path=new, destination=file, renameoptions="OVERWRITE")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._hdfs.session.close()
+
+
+class _InTime(HTTPAdapter):
+    """Gives every request a timeout; requests itself would wait for ever."""
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]  # noqa: ANN401  # passed on as they are
+        return super().send(request, **{**options, "timeout": SECONDS})
+
+
+class S3Folder(Folder):
+    """
+    A folder on S3 or a server that speaks like it. A put is whole or nothing, and takes place only if the file is still
+    the one that was read (If-Match), so that two writers cannot move an offset back.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
+        super().__init__(url, options)
+        patience = {"connect_timeout": SECONDS, "read_timeout": SECONDS, "retries": {"max_attempts": 1}}
+        self._s3, path = fsspec.url_to_fs(
+            url, skip_instance_cache=True, use_listings_cache=False, config_kwargs=patience, **options
+        )
+        self._s3.retries = 2  # times; five would take longer than a task may wait
+        self._path = path.rstrip("/")
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if the bucket does not exist; S3 has no folders."""
+        bucket = self._path.partition("/")[0]
+        self._s3.call_s3("head_bucket", Bucket=bucket)
+
+    def read(self, path: str) -> File | None:
+        """Return a file and its entity tag; None if it does not exist."""
+        file = f"{self._path}/{path}"
+        try:
+            tag = self._s3.info(file, refresh=True)["ETag"]
+            return File(self._s3.cat_file(file), tag)
+        except FileNotFoundError:
+            return None
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Put a file."""
+        self._s3.pipe_file(f"{self._path}/{path}", content)
+
+    def replace(self, path: str, content: bytes, seen: File | None) -> None:
+        """Put a file if it is still the one that was read. If the tag is older than the content, nothing is put."""
+        condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.version}
+        try:
+            self._s3.pipe_file(f"{self._path}/{path}", content, **condition)
+        except OSError as error:
+            if _code(error) in ("PreconditionFailed", "ConditionalRequestConflict"):
+                raise Changed from error
+            raise
+
+
+def _code(error: OSError) -> str:
+    """Return S3's own code of an error."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+FOLDERS: Mapping[str, type[Folder]] = {"file": DiskFolder, "webhdfs": HdfsFolder, "s3": S3Folder, "s3a": S3Folder}
+
+
+def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
+    """
+    Return a folder; nothing connects yet.
+
+    Raises:
+        StoreOptionError: an option is wrong, or a package is missing.
+    """
+    scheme = url.partition(":")[0]
+    try:
+        return FOLDERS[scheme](url, options)
+    except ImportError as error:
+        missing = "pip install 'winnow[s3]'" if FOLDERS[scheme] is S3Folder else str(error)
+        raise StoreOptionError(f"{scheme}:// needs a package that is not installed: {missing}") from error

@@ -1,0 +1,292 @@
+"""
+A store in HBase, reached through its Thrift server (version 1): rows with one column for each partition.
+
+    TOPIC:GROUP:now             →   offsets:0 = 1042   offsets:1 = 977   metadata:0 = {"1042": "winnow/2 …"}   …
+    TOPIC:GROUP:1795251648256   →   offsets:0 = 911    offsets:1 = 850   as it was then (milliseconds since 1970)
+
+The reversed scan from `TOPIC:GROUP:~` finds the newest row first: the row `now`, and without one the newest of the
+history. So a group that another job has kept in such a table goes on from there. The history gets a row a minute while
+offsets move. All cells live for the table's time to live.
+
+An offset never goes back: checkAndPut stores it only if the row `now` still holds the offset that was read, which is
+atomic in HBase. It stores one column. So the metadata comes first, in a checkAndPut on the same condition, beside the
+metadata of the offset that is still stored: whatever happens in between, the stored offset finds its own. Two writers
+at the same moment can lose metadata, never an offset. A group that comes from an older job is compared with its newest
+row, which is not atomic, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import happybase
+from Hbase_thrift import AlreadyExists, IllegalArgument, Mutation
+from Hbase_thrift import IOError as HBaseError
+from thriftpy2.thrift import TException
+from thriftpy2.transport import TTransportException
+
+from app.errors import NotAllowed, NotUsable, Transient, Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.connections import Connections
+from app.offsets.contract import PastOffsets, StoreContext
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.options import Options
+
+SECONDS = 6.0
+"""How long a connection, or an answer, may take."""
+CREATE_SECONDS = 20.0
+"""How long the creation of the table may take."""
+TRIES = 5
+"""How often an offset is stored again because somebody else has stored another one in between."""
+HISTORY_SECONDS = 60.0
+"""How long at least lies between two rows of the history."""
+OFFSETS, METADATA = "offsets", "metadata"
+NOW = "now"
+DAY = 86_400
+
+Cells = Mapping[bytes, bytes]
+
+
+class HBaseOffsets:
+    """
+    The offsets of a group in a table of HBase.
+
+    Args:
+        context: what the store is opened for.
+        host: where the Thrift server is.
+        port: its port.
+        table: the table; it is created if it is missing.
+        time_to_live_days: how long the cells of a table that is created here live.
+        transport: what the Thrift server speaks: `buffered` or `framed`.
+        protocol: what the Thrift server speaks: `binary` or `compact`.
+    """
+
+    transactional = False
+
+    def __init__(
+        self,
+        context: StoreContext,
+        *,
+        host: str,
+        port: int = 9090,
+        table: str = "winnow_offsets",
+        time_to_live_days: int = 30,
+        transport: str = "buffered",
+        protocol: str = "binary",
+    ) -> None:
+        options = Options()
+        self._group = context.group.replace("%", "%25").replace(":", "%3A")
+        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        self._where = ":".join(map(str, address))
+        self._table = options.text("table", table)
+        self._days = options.number("time.to.live.days", time_to_live_days, least=1, most=24_000)
+        self._connect = functools.partial(
+            happybase.Connection,
+            *address,
+            transport=options.choice("transport", transport, ("buffered", "framed")),
+            protocol=options.choice("protocol", protocol, ("binary", "compact")),
+        )
+        options.raise_problems()
+        self._connections = Connections(lambda: self._connect(timeout=int(SECONDS * 1000)))
+        self._has_table = False
+        self._lock = threading.Lock()
+        self._next_history: dict[str, float] = {}
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
+        """
+        Return the stored offset of each partition that has one.
+
+        Raises:
+            Unreachable, NotUsable: HBase does not answer, or refuses.
+        """
+        numbers = defaultdict(list)
+        for partition in partitions:
+            numbers[partition.topic].append(partition.number)
+        found: dict[Partition, CommittedOffset] = {}
+        for topic, wanted in numbers.items():
+            with self._asking(f"reading the offsets of {topic}") as table:
+                rows = self._newest(table, topic)
+            for number in wanted:
+                at = next((at for row, cells in rows if (at := _stored(row, cells, number))), None)
+                if at is not None:
+                    found[Partition(topic, number)] = at
+        return found
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, unless a larger one is stored.
+
+        Raises:
+            Fenced: the stored offset is larger.
+            CorruptOffset: something else is stored.
+            Transient: HBase does not answer, or refuses; or others kept storing another offset.
+        """
+        row = self._row(partition.topic, NOW)
+        column, beside = _column(OFFSETS, partition.number), _column(METADATA, partition.number)
+        for _ in range(TRIES):
+            with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
+                cells = table.row(row)
+            stored = _stored(row, cells, partition.number)
+            if stored is None:
+                with saving(partition, offset):
+                    stored = self.load([partition], stable=True).get(partition)
+            refuse_to_go_back(partition, stored, offset)
+            with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
+                expected = column, cells.get(column)
+                if _put_if(table, row, expected, beside, _metadata(stored, offset, metadata)) and _put_if(
+                    table, row, expected, column, str(offset).encode()
+                ):
+                    self._keep_history(table, partition.topic)
+                    return
+        raise Transient(partition, f"others have stored an offset {TRIES} times while it was to be stored", offset)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, whatever is stored.
+
+        Raises:
+            Transient: HBase does not answer, or refuses.
+        """
+        cells = {
+            _column(OFFSETS, partition.number): str(offset).encode(),
+            _column(METADATA, partition.number): _metadata(None, offset, metadata),
+        }
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}") as table:
+            table.put(self._row(partition.topic, NOW), cells)
+            self._keep_history(table, partition.topic)
+
+    def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
+        """
+        Return the offsets of a topic at earlier times, the newest first, `most` of them, none later than `until`.
+
+        Raises:
+            Unreachable, NotUsable: HBase does not answer, or refuses.
+        """
+        with self._asking(f"reading the history of {topic}") as table:
+            rows = list(self._scan(table, topic, most, ":" if until is None else _moment(until)))
+        return [PastOffsets(int(row.rpartition(":")[2]), _all_offsets(cells)) for row, cells in rows]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+    def _newest(self, table: Any, topic: str) -> list[tuple[str, Cells]]:  # noqa: ANN401  # happybase has no types
+        """Return the row of now and the newest of the history, as far as they exist."""
+        return list(self._scan(table, topic, 2, "~"))
+
+    def _scan(self, table: Any, topic: str, most: int, last: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401
+        """Return the rows of a topic whose last part is not larger than `last`, the largest first."""
+        begin, end = self._row(topic, last), self._row(topic, "")
+        for row, cells in table.scan(
+            row_start=begin, row_stop=end, reverse=True, limit=most, batch_size=min(most, 100)
+        ):
+            yield row.decode(), cells
+
+    def _keep_history(self, table: Any, topic: str) -> None:  # noqa: ANN401
+        """Copy the offsets of now into the history, unless the newest row there is young enough."""
+        with self._lock:
+            if time.monotonic() < self._next_history.get(topic, 0.0):
+                return
+            self._next_history[topic] = time.monotonic() + HISTORY_SECONDS
+        now = time.time()
+        youngest = next(self._scan(table, topic, 1, ":"), None)
+        if youngest and int(youngest[0].rpartition(":")[2]) > (now - HISTORY_SECONDS) * 1000:
+            return
+        offsets = {column: value for column, value in table.row(self._row(topic, NOW)).items() if _is_offset(column)}
+        table.put(self._row(topic, _moment(int(now * 1000))), offsets)
+
+    def _row(self, topic: str, part: str) -> str:
+        return f"{topic}:{self._group}:{part}"
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[Any]:
+        """Lend the table, and say what the client's errors mean."""
+        try:
+            self._make_table()
+            with self._connections.one() as connection:
+                yield connection.table(self._table)
+        except HBaseError as error:
+            raise self._meaning(error.message.decode(errors="replace"), doing) from error
+        except IllegalArgument as error:
+            raise NotUsable(f"HBase cannot serve us while {doing}: {error}", "check the offset store") from error
+        except (TException, TTransportException, OSError, EOFError) as error:
+            raise Unreachable(
+                f"HBase's Thrift server does not answer at {self._where} while {doing}: {error}"
+            ) from error
+
+    def _make_table(self) -> None:
+        """Create the table if it is missing; several may do so at once."""
+        with self._lock:
+            if self._has_table:
+                return
+            with contextlib.closing(self._connect(timeout=int(CREATE_SECONDS * 1000))) as connection:
+                if self._table.encode() not in connection.tables():
+                    family = {"max_versions": 1, "time_to_live": self._days * DAY}
+                    with contextlib.suppress(AlreadyExists):
+                        connection.create_table(self._table, {OFFSETS: family, METADATA: family})
+            self._has_table = True
+
+    def _meaning(self, said: str, doing: str) -> NotUsable | Unreachable:
+        """Say what an error of HBase itself means; its text begins with the exception's class."""
+        first = said.splitlines()[0] if said else "no reason was given"
+        if "AccessDenied" in first:
+            return NotAllowed(f"HBase refuses us while {doing}: {first}", "let the Thrift server's user use the table")
+        if "TableNotFound" in first:
+            self._has_table = False
+        if "NoSuchColumnFamily" in first:
+            cure = f"the table {self._table} needs the column families {OFFSETS} and {METADATA}"
+            return NotUsable(f"HBase cannot serve us while {doing}: {first}", cure)
+        return Unreachable(f"HBase cannot serve us now while {doing}: {first}")
+
+
+def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401
+    """Store a column if another one of that row has its expected value (None: is missing); return whether it had."""
+    mutation = Mutation(column=column, value=value)
+    done: bool = table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {})
+    return done
+
+
+def _metadata(stored: CommittedOffset | None, offset: int, metadata: str) -> bytes:
+    """Return the metadata of an offset that is about to be stored, and of the one that is stored until then."""
+    before = {str(stored.offset): stored.metadata} if stored else {}
+    return json.dumps(before | {str(offset): metadata}, ensure_ascii=False).encode()
+
+
+def _moment(milliseconds: int) -> str:
+    """Return a time as the last part of a row, whose order is that of the times."""
+    return f"{milliseconds:013d}"
+
+
+def _column(family: str, number: int) -> bytes:
+    return f"{family}:{number}".encode()
+
+
+def _is_offset(column: bytes) -> bool:
+    family, _, number = column.decode(errors="replace").partition(":")
+    return family == OFFSETS and number.isdecimal()
+
+
+def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
+    """Return what a row says of a partition."""
+    value = cells.get(_column(OFFSETS, number))
+    if value is None:
+        return None
+    text = value.decode(errors="replace")
+    try:
+        metadata = json.loads(cells.get(_column(METADATA, number), b"{}")).get(text, "")
+    except (ValueError, AttributeError):  # not ours
+        metadata = ""
+    return stored_offset(text, metadata, f"{OFFSETS}:{number} of the row {row} in HBase")
+
+
+def _all_offsets(cells: Cells) -> dict[int, int]:
+    """Return the offset of each partition that a row of the history has."""
+    offsets = {int(column.partition(b":")[2]): value for column, value in cells.items() if _is_offset(column)}
+    return {number: int(value) for number, value in sorted(offsets.items()) if value.isdigit()}

@@ -1,0 +1,110 @@
+"""Moves the offsets of a group from one store to another, and refuses what would do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from app.errors import CorruptOffset, Fenced, NotUsable
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import OffsetStore
+
+# A service that has records to read commits twice a second.
+WATCH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """
+    What happens to the offset of one partition.
+
+    Args:
+        partition: which partition.
+        source: what the store holds that is moved from.
+        target: what the other store holds; None where it holds nothing.
+    """
+
+    partition: Partition
+    source: CommittedOffset
+    target: CommittedOffset | None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether both hold the same offset already."""
+        return self.target is not None and not self.target.corrupt and self.target.offset == self.source.offset
+
+    @property
+    def needs_force(self) -> bool:
+        """Whether the offset would go back, or replace something that nobody can read."""
+        return self.target is not None and (bool(self.target.corrupt) or self.target.offset > self.source.offset)
+
+    def __str__(self) -> str:
+        before = "nothing" if self.target is None else self.target.corrupt or str(self.target.offset)
+        return f"{self.partition}: {before} → {self.source.offset}"
+
+
+def moves(source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition]) -> Iterator[Move]:
+    """
+    Yield what is to be moved, in order.
+
+    Raises:
+        CorruptOffset: what the source holds is not an offset.
+        Unreachable, NotUsable: a store cannot be read.
+    """
+    there = target.load(partitions, stable=True)
+    for partition, at in sorted(source.load(partitions, stable=True).items()):
+        if at.corrupt:
+            raise CorruptOffset(partition, at.corrupt)
+        yield Move(partition, at, there.get(partition))
+
+
+def refuse_moving_offsets(
+    stores: Sequence[OffsetStore], partitions: Sequence[Partition], sleep: Callable[[float], object]
+) -> None:
+    """
+    Watch the stores for a moment.
+
+    Raises:
+        NotUsable: an offset moves, so the service runs.
+    """
+    before = [store.load(partitions, stable=False) for store in stores]
+    sleep(WATCH_SECONDS)
+    for store, was in zip(stores, before, strict=True):
+        now = store.load(partitions, stable=False)
+        if moved := sorted(each for each in partitions if now.get(each) != was.get(each)):
+            raise NotUsable(f"the service runs: {moved[0]} has moved while we looked", "stop it, and try again")
+
+
+def carry_out(all_moves: Sequence[Move], target: OffsetStore, *, force: bool, say: Callable[[str], object]) -> int:
+    """
+    Store the offsets, and tell what became of each; return how many were refused.
+
+    Raises:
+        Transient: the target cannot be written.
+    """
+    refused = 0
+    for move in all_moves:
+        if move.is_done:
+            say(f"same     {move}")
+            continue
+        try:
+            store = target.reset if force else target.save
+            store(move.partition, move.source.offset, move.source.metadata)
+        except (Fenced, CorruptOffset):
+            refused += 1
+            say(f"refused  {move}: it would go back; --force does it")
+        else:
+            say(f"moved    {move}")
+    return refused
+
+
+def foretell(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
+    """Tell what `carry_out` would do, and change nothing; return how many would be refused."""
+    for move in all_moves:
+        if move.is_done:
+            say(f"same     {move}")
+        elif move.needs_force and not force:
+            say(f"refused  {move}: it would go back; --force does it")
+        else:
+            say(f"to move  {move}")
+    return sum(move.needs_force for move in all_moves) if not force else 0

@@ -1,0 +1,232 @@
+"""
+A store in MySQL or MariaDB: one table, one row for each group, topic and partition.
+
+    SELECT * FROM winnow_offsets   →   group_id | topic | partition_id | next_offset | metadata | updated_at
+
+An upsert stores an offset only if it is not smaller than the stored one. In the same transaction the row is read back,
+while the upsert still locks it: so nobody can move it in between, and a larger offset shows that another owner went on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import pymysql
+from pymysql.constants import CR, ER
+from pymysql.cursors import Cursor
+
+from app.errors import NotAllowed, NotUsable, Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.connections import Connections
+from app.offsets.contract import StoreContext
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.options import Options
+
+SECONDS = 4
+"""How long a connection, or an answer, may take."""
+
+# Names are compared byte by byte, as Kafka does; the longest name of a topic has 249 characters.
+CREATE = """
+CREATE TABLE IF NOT EXISTS {table} (
+  group_id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  topic VARCHAR(249) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  partition_id INT NOT NULL,
+  next_offset BIGINT NOT NULL,
+  metadata TEXT CHARACTER SET utf8mb4 NOT NULL,
+  updated_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3),
+  PRIMARY KEY (group_id, topic, partition_id)
+) ENGINE = InnoDB
+"""
+# The assignments run from left to right, and each sees what the earlier ones did: so next_offset must come last.
+SAVE = """
+INSERT INTO {table} (group_id, topic, partition_id, next_offset, metadata) VALUES (%s, %s, %s, %s, %s)
+ON DUPLICATE KEY UPDATE
+  metadata = IF(next_offset BETWEEN 0 AND VALUES(next_offset), VALUES(metadata), metadata),
+  updated_at = IF(next_offset BETWEEN 0 AND VALUES(next_offset), CURRENT_TIMESTAMP(3), updated_at),
+  next_offset = IF(next_offset BETWEEN 0 AND VALUES(next_offset), VALUES(next_offset), next_offset)
+"""
+RESET = """
+REPLACE INTO {table} (group_id, topic, partition_id, next_offset, metadata) VALUES (%s, %s, %s, %s, %s)
+"""
+LOAD = """
+SELECT topic, partition_id, next_offset, metadata FROM {table} WHERE group_id = %s AND topic = %s AND partition_id IN %s
+"""
+
+REFUSED = frozenset(
+    {
+        ER.ACCESS_DENIED_ERROR,
+        ER.DBACCESS_DENIED_ERROR,
+        ER.TABLEACCESS_DENIED_ERROR,
+        ER.COLUMNACCESS_DENIED_ERROR,
+        ER.HOST_NOT_PRIVILEGED,
+    }
+)
+NO_ANSWER = frozenset(
+    {
+        0,  # PyMySQL, where the server has closed the connection
+        CR.CR_CONNECTION_ERROR,
+        CR.CR_CONN_HOST_ERROR,
+        CR.CR_SERVER_GONE_ERROR,
+        CR.CR_SERVER_LOST,
+        CR.CR_UNKNOWN_HOST,
+        ER.CON_COUNT_ERROR,
+        ER.TOO_MANY_USER_CONNECTIONS,
+        ER.SERVER_SHUTDOWN,
+        ER.NORMAL_SHUTDOWN,
+        ER.LOCK_DEADLOCK,
+        ER.LOCK_WAIT_TIMEOUT,
+        ER.QUERY_INTERRUPTED,
+        ER.DISK_FULL,
+        ER.RECORD_FILE_FULL,
+        ER.OPTION_PREVENTS_STATEMENT,  # read-only, as a replica that is about to become the primary server
+    }
+)
+
+
+class MySqlOffsets:
+    """
+    The offsets of a group in a table of MySQL or MariaDB.
+
+    Args:
+        context: what the store is opened for.
+        host: where the server is.
+        port: its port.
+        user: who may read and write the table, and create it where it is missing.
+        password: the user's password.
+        password_file: a file with the password.
+        database: where the table is; it must exist.
+        table: its name; the table is created if it is missing.
+        ssl_ca: a file with the certificates to trust; with it, every connection is encrypted.
+    """
+
+    transactional = False
+
+    def __init__(
+        self,
+        context: StoreContext,
+        *,
+        host: str,
+        user: str,
+        database: str,
+        port: int = 3306,
+        password: str | None = None,
+        password_file: str | None = None,
+        table: str = "winnow_offsets",
+        ssl_ca: str | None = None,
+    ) -> None:
+        options = Options()
+        self._group = context.group
+        address = options.text("host", host), options.number("port", port, least=1, most=65535)
+        self._where = ":".join(map(str, address))
+        connect = functools.partial(
+            pymysql.connect,
+            host=address[0],
+            port=address[1],
+            user=options.text("user", user),
+            password=options.secret("password", password, password_file),
+            database=options.text("database", database),
+            ssl_ca=None if ssl_ca is None else options.text("ssl.ca", ssl_ca),
+            charset="utf8mb4",
+            # The default level also locks gaps between rows, and so lets neighbours that are new at once deadlock.
+            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            connect_timeout=SECONDS,
+            read_timeout=SECONDS,
+            write_timeout=SECONDS,
+        )
+        self._table = options.text("table", table)
+        if not re.fullmatch(r"[\w$-]{1,64}", self._table):
+            options.wrong("table must be a name of at most 64 letters, digits, and characters of _ $ -")
+        options.raise_problems()
+        self._connections = Connections(connect)
+        self._has_table = False
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
+        """
+        Return the stored offset of each partition that has one.
+
+        Raises:
+            Unreachable, NotUsable: the server does not answer, or refuses.
+        """
+        numbers = defaultdict(list)
+        for partition in partitions:
+            numbers[partition.topic].append(partition.number)
+        found: dict[Partition, CommittedOffset] = {}
+        for topic, wanted in numbers.items():
+            with self._asking(f"reading the offsets of {topic}") as cursor:
+                cursor.execute(self._sql(LOAD), (self._group, topic, wanted))
+                for _, number, offset, metadata in cursor.fetchall():
+                    found[Partition(topic, number)] = self._stored(offset, metadata)
+        return found
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, unless a larger one is stored.
+
+        Raises:
+            Fenced: the stored offset is larger.
+            CorruptOffset: the stored number is no offset.
+            Transient: the server does not answer, or refuses.
+        """
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
+            cursor.execute(self._sql(SAVE), (self._group, *partition, offset, metadata))
+            cursor.execute(self._sql(LOAD), (self._group, partition.topic, [partition.number]))
+            ((_, _, stored, beside),) = cursor.fetchall()
+        refuse_to_go_back(partition, self._stored(stored, beside), offset)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, whatever is stored.
+
+        Raises:
+            Transient: the server does not answer, or refuses.
+        """
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
+            cursor.execute(self._sql(RESET), (self._group, *partition, offset, metadata))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connections.close()
+
+    def _sql(self, statement: str) -> str:
+        return statement.format(table=f"`{self._table}`")
+
+    def _stored(self, offset: int, metadata: str) -> CommittedOffset:
+        return stored_offset(str(offset), metadata, f"next_offset in the table {self._table}")
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[Cursor]:
+        """Lend a cursor inside one transaction, and say what the client's errors mean."""
+        try:
+            with self._connections.one() as connection:
+                with connection.cursor() as cursor:
+                    self._make_table(cursor)
+                    yield cursor
+                connection.commit()
+        except (pymysql.Error, OSError, RuntimeError) as error:
+            raise self._meaning(error, doing) from error
+
+    def _make_table(self, cursor: Cursor) -> None:
+        """Create the table if it is missing; who may not create tables can let somebody else do it."""
+        if not self._has_table:
+            cursor.execute("SHOW TABLES LIKE %s", (self._table.replace("_", r"\_"),))
+            if not cursor.fetchone():
+                cursor.execute(self._sql(CREATE))
+            self._has_table = True
+
+    def _meaning(self, error: Exception, doing: str) -> NotUsable | Unreachable:
+        code, said = ([*error.args, "", ""])[:2] if error.args else (0, "")
+        said = said or str(error)
+        if isinstance(error, RuntimeError):  # PyMySQL lacks a package that the server's way to check passwords needs
+            return NotUsable(
+                f"MySQL at {self._where} cannot be reached while {doing}: {error}", "pip install 'PyMySQL[rsa]'"
+            )
+        if code in REFUSED:
+            cure = "check user and password of the offset store, and what the user may do"
+            return NotAllowed(f"MySQL at {self._where} refuses us while {doing}: {said}", cure)
+        if code in NO_ANSWER or isinstance(error, (OSError, pymysql.InterfaceError)):
+            return Unreachable(f"MySQL does not answer at {self._where} while {doing}: {said}")
+        return NotUsable(f"MySQL at {self._where} cannot serve us while {doing}: {said}", "check the offset store")

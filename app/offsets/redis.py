@@ -1,0 +1,170 @@
+"""
+A store in Redis: for each group and topic a hash with two fields for each partition.
+
+    HGETALL winnow:GROUP:TOPIC   →   0 = 1042   0:metadata = winnow/2 …   1 = 977   1:metadata = …
+
+A script on the server compares and stores, so that no two writers can move an offset back between them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from app.errors import NotAllowed, NotUsable, Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.options import Options
+
+SECONDS = 4.0
+"""How long a connection, or an answer, may take. Each is tried twice, because a server may have closed an idle one."""
+SCHEMES = ("redis", "rediss", "unix")
+
+# Lua's numbers are exact up to 2^53 only, so offsets are compared as text: the longer one is the larger one.
+SAVE = """
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
+if stored then
+  if not string.find(stored, '^%d+$') then return stored end
+  local digits = string.gsub(stored, '^0+(%d)', '%1')
+  if #digits > #ARGV[2] or (#digits == #ARGV[2] and digits > ARGV[2]) then return stored end
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2], ARGV[1] .. ':metadata', ARGV[3])
+return false
+"""
+
+
+class RedisOffsets:
+    """
+    The offsets of a group in Redis or a server that speaks like it.
+
+    Args:
+        context: what the store is opened for.
+        url: where the server is: redis://host:6379/0, rediss:// for TLS, or unix:///path.
+        username: a user of the server's access control list.
+        password: its password, unless the URL holds it.
+        password_file: a file with the password.
+    """
+
+    transactional = False
+
+    def __init__(
+        self,
+        context: StoreContext,
+        *,
+        url: str,
+        username: str | None = None,
+        password: str | None = None,
+        password_file: str | None = None,
+    ) -> None:
+        options = Options()
+        address = options.url("url", url, SCHEMES)
+        user = None if username is None else options.text("username", username)
+        secret = options.secret("password", password, password_file)
+        options.raise_problems()
+        self._group = context.group
+        self._client = redis.Redis.from_url(
+            address,
+            **({"password": secret} if secret else {}),
+            **({"username": user} if user else {}),
+            decode_responses=True,
+            encoding_errors="replace",
+            socket_timeout=SECONDS,
+            socket_connect_timeout=SECONDS,
+            retry=Retry(NoBackoff(), 1),
+        )
+        self._save = self._client.register_script(SAVE)
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
+        """
+        Return the stored offset of each partition that has one.
+
+        Raises:
+            Unreachable, NotUsable: Redis does not answer, or refuses.
+        """
+        numbers = defaultdict(list)
+        for partition in partitions:
+            numbers[partition.topic].append(partition.number)
+        found: dict[Partition, CommittedOffset] = {}
+        for topic, wanted in numbers.items():
+            with self._asking(f"reading the offsets of {topic}"):
+                fields = [field for number in wanted for field in _fields(number)]
+                values = iter(self._values(topic, fields))
+            for number, offset, metadata in zip(wanted, values, values, strict=True):
+                if offset is not None:
+                    place = f"field {number} of the hash {self._key(topic)} in Redis"
+                    found[Partition(topic, number)] = stored_offset(offset, metadata or "", place)
+        return found
+
+    def _values(self, topic: str, fields: list[str]) -> list[str | None]:
+        try:
+            values: Any = self._client.hmget(self._key(topic), fields)
+        except redis.ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+            values = [str(error)] * len(fields)
+        return list(values)
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, unless a larger one is stored.
+
+        Raises:
+            Fenced: the stored offset is larger.
+            CorruptOffset: something else is stored.
+            Transient: Redis does not answer, or refuses.
+        """
+        key, number = self._key(partition.topic), str(partition.number)
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
+            stored = self._save(keys=[key], args=[number, str(offset), metadata])
+        if stored is not None:
+            place = f"field {number} of the hash {key} in Redis"
+            refuse_to_go_back(partition, stored_offset(str(stored), "", place), offset)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, whatever is stored.
+
+        Raises:
+            Transient: Redis does not answer, or refuses.
+        """
+        field, beside = _fields(partition.number)
+        with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
+            self._client.hset(self._key(partition.topic), mapping={field: str(offset), beside: metadata})
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def _key(self, topic: str) -> str:
+        return f"winnow:{self._group}:{topic}"
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """Say what an error of the client means."""
+        try:
+            yield
+        except (
+            redis.AuthenticationError,
+            redis.exceptions.AuthorizationError,
+            redis.exceptions.NoPermissionError,
+        ) as error:
+            cure = "check username and password of the offset store, and what its user may do"
+            raise NotAllowed(f"Redis refuses us while {doing}: {error}", cure) from error
+        except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
+            raise Unreachable(f"Redis does not answer while {doing}: {error}") from error
+        except redis.ResponseError as error:
+            if str(error).startswith(("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "OOM", "BUSY")):
+                raise Unreachable(f"Redis cannot serve us now while {doing}: {error}") from error
+            raise NotUsable(f"Redis cannot serve us while {doing}: {error}", "check the offset store") from error
+
+
+def _fields(number: int) -> tuple[str, str]:
+    """Return the two fields of a partition: offset and metadata."""
+    return str(number), f"{number}:metadata"

@@ -1,0 +1,306 @@
+"""
+A store in ZooKeeper: one node for each partition, which holds nothing but a decimal number, as older tools expect it.
+
+    /consumers/GROUP/offsets/TOPIC/PARTITION            →   1042
+    /consumers/GROUP/offsets/TOPIC/PARTITION/metadata   →   1042 1042 winnow/2 …
+
+The child holds the number of its node, the next offset to read, and the metadata. Both nodes change in one transaction
+of ZooKeeper, on condition that the version of the first is still the one that was read: so nobody moves an offset back
+in between. Another tool that writes the number alone is believed, and the child, which names another number, is not.
+
+With `position: start` the number is where the last committed batch began, for tools that expect that. Winnow itself
+goes on at the end of that batch, which the child names. Where a tool has written the number, Winnow starts there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import make_acl, make_digest_acl
+
+from app.errors import NotAllowed, Transient, Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.contract import StoreContext
+from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.options import Options
+
+SECONDS = 4.0
+"""How long a connection, or an answer, may take."""
+TRIES = 10
+"""How often an offset is stored again because somebody else has changed its node in between."""
+OFFSETS = "/consumers/{group}/offsets"
+"""Where consumers before Kafka 0.9 keep the offsets of a group."""
+METADATA = "metadata"
+
+# Kazoo would log a line for each attempt to connect. Winnow logs each outage itself.
+SILENT = logging.getLogger("winnow.kazoo")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+
+
+class Stored(NamedTuple):
+    """
+    What ZooKeeper holds for a partition.
+
+    Args:
+        number: what the node says; -1 where that is no number.
+        committed: the offset that this stands for.
+        version: of the node.
+        has_child: whether there is a child.
+        agrees: whether the child, if there is one, belongs to this number.
+    """
+
+    number: int
+    committed: CommittedOffset
+    version: int
+    has_child: bool
+    agrees: bool
+
+
+class ZooKeeperOffsets:
+    """
+    The offsets of a group in ZooKeeper.
+
+    Args:
+        context: what the store is opened for.
+        hosts: where the servers are: host:port,host:port, and the chroot behind them if there is one.
+        root: the node below which GROUP/TOPIC/PARTITION is; without it the place is that of old consumers.
+        namespace: a node above everything, as Curator has it.
+        position: whether the number of a node is the `end` of the last batch (the next offset to read) or its `start`.
+        username: who may write; ZooKeeper's digest scheme. Everybody can read.
+        password: the user's password.
+        password_file: a file with the password.
+    """
+
+    transactional = False
+
+    def __init__(
+        self,
+        context: StoreContext,
+        *,
+        hosts: str,
+        root: str | None = None,
+        namespace: str = "",
+        position: str = "end",
+        username: str | None = None,
+        password: str | None = None,
+        password_file: str | None = None,
+    ) -> None:
+        options = Options()
+        self._hosts = options.text("hosts", hosts)
+        self._at_start = options.choice("position", position, ("end", "start")) == "start"
+        group = context.group.replace("%", "%25").replace("/", "%2F")
+        above = f"/{options.text('namespace', namespace).strip('/')}" if namespace else ""
+        if root is None:
+            self._folder = above + OFFSETS.format(group=group)
+        else:
+            self._folder = f"{above}/{options.text('root', root).strip('/')}".rstrip("/") + f"/{group}"
+        self._user = None if username is None else options.text("username", username)
+        self._password = options.secret("password", password, password_file)
+        if bool(self._user) != bool(self._password):
+            options.wrong("username and password belong together")
+        options.raise_problems()
+        self._client: KazooClient | None = None
+        self._lock = threading.Lock()
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
+        """
+        Return the stored offset of each partition that has one.
+
+        Raises:
+            Unreachable, NotUsable: ZooKeeper does not answer, or refuses.
+        """
+        wanted = list(partitions)
+        with self._asking("reading offsets") as client:
+            asked = [(each, *self._ask(client, each)) for each in wanted]
+            found = {each: _stored(self._path(each), _value(node), _value(child)) for each, node, child in asked}
+            # A node and its child are read one after the other: where they do not match, a change may lie in between.
+            for partition, stored in found.items():
+                if stored is not None and not stored.agrees:
+                    found[partition] = self._read(client, partition)
+        return {partition: stored.committed for partition, stored in found.items() if stored is not None}
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, unless a larger one is stored.
+
+        Raises:
+            Fenced: the stored offset is larger.
+            CorruptOffset: something else is stored.
+            Transient: ZooKeeper does not answer, or refuses; or others kept changing the node.
+        """
+        self._store(partition, offset, metadata, refuse_to_go_back)
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        """
+        Store the offset, whatever is stored.
+
+        Raises:
+            Transient: ZooKeeper does not answer, or refuses; or others kept changing the node.
+        """
+        self._store(partition, offset, metadata, lambda *_: None)
+
+    def close(self) -> None:
+        """End the session."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            _end(client)
+
+    def _store(
+        self,
+        partition: Partition,
+        offset: int,
+        metadata: str,
+        check: Callable[[Partition, CommittedOffset | None, int], None],
+    ) -> None:
+        for _ in range(TRIES):
+            with saving(partition, offset), self._asking(f"storing the offset of {partition}") as client:
+                stored = self._read(client, partition)
+            check(partition, stored.committed if stored else None, offset)
+            with saving(partition, offset), self._asking(f"storing the offset of {partition}") as client:
+                number = self._number(stored, offset)
+                if self._write(client, partition, stored, number, f"{number} {offset} {metadata}"):
+                    return
+        raise Transient(partition, f"others have changed its node {TRIES} times while it was to be stored", offset)
+
+    def _number(self, stored: Stored | None, offset: int) -> int:
+        """Return what the node is to hold: the end of the batch that ends here, or its start."""
+        if not self._at_start or stored is None or stored.committed.corrupt or stored.committed.offset > offset:
+            return offset
+        return stored.committed.offset if stored.committed.offset < offset else stored.number
+
+    def _write(self, client: Any, partition: Partition, stored: Stored | None, number: int, beside: str) -> bool:  # noqa: ANN401  # kazoo has no types
+        """Write node and child together, if the node is still as it was read; return whether it was."""
+        path = self._path(partition)
+        if stored is None:
+            client.ensure_path_async(path.rpartition("/")[0]).get(timeout=SECONDS)
+        change = client.transaction()
+        data = str(number).encode()
+        if stored is None:
+            change.create(path, data)
+        else:
+            change.set_data(path, data, version=stored.version)
+        if stored is None or not stored.has_child:
+            change.create(f"{path}/{METADATA}", beside.encode())
+        else:
+            change.set_data(f"{path}/{METADATA}", beside.encode())
+        failures = [each for each in change.commit_async().get(timeout=SECONDS) if isinstance(each, Exception)]
+        reasons = [each for each in failures if not isinstance(each, (RolledBackError, RuntimeInconsistency))]
+        for reason in reasons:
+            if not isinstance(reason, (BadVersionError, NodeExistsError, NoNodeError)):
+                raise reason
+        return not failures
+
+    def _read(self, client: Any, partition: Partition) -> Stored | None:  # noqa: ANN401
+        """Read node and child as they were at one moment."""
+        path = self._path(partition)
+        node, child = self._ask(client, partition)
+        stored = _stored(path, _value(node), _value(child))
+        while stored is not None and not stored.agrees:
+            again = _value(client.get_async(path))
+            if again is not None and again[1].version == stored.version:
+                break
+            node, child = self._ask(client, partition)
+            stored = _stored(path, _value(node), _value(child))
+        return stored
+
+    def _ask(self, client: Any, partition: Partition) -> tuple[Any, Any]:  # noqa: ANN401
+        path = self._path(partition)
+        return client.get_async(path), client.get_async(f"{path}/{METADATA}")
+
+    def _path(self, partition: Partition) -> str:
+        return f"{self._folder}/{partition.topic}/{partition.number}"
+
+    @contextlib.contextmanager
+    def _asking(self, doing: str) -> Iterator[Any]:
+        """Give a connected client, and say what its errors mean."""
+        try:
+            yield self._connected()
+        except (AuthFailedError, NoAuthError, InvalidACLError) as error:
+            cure = "check username and password of the offset store, and the access control lists of its nodes"
+            raise NotAllowed(
+                f"ZooKeeper refuses us while {doing} below {self._folder}: {_said(error)}", cure
+            ) from error
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            self._drop()
+            raise Unreachable(f"ZooKeeper does not answer at {self._hosts} while {doing}: {_said(error)}") from error
+
+    def _connected(self) -> KazooClient:
+        with self._lock:
+            if self._client is None:
+                self._client = self._new_client()
+                self._client.start_async().wait(SECONDS)
+                if not self._client.connected:
+                    raise KazooTimeoutError("no server takes a connection")
+                if self._client.chroot:
+                    self._client.ensure_path_async("/").get(timeout=SECONDS)
+            return self._client
+
+    def _new_client(self) -> KazooClient:
+        access: dict[str, Any] = {}
+        if self._user:
+            access["auth_data"] = [("digest", f"{self._user}:{self._password}")]
+            mine = make_digest_acl(self._user, self._password, all=True)
+            access["default_acl"] = [mine, make_acl("world", "anyone", read=True)]
+        return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
+
+    def _drop(self) -> None:
+        """Connect anew with the next call: what waits to be sent to a server that did not answer must never arrive."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            threading.Thread(target=_end, args=(client,), daemon=True).start()  # it waits for the client's own threads
+
+
+def _end(client: KazooClient) -> None:
+    with contextlib.suppress(Exception):  # what has failed may fail again
+        client.stop()
+        client.close()
+
+
+def _value(asked: Any) -> tuple[bytes, Any] | None:  # noqa: ANN401
+    """Wait for a node's data and its state; None where there is no node."""
+    try:
+        value: tuple[bytes, Any] = asked.get(timeout=SECONDS)
+    except NoNodeError:
+        return None
+    return value
+
+
+def _stored(path: str, node: tuple[bytes, Any] | None, child: tuple[bytes, Any] | None) -> Stored | None:
+    """Return what a node and its child say together."""
+    if node is None:
+        return None
+    data, state = node
+    text = data.decode(errors="replace").strip()
+    committed = stored_offset(text, "", f"the node {path} in ZooKeeper")
+    number = -1 if committed.corrupt else committed.offset
+    agrees = child is None
+    if child is not None:
+        same, end, metadata = [*child[0].decode(errors="replace").split(" ", 2), "", ""][:3]
+        agrees = same == text
+        if agrees and not committed.corrupt:
+            committed = stored_offset(end, metadata, f"the node {path}/{METADATA} in ZooKeeper")
+    return Stored(number, committed, state.version, child is not None, agrees)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

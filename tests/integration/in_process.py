@@ -1,0 +1,109 @@
+"""The whole service without Spark: the real driver on a real Kafka, whose tasks run in threads of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+from app import config as configuration
+from app.driver.stop import Stop
+from app.errors import SparkFailed
+from app.executor import task
+from app.executor.parse import make_parser
+from app.kafka.clients import TaskClients
+from app.model import Assignment, Receipt
+from app.start import service
+
+TASKS = 2
+
+
+class ThreadRounds:
+    """Runs rounds in threads."""
+
+    slots = TASKS
+
+    def __init__(self) -> None:
+        self.assignments: list[list[Assignment]] = []
+        """Those of each round."""
+        self._threads = ThreadPoolExecutor(TASKS)
+
+    def submit(self, assignments: Sequence[Assignment]) -> ThreadRound:
+        self.assignments.append(list(assignments))
+        return ThreadRound(self._threads, assignments)
+
+    def stop(self) -> None:
+        self._threads.shutdown()
+
+
+class ThreadRound:
+    """One round. A thread cannot be killed: after `cancel` its task goes on as a zombie, whose receipt nobody takes."""
+
+    lost_tasks = done_tasks = 0
+    starved = False
+
+    def __init__(self, threads: ThreadPoolExecutor, assignments: Sequence[Assignment]) -> None:
+        self._cancelled = False
+        self._running = [threads.submit(_work, each) for each in assignments]
+
+    def wait(self, seconds: float) -> bool:
+        return not wait(self._running, seconds).not_done
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def receipts(self) -> list[Receipt]:
+        if self._cancelled:
+            raise SparkFailed("the round was cancelled")
+        return [receipt for each in self._running for receipt in each.result()]
+
+
+def _work(assignment: Assignment) -> list[Receipt]:
+    with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
+        return task.run(assignment, clients, make_parser(assignment.config), assignment.seconds)
+
+
+def run(written: Mapping[str, Any], *, until_end: bool = True, stop: Stop | None = None) -> tuple[int, ThreadRounds]:
+    """Run a service with this configuration; return its exit code and the rounds that it ran."""
+    rounds = ThreadRounds()
+    loaded = configuration.Config.model_validate(dict(written))
+    code = service(loaded, lambda: rounds, stop or _Unsignalled()).run(until_end=until_end)
+    return code, rounds
+
+
+class _Unsignalled(Stop):
+    """A stop that leaves the signals to pytest."""
+
+    def on_signals(self) -> None:
+        pass
+
+
+class Running:
+    """
+    A service in a thread, until it is told to stop; a context manager.
+
+    Args:
+        written: its configuration.
+    """
+
+    def __init__(self, written: Mapping[str, Any]) -> None:
+        self.code: int | None = None
+        self._stop = _Unsignalled()
+        self._thread = threading.Thread(target=self._run, args=(written,), daemon=True)
+
+    def _run(self, written: Mapping[str, Any]) -> None:
+        self.code = run(written, until_end=False, stop=self._stop)[0]
+
+    def __enter__(self) -> Callable[[], int | None]:
+        self._thread.start()
+        return self.end
+
+    def end(self) -> int | None:
+        """Stop it as a signal does; return its exit code."""
+        self._stop.request("test")
+        self._thread.join(60)
+        return self.code
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

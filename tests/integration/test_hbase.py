@@ -1,0 +1,136 @@
+"""The offset store in HBase, through the Thrift server of a real one."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import Any
+
+import happybase
+import pytest
+
+from app.errors import Fenced
+from app.model import CommittedOffset, Partition
+from app.offsets import hbase as module
+from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.faults import OffsetStoreFaults
+from app.offsets.hbase import HBaseOffsets
+from app.offsets.testing import OffsetStoreContract
+from tests.integration.stores import OnServer
+from tests.servers.hbase import HBaseThrift
+
+TABLE = "winnow_offsets"
+
+
+class OnHBase(OnServer):
+    server: HBaseThrift
+
+    @pytest.fixture(autouse=True)
+    def _server(self, hbase: HBaseThrift) -> None:
+        self.server = hbase
+
+    def open_store(self, **options: Any) -> OffsetStore:
+        return HBaseOffsets(self.context, host="127.0.0.1", **{"port": self.server.port, **options})
+
+    def tool(self) -> Any:
+        """Connect as another tool."""
+        return closing(happybase.Connection("127.0.0.1", self.server.port))
+
+    def row(self, partition: Partition, part: object = "now") -> str:
+        return f"{partition.topic}:{self.group}:{part}"
+
+
+class TestHBaseOffsets(OnHBase, OffsetStoreContract):
+    """The contract of offset stores, and what is special here."""
+
+    def test_the_layout(self) -> None:
+        """Tools find the newest row by a reversed scan: one column for each partition, with a decimal number."""
+        first, second = self.partitions(2)
+        with self.store() as store, self.tool() as tool:
+            store.save(first, 10, "metadata")
+            store.save(second, 20, "")
+
+            ((row, cells),) = tool.table(TABLE).scan(
+                row_start=self.row(first, "~"), columns=["offsets"], reverse=True, limit=1
+            )
+
+        assert self.row(first).encode() == row
+        assert {b"offsets:0": b"10", b"offsets:1": b"20"} == cells
+
+    def test_the_row_of_an_older_job(self) -> None:
+        """A group that another job has kept goes on from its newest row, and does not go back behind that."""
+        (partition,) = self.partitions(1)
+        with self.store() as store, self.tool() as tool:
+            store.load([partition], stable=True)
+            for moment, offset in [(1700000000000, b"30"), (1700000060000, b"50")]:
+                tool.table(TABLE).put(self.row(partition, moment), {b"offsets:0": offset})
+            assert {partition: CommittedOffset(50)} == store.load([partition], stable=True)
+
+            with pytest.raises(Fenced):
+                store.save(partition, 49, "")
+            store.save(partition, 51, "ours")
+
+            assert {partition: CommittedOffset(51, "ours")} == store.load([partition], stable=True)
+
+    def test_groups_do_not_mix(self) -> None:
+        """A group whose name begins with that of another has rows of its own."""
+        (partition,) = self.partitions(1)
+        other = HBaseOffsets(StoreContext(f"{self.group}:1", {}), host="127.0.0.1", port=self.server.port)
+        with self.store() as store, closing(other):
+            other.save(partition, 5, "")
+            assert store.load([partition], stable=True) == {}
+            store.save(partition, 3, "")
+
+            assert {partition: CommittedOffset(5)} == other.load([partition], stable=True)
+
+    def test_the_history(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each row of the history holds all partitions as they were then; the newest comes first."""
+        monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+        first, second = self.partitions(2)
+        before = time.time() * 1000
+        with closing(self.open_store()) as store:
+            assert isinstance(store, HBaseOffsets)
+            for partition, offset in [(first, 1), (second, 2), (first, 3)]:
+                store.save(partition, offset, "")
+                time.sleep(0.002)  # two rows of one millisecond would be one
+
+            found = store.history(first.topic, 2)
+
+        assert [{0: 3, 1: 2}, {0: 1, 1: 2}] == [past.offsets for past in found]
+        assert before <= found[1].time < found[0].time <= time.time() * 1000
+
+    def test_the_history_gets_a_row_a_minute(self) -> None:
+        """However many tasks commit, the history grows by the clock."""
+        (partition,) = self.partitions(1)
+        for offset in range(5):
+            with self.store() as store:
+                store.save(partition, offset, "")
+        with closing(self.open_store()) as store:
+            assert isinstance(store, HBaseOffsets)
+            assert [{0: 0}] == [past.offsets for past in store.history(partition.topic, 10)]
+
+    def test_the_time_to_live(self) -> None:
+        """The cells of a table that Winnow creates live for 30 days, or as long as it is told."""
+        (partition,) = self.partitions(1)
+        with closing(self.open_store(table=f"t-{self.group}", time_to_live_days=7)) as store, self.tool() as tool:
+            store.load([partition], stable=True)
+            self.open_store().load([partition], stable=True)
+
+            assert [7 * 86400] * 2 == [
+                each["time_to_live"] for each in tool.table(f"t-{self.group}").families().values()
+            ]
+            assert [30 * 86400] * 2 == [each["time_to_live"] for each in tool.table(TABLE).families().values()]
+
+
+class TestHBaseFaults(OnHBase, OffsetStoreFaults):
+    """What happens when the Thrift server is away, or HBase behind it hangs."""
+
+    def freeze_server(self) -> None:
+        self.server.hbase.freeze()
+
+    def thaw_server(self) -> None:
+        self.server.hbase.thaw()
+
+    def corrupt(self, partition: Partition) -> None:
+        with self.tool() as tool:
+            tool.table(TABLE).put(self.row(partition), {f"offsets:{partition.number}": b"4x"})

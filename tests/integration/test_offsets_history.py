@@ -1,0 +1,88 @@
+"""`winnow offsets history` on a real HBase and a real Kafka."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from app.model import CommittedOffset, Partition, Plugin
+from app.offsets import hbase as module
+from app.offsets.contract import StoreContext
+from app.offsets.registry import open_store
+from tests.conftest import Topics
+from tests.integration.service import settings
+from tests.servers.hbase import HBaseThrift
+
+
+class History:
+    """A group whose truth is in Kafka, with a mirror in HBase."""
+
+    def __init__(self, broker: Cluster, topics: Topics, hbase: HBaseThrift, folder: Path) -> None:
+        self.source, self.group = topics("raw", 2), topics("clean")
+        self.config = settings(
+            broker.bootstrap, group=self.group, sources=[self.source], sink=self.group, dead=topics("dead")
+        )
+        mirror = {"name": "hbase", "host": "127.0.0.1", "port": hbase.port}
+        self.file = folder / "winnow.yaml"
+        self.file.write_text(yaml.safe_dump(self.config | {"offsets": {"mirrors": [mirror]}}))
+        context = StoreContext(self.group, {"bootstrap.servers": broker.bootstrap})
+        self.kafka = open_store(Plugin("kafka"), context)
+        self.hbase = open_store(
+            Plugin("hbase", {key: value for key, value in mirror.items() if key != "name"}), context
+        )
+
+    def commit(self, partition: int, offset: int) -> None:
+        for store in (self.kafka, self.hbase):
+            store.save(Partition(self.source, partition), offset, "")
+
+    def committed(self) -> dict[int, CommittedOffset]:
+        found = self.kafka.load([Partition(self.source, number) for number in range(2)], stable=True)
+        return {partition.number: at for partition, at in found.items()}
+
+    def command(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["offsets", "history", "-c", str(self.file), *arguments])
+
+
+def test_the_group_goes_back_to_an_earlier_time(
+    broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror's history is listed, newest first; a restore sets the store, and with --dry-run it only says so."""
+    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+    group = History(broker, topics, hbase, tmp_path)
+    with closing(group.kafka), closing(group.hbase):
+        for partition, offset in [(0, 10), (1, 20), (0, 30)]:
+            group.commit(partition, offset)
+
+        listed = group.command()
+        assert 0 == listed.exit_code, listed.output
+        topic, *entries = listed.output.splitlines()
+        assert group.source == topic
+        assert ["0=30 1=20", "0=10 1=20", "0=10"] == [entry.split("  ")[-1] for entry in entries]
+        then = re.findall(r"\S+Z", listed.output)[1]
+
+        foretold = group.command("--restore", then, "--dry-run")
+        assert (0, f"to move  {group.source}-0: 30 → 10") == (foretold.exit_code, foretold.output.splitlines()[0])
+        assert CommittedOffset(30) == group.committed()[0]
+
+        done = group.command("--restore", then)
+        assert 0 == done.exit_code, done.output
+        assert {0: CommittedOffset(10), 1: CommittedOffset(20)} == group.committed()
+
+
+def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path) -> None:
+    """A store without a history, a time before it began and a word that is no time are named."""
+    group = History(broker, topics, hbase, tmp_path)
+    with closing(group.kafka), closing(group.hbase):
+        group.commit(0, 10)
+
+        assert "kafka keeps no history" in group.command("--store", "kafka").output
+        assert "does not go back to 2001" in group.command("--restore", "2001-01-01").output
+        assert "--restore: Invalid isoformat string" in group.command("--restore", "yesterday").output
+        assert CommittedOffset(10) == group.committed()[0]

@@ -1,0 +1,32 @@
+"""`winnow run` with an offset store and a mirror outside Kafka: on a real Spark, whose workers write both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.embedded.broker import Cluster
+from app.offsets.mirrors import FAILS
+from tests.conftest import Topics
+from tests.integration.service import Winnow
+from tests.integration.stores import StoreStage, lines
+from tests.servers.gate import Gate
+from tests.servers.redis import Redis
+
+
+def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path) -> None:
+    """A store and a mirror that answers hold the offsets; one that refuses connections is said, by worker and driver."""
+    stage = StoreStage(broker, topics, {"name": "redis", "url": redis.url})
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    mirror = {"name": "files", "url": f"file://{folder}"}
+    gone = {"name": "redis", "url": f"redis://127.0.0.1:{Gate(redis.port).port}"}
+    stage.config["offsets"]["mirrors"] = [mirror, gone]
+    stage.write(0, 0, 5)
+
+    with Winnow(stage.config, tmp_path, "--until-end") as service:
+        code = service.code(400)
+
+    assert 0 == code
+    assert lines(0, *range(5)) == stage.cleansed()[0]
+    assert {0: 5, 1: 0} == stage.remembered() == stage.remembered(mirror)
+    assert {"redis"} == {event["mirror"] for event in service.logged(FAILS)}

@@ -1,0 +1,121 @@
+"""The service with a store or a mirror that fails meanwhile: nothing is lost, and a mirror stops nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from app.embedded.broker import Cluster
+from app.offsets import mirrors
+from tests.conftest import Topics
+from tests.independent import committed
+from tests.integration.in_process import Running, run
+from tests.integration.stores import StoreStage, lines
+from tests.integration.tasks import until
+from tests.servers.redis import Redis
+
+KAFKA = {"name": "kafka"}
+SHORT = {"round_interval": 1}
+"""At least once, rounds of three seconds."""
+
+
+@pytest.fixture
+def mirror(redis: Redis) -> dict[str, Any]:
+    return {"name": "redis", "url": redis.url}
+
+
+def test_a_store_that_is_down_at_the_start_and_for_a_while(
+    broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any]
+) -> None:
+    """The service waits for its store, says why, and goes on; every line comes at least once."""
+    stage = StoreStage(broker, topics, mirror, **SHORT)
+    stage.write(0, 0, 3)
+    redis.kill()
+    with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
+        until(lambda: any("Redis does not answer" in each.get("reason", "") for each in logged), 120)
+        redis.start()
+        until(lambda: stage.cleansed().get(0) == lines(0, 0, 1, 2))
+        until(lambda: stage.remembered() == {0: 3, 1: 0})
+
+        redis.kill()
+        stage.write(0, 3, 5)
+        until(lambda: lines(0, 4)[0] in stage.cleansed()[0])
+        redis.start()
+        until(lambda: stage.remembered() == {0: 5, 1: 0})
+        assert 0 == stop()
+
+    assert set(lines(0, *range(5))) == set(stage.cleansed()[0])
+
+
+def test_without_a_store_rounds_go_on(broker: Cluster, topics: Topics) -> None:
+    """While the service runs, no round begins again where an earlier one began."""
+    stage = StoreStage(broker, topics, {"name": "none"}, **SHORT)
+    stage.write(0, 0, 3)
+    with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
+        until(lambda: len([each for each in logged if each["event"] == "round"]) >= 2)
+        stage.write(0, 3, 5)
+        until(lambda: lines(0, 4)[0] in stage.cleansed()[0])
+        until(lambda: len([each for each in logged if each["event"] == "round"]) >= 4)
+        assert 0 == stop()
+
+    assert lines(0, *range(5)) == stage.cleansed()[0]
+
+
+def mirrored(broker: Cluster, topics: Topics, mirror: dict[str, Any], guarantee: str = "exactly-once") -> StoreStage:
+    stage = StoreStage(broker, topics, KAFKA, **SHORT)
+    stage.config["delivery.guarantee"] = guarantee
+    stage.config["offsets"] = {"store": KAFKA, "mirrors": [mirror]}
+    return stage
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_mirror_holds_what_is_committed(
+    broker: Cluster, topics: Topics, mirror: dict[str, Any], guarantee: str
+) -> None:
+    """With either guarantee, a tool that watches the mirror sees what the group has committed."""
+    stage = mirrored(broker, topics, mirror, guarantee)
+    stage.write(0, 0, 3)
+
+    assert 0 == stage.run()
+
+    truth = {place[1]: offset for place, offset in committed(broker.bootstrap, stage.sink, stage.source).items()}
+    assert {0: 3, 1: 0} == truth == stage.remembered(mirror)
+
+
+def test_a_mirror_that_is_down_stops_nothing(
+    broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flow goes on without it, exactly once; when it is back, it is caught up."""
+    monkeypatch.setattr(mirrors, "LAST_BACKOFF", 0.5)
+    stage = mirrored(broker, topics, mirror)
+    stage.write(0, 0, 3)
+    with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
+        until(lambda: stage.remembered(mirror) == {0: 3, 1: 0})
+        redis.kill()
+        stage.write(0, 3, 5)
+        until(lambda: lines(0, 4)[0] in stage.cleansed()[0])
+        until(lambda: any(each["event"] == mirrors.FAILS for each in logged))
+        redis.start()
+        until(lambda: stage.remembered(mirror) == {0: 5, 1: 0})
+        assert 0 == stop()
+
+    assert lines(0, *range(5)) == stage.cleansed()[0]
+    assert any(each["event"] == mirrors.CAUGHT_UP for each in logged)
+
+
+def test_the_driver_catches_a_mirror_up(
+    broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tasks could not write, because they died or the mirror was down, the next discovery does."""
+    stage = mirrored(broker, topics, mirror)
+    stage.write(0, 0, 3)
+    redis.kill()
+    assert 0 == run(stage.config)[0]
+    redis.start()
+    assert {} == stage.remembered(mirror)
+
+    assert 0 == run(stage.config)[0]
+
+    assert {0: 3, 1: 0} == stage.remembered(mirror)

@@ -1,0 +1,77 @@
+"""
+Where the service starts with each offset store: the first time, again, with new partitions, and outside the range.
+
+The driver, its tasks, Kafka and the stores' servers are real; only Spark is not, because it has no part in this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.broker import Cluster
+from tests import independent
+from tests.conftest import Topics
+from tests.integration.stores import STORES, StoreStage, lines
+
+REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
+
+
+@REMEMBERING
+def test_the_three_starts(broker: Cluster, topics: Topics, store: dict[str, Any]) -> None:
+    """A first start follows the policy; a later one goes on; a partition that came since begins at its beginning."""
+    stage = StoreStage(broker, topics, store)
+    stage.write(0, 0, 5)
+    stage.write(1, 0, 3)
+
+    assert 0 == stage.run()
+    assert {0: 5, 1: 3} == stage.remembered()
+
+    stage.write(0, 5, 7)
+    assert 0 == stage.run()
+    assert {0: 7, 1: 3} == stage.remembered()
+
+    grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(stage.source, 3)])
+    grown[stage.source].result(30)
+    stage.write(2, 0, 4)
+    assert 0 == stage.run()
+
+    assert {0: 7, 1: 3, 2: 4} == stage.remembered()
+    expected = {0: lines(0, *range(7)), 1: lines(1, *range(3)), 2: lines(2, *range(4))}
+    assert expected == stage.cleansed()
+
+
+@REMEMBERING
+def test_an_offset_outside_the_range(broker: Cluster, topics: Topics, store: dict[str, Any]) -> None:
+    """Records that were deleted unread block their partition, or are skipped, as out.of.range says."""
+    stage = StoreStage(broker, topics, store)
+    stage.write(0, 0, 5)
+    assert 0 == stage.run()
+    stage.write(0, 5, 20)
+    stage.write(1, 0, 2)
+    for deleted in independent.client(broker.bootstrap).delete_records([TopicPartition(stage.source, 0, 15)]).values():
+        deleted.result(30)
+
+    assert 1 == stage.run()
+    assert {0: 5, 1: 2} == stage.remembered()
+
+    stage.config["out.of.range"] = "earliest"
+    assert 0 == stage.run()
+
+    assert {0: 20, 1: 2} == stage.remembered()
+    assert lines(0, *range(5), *range(15, 20)) == stage.cleansed()[0]
+
+
+@pytest.mark.parametrize("store", ["none"], indirect=True)
+def test_nothing_is_remembered(broker: Cluster, topics: Topics, store: dict[str, Any]) -> None:
+    """Without a store each start follows the policy."""
+    stage = StoreStage(broker, topics, store)
+    stage.write(0, 0, 3)
+
+    assert 0 == stage.run()
+    assert 0 == stage.run()
+
+    assert lines(0, 0, 1, 2, 0, 1, 2) == stage.cleansed()[0]

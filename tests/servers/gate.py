@@ -1,0 +1,85 @@
+"""A gate in front of a server: closing it looks like a server that is down, freezing it like one that hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from app.embedded.broker import free_ports
+
+LOOK_SECONDS = 0.05
+
+
+class Gate:
+    """
+    Forwards a loopback port of its own to another one, while it is open; a context manager.
+
+    Args:
+        target: the port of the server.
+    """
+
+    def __init__(self, target: int) -> None:
+        (self.port,) = free_ports(1)
+        self._target = target
+        self._frozen = False
+        self._listener: socket.socket | None = None
+        self._connections: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Let clients in."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def close(self) -> None:
+        """Cut all connections, and refuse new ones."""
+        self._frozen = False
+        if self._listener is not None:
+            _cut(self._listener)
+            self._listener = None
+        while self._connections:
+            _cut(self._connections.pop())
+
+    def freeze(self) -> None:
+        """Keep all connections open, and pass nothing on."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Pass on what waits."""
+        self._frozen = False
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = listener.accept()[0]
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._connections += [client, server]
+                for source, sink in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while content := source.recv(1 << 16):
+                while self._frozen:
+                    time.sleep(LOOK_SECONDS)
+                sink.sendall(content)
+        _cut(source)
+        _cut(sink)
+
+
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

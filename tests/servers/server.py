@@ -1,0 +1,155 @@
+"""A server as a process in a folder of its own, on free loopback ports. Ends with the tests, however they end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import psutil
+
+from app.embedded.broker import free_ports
+from app.embedded.process import ManagedProcess
+from app.errors import NotUsable
+
+LOOK_SECONDS = 0.05
+
+
+class ServerFailed(NotUsable):
+    """A server did not start, or did not answer."""
+
+
+class Server:
+    """
+    A server that somebody else wrote.
+
+    As a context manager it starts, stops and removes its data. `stop()` or `kill()` followed by `start()` brings it
+    back on the same ports with the same data.
+    """
+
+    title: ClassVar[str]
+    port_count: ClassVar[int] = 1
+    start_seconds: ClassVar[float] = 60
+
+    def __init__(self) -> None:
+        """Choose the ports; nothing starts yet."""
+        self.folder = Path(tempfile.mkdtemp(prefix=f"winnow-{type(self).__name__.lower()}-"))
+        self.ports = tuple(free_ports(self.port_count))
+        self._process: ManagedProcess | None = None
+        self._is_new = True
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.ports[0]
+
+    @property
+    def address(self) -> str:
+        """The `host:port` that clients connect to."""
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Make what has to be there before the first start."""
+
+    def command(self) -> list[str]:
+        """Return the command that starts it."""
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        """Return whether it serves; an OSError says no, too."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        """Start and wait until it answers."""
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it and remove its data, whatever happened."""
+        self.close()
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        if self._is_new:
+            self.prepare()
+            self._is_new = False
+        self._process = ManagedProcess(self.command(), self.log, cwd=self.folder, remove_on_death=self.folder)
+        self._await_ready()
+
+    def stop(self) -> None:
+        """Stop it in order; the data stay."""
+        self._end(at_once=False)
+
+    def kill(self) -> None:
+        """End it by SIGKILL; the data stay as they are."""
+        self._end(at_once=True)
+
+    def freeze(self) -> None:
+        """Make it stop answering; its connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the server, not to its supervisor, which must be able to end it."""
+        if self._process is not None:
+            for child in psutil.Process(self._process.pid).children():
+                child.send_signal(number)
+
+    def close(self) -> None:
+        """End it and remove its data."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def ask(self, question: bytes) -> bytes:
+        """Return the beginning of what the server answers on its port."""
+        with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.sendall(question)
+            return connection.recv(200)
+
+    def listens(self, port: int | None = None) -> bool:
+        """Return whether it takes connections at a port, by default at its own."""
+        socket.create_connection(("127.0.0.1", port or self.port), 1).close()
+        return True
+
+    @property
+    def log(self) -> Path:
+        """What the server prints."""
+        return self.folder / "server.log"
+
+    def said(self) -> str:
+        """Return what the server has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def _end(self, *, at_once: bool) -> None:
+        if self._process is not None:
+            self._process.stop_and_wait(at_once=at_once)
+            self._process = None
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + self.start_seconds
+        while time.monotonic() < deadline:
+            if self._process is not None and (code := self._process.poll()) is not None:
+                message = f"{self.title} ended while starting (exit code {code}):\n{self.said()[-2000:]}"
+                raise ServerFailed(message)
+            try:
+                if self.is_ready():
+                    return
+            except OSError:
+                pass  # it does not listen yet
+            time.sleep(LOOK_SECONDS)
+        message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.said()[-2000:]}"
+        raise ServerFailed(message)

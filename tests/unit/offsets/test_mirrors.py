@@ -1,0 +1,235 @@
+"""Mirrors follow the truth in threads of their own, and whatever they do, they hold up nobody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+import structlog
+
+from app.errors import Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets import mirrors
+from app.offsets.contract import StoreContext
+from app.offsets.mirrors import CAUGHT_UP, FAILS, STILL_FAILS, Mirror, Mirrors, put_right, write_forward
+from app.offsets.none import NoOffsets
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+CONTEXT = StoreContext("group", {})
+
+
+class Server(NoOffsets):
+    """A store whose server can be down or hang; it remembers each save."""
+
+    def __init__(self) -> None:
+        super().__init__(CONTEXT)
+        self.up = threading.Event()
+        self.up.set()
+        self.error: Exception | None = None
+        self.saves: list[tuple[Partition, int]] = []
+        self.closed = False
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        self.up.wait(10)
+        if self.error is not None:
+            raise self.error
+        super().save(partition, offset, metadata)
+        self.saves.append((partition, offset))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def holds(self, partition: Partition) -> int | None:
+        return at.offset if (at := self.load([partition], stable=True).get(partition)) else None
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirrors]:
+    """Return a task's mirrors with one, which writes without a pause."""
+    monkeypatch.setattr(mirrors, "PACE_SECONDS", 0.01)
+    monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
+    made = Mirrors([Mirror("fake", lambda: server, write_forward)])
+    yield made
+    server.up.set()
+    made.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_each_committed_offset_reaches_the_mirror(server: Server, mirrored: Mirrors) -> None:
+    """The mirror holds what was committed last, with its metadata."""
+    mirrored.put(A, 5, "five")
+    mirrored.put(B, 7, "")
+    until(lambda: server.holds(A) == 5 and server.holds(B) == 7)
+    mirrored.put(A, 6, "six")
+    until(lambda: server.holds(A) == 6)
+
+    assert {A: CommittedOffset(6, "six")} == server.load([A], stable=True)
+
+
+def test_an_idle_partition_is_not_written_again(server: Server, mirrored: Mirrors) -> None:
+    """A task that commits the same offset every second says nothing new to a mirror."""
+    for _ in range(3):
+        mirrored.put(A, 5, "")
+        until(lambda: server.holds(A) == 5)
+    mirrored.close()
+
+    assert [(A, 5)] == server.saves
+
+
+def test_a_mirror_that_hangs_holds_up_nobody(server: Server, mirrored: Mirrors) -> None:
+    """While it hangs, only the newest offset of each partition is kept, and that is written afterwards."""
+    server.up.clear()
+    began = time.monotonic()
+    for offset in range(1000):
+        mirrored.put(A, offset, "")
+    took = time.monotonic() - began
+    server.up.set()
+    until(lambda: server.holds(A) == 999)
+
+    assert took < 5
+    assert len(server.saves) <= 3
+
+
+def test_the_end_of_a_round_waits_a_moment_only(
+    server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that ends while its mirror hangs leaves it behind."""
+    monkeypatch.setattr(mirrors, "CLOSE_SECONDS", 0.05)
+    server.up.clear()
+    mirrored.put(A, 1, "")
+
+    mirrored.close()
+
+    assert [] == server.saves
+
+
+def test_the_end_of_a_round_writes_what_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was committed last is in the mirror when the task has ended, although the mirror has a pace."""
+    monkeypatch.setattr(mirrors, "PACE_SECONDS", 60.0)
+    made = Mirrors([Mirror("fake", lambda: server, write_forward)])
+    made.put(A, 1, "")
+    until(lambda: server.holds(A) == 1)
+    made.put(A, 2, "")
+
+    made.close()
+
+    assert 2 == server.holds(A)
+    until(lambda: server.closed)
+
+
+def test_a_failing_mirror_is_counted_said_and_caught_up(
+    server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log tells an outage once, then each minute, and its end; nothing is forgotten."""
+    monkeypatch.setattr(mirrors, "REMIND_SECONDS", 0.05)
+    server.error = Unreachable("the server does not answer")
+    with structlog.testing.capture_logs() as logged:
+        mirrored.put(A, 5, "")
+        until(lambda: len(logged) >= 2)
+        mirrored.put(B, 6, "")
+        server.error = None
+        until(lambda: server.holds(A) == 5 and server.holds(B) == 6 and CAUGHT_UP in [each["event"] for each in logged])
+
+    assert [FAILS, STILL_FAILS] == [each["event"] for each in logged][:2]
+    assert ("fake", "the server does not answer", 1) == tuple(logged[0][key] for key in ("mirror", "error", "waiting"))
+    assert mirrored.failures == logged[-1]["failures"] >= 2
+
+
+def test_whatever_a_store_raises_the_mirror_goes_on(server: Server, mirrored: Mirrors) -> None:
+    """A bug in a store ends neither the task nor the mirror."""
+    server.error = KeyError("bug")
+    mirrored.put(A, 5, "")
+    until(lambda: mirrored.failures)
+    server.error = None
+
+    until(lambda: server.holds(A) == 5)
+
+
+def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a worker the client of a mirror may be missing, although the driver has it."""
+    monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
+
+    def broken() -> Server:
+        raise ValueError("not installed here")
+
+    made = Mirrors([Mirror("fake", broken, write_forward)])
+    with structlog.testing.capture_logs() as logged:
+        made.put(A, 5, "")
+        until(lambda: made.failures)
+    made.close()
+
+    assert "not installed here" == logged[0]["error"]
+
+
+def test_a_task_leaves_a_mirror_that_is_ahead_to_the_driver(server: Server) -> None:
+    """A task does not know whether it is late itself."""
+    server.reset(A, 9, "ahead")
+
+    write_forward(server, {A: CommittedOffset(5), B: CommittedOffset(6)})
+
+    assert (9, 6) == (server.holds(A), server.holds(B))
+
+
+class Truth(NoOffsets):
+    """The store that is mirrored."""
+
+    def __init__(self, **offsets: int) -> None:
+        super().__init__(CONTEXT)
+        for name, offset in offsets.items():
+            self.reset(Partition("raw", int(name[1:])), offset, "")
+
+
+def test_the_driver_catches_up_what_killed_tasks_did_not_write(server: Server) -> None:
+    """At each discovery the mirror gets what it misses, and nothing that it has."""
+    server.save(B, 6, "")
+
+    put_right(server, {A: CommittedOffset(5), B: CommittedOffset(6)}, Truth(p0=5, p1=6))
+
+    assert [(B, 6), (A, 5)] == server.saves
+
+
+def test_the_truth_wins_where_the_mirror_is_ahead(server: Server) -> None:
+    """Where an operator has set the offsets back, the mirror follows."""
+    server.save(A, 100, "")
+
+    put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))
+
+    assert 5 == server.holds(A)
+
+
+def test_a_task_that_went_on_meanwhile_is_not_set_back(server: Server) -> None:
+    """The discovery is older than the mirror then: the truth, read again, has moved as well."""
+    server.save(A, 100, "")
+
+    put_right(server, {A: CommittedOffset(5)}, Truth(p0=100))
+
+    assert 100 == server.holds(A)
+
+
+class Corrupt(Server):
+    """A mirror in which somebody wrote something else."""
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        return {A: CommittedOffset.not_readable("not an offset")}
+
+
+def test_corrupt_content_of_a_mirror_is_replaced() -> None:
+    """A mirror is a copy: what is wrong there blocks nothing."""
+    server = Corrupt()
+
+    put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))
+
+    assert {A: CommittedOffset(5)} == NoOffsets.load(server, [A], stable=True)

@@ -1,0 +1,66 @@
+"""The options of a store: all problems at once, and no secret in a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.offsets.options import Options
+from app.offsets.registry import StoreOptionError
+
+
+def problems(options: Options) -> str:
+    with pytest.raises(StoreOptionError) as caught:
+        options.raise_problems()
+    return str(caught.value)
+
+
+def test_right_options_pass(tmp_path: Path) -> None:
+    """Values come back as they are needed; a secret in a file loses the line end that editors write."""
+    file = tmp_path / "password"
+    file.write_text("hunter2\n")
+    options = Options()
+
+    assert "h" == options.text("host", "h")
+    assert 9090 == options.number("port", "9090", least=1, most=65535)
+    assert "end" == options.choice("position", "end", ("start", "end"))
+    assert "redis://h" == options.url("url", "redis://h", ("redis",))
+    assert "hunter2" == options.secret("password", None, str(file)) == options.secret("password", "hunter2", None)
+    assert "" == options.secret("password", None, None)
+    options.raise_problems()
+
+
+def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
+    """A person corrects a configuration once."""
+    options = Options()
+    options.text("host", 5)
+    options.number("port", "x", least=1, most=9)
+    options.number("workers", True, least=1, most=9)
+    options.choice("position", "middle", ("start", "end"))
+    options.url("url", "hunter2@h", ("redis", "rediss"))
+    options.secret("password", "hunter2", "/f")
+    options.secret("token", None, str(tmp_path / "no"))
+
+    told = problems(options)
+
+    assert "hunter2" not in told
+    assert [
+        "host must be text that is not empty; put a number in quotes",
+        "port must be a whole number from 1 to 9, not 'x'",
+        "workers must be a whole number from 1 to 9, not True",
+        "position must be end or start, not 'middle'",
+        "url must be a URL, redis://… or rediss://…",
+        "password and password.file are both set: keep the file",
+        f"token.file cannot be read: {tmp_path / 'no'}: No such file or directory",
+    ] == told.removeprefix("\n  - ").split("\n  - ")
+
+
+def test_a_binary_secret_is_refused(tmp_path: Path) -> None:
+    """A file that is no text is named, not shown."""
+    file = tmp_path / "password"
+    file.write_bytes(b"\xff\xfe")
+    options = Options()
+    options.secret("password", None, str(file))
+
+    assert f"password.file cannot be read: {file}: it is not text" == problems(options)

@@ -1,0 +1,46 @@
+"""The options of the stores on servers: nothing connects, and every mistake is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.model import Plugin
+from app.offsets.contract import StoreContext
+from app.offsets.registry import StoreOptionError, open_store
+
+MYSQL = {"host": "h", "user": "u", "database": "d"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("zookeeper", {"hosts": "a:2181,b:2181/chroot", "root": "/spark", "namespace": "etl", "position": "start"}),
+        ("mysql", MYSQL | {"port": "3307", "table": "offsets", "ssl.ca": "/ca.pem", "password": "p"}),
+        ("hbase", {"host": "h", "port": 9091, "table": "etl:offsets", "time.to.live.days": 7, "transport": "framed"}),
+    ],
+)
+def test_right_options(name: str, options: dict[str, object]) -> None:
+    """A store opens without its server, and takes part in no transaction of Kafka."""
+    store = open_store(Plugin(name, options), StoreContext("group", {}))
+
+    assert not store.transactional
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("zookeeper", {"hosts": "a", "position": "middle"}, "position must be end or start, not 'middle'"),
+        ("zookeeper", {"hosts": "a", "username": "u"}, "username and password belong together"),
+        ("zookeeper", {}, "option 'hosts' is missing"),
+        ("mysql", MYSQL | {"port": 0}, "port must be a whole number from 1 to 65535, not 0"),
+        ("mysql", MYSQL | {"table": "a; drop"}, "table must be a name"),
+        ("mysql", {"host": "h", "user": "u"}, "option 'database' is missing"),
+        ("hbase", {"host": "h", "transport": "http"}, "transport must be buffered or framed, not 'http'"),
+        ("hbase", {"host": "h", "time.to.live.days": "x"}, "time.to.live.days must be a whole number"),
+    ],
+)
+def test_wrong_options(name: str, options: dict[str, object], problem: str) -> None:
+    """A mistake is found before anything connects."""
+    with pytest.raises(StoreOptionError, match=problem):
+        open_store(Plugin(name, options), StoreContext("group", {}))
