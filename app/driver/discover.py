@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
+from app.driver.destinations import Destinations
 from app.driver.owners import Owners, owner_of
 from app.driver.starting_offsets import (
     PartitionOffsets,
@@ -17,8 +18,17 @@ from app.driver.starting_offsets import (
     rewound,
     skipped,
 )
-from app.errors import Blocked, Leaderless, TopicGone, Truncated, Unreachable
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
+from app.errors import (
+    Blocked,
+    Leaderless,
+    NotUsable,
+    PartitionError,
+    TopicGone,
+    Truncated,
+    Undeliverable,
+    Unreachable,
+)
+from app.model import CommittedOffset, Destination, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -37,6 +47,7 @@ class Workload:
         ranges: what is to be read of each partition that can be worked on.
         blocked: the error of each partition that waits for a person.
         skipped: the offsets that `out.of.range` skips, first and after the last.
+        undeliverable: the error of each partition whose output nobody takes now.
         rewound: the offsets that `out.of.range` reads again, first and after the last.
         fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
         rival: an earlier run of the service that still works for the group.
@@ -46,6 +57,7 @@ class Workload:
     ranges: Mapping[Partition, OffsetRange]
     blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     rival: Owner | None = None
@@ -63,12 +75,18 @@ class SourceOffsets:
     Args:
         offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
+        undeliverable: the error of each partition whose output nobody takes now.
         rival: an earlier run of the service that still works for the group.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     unreadable: frozenset[Partition] = frozenset()
+    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
+
+    def trouble(self, partition: Partition) -> PartitionError | None:
+        """Return why no task can go on with a partition now; None where nothing is known."""
+        return Leaderless(partition) if partition in self.unreadable else self.undeliverable.get(partition)
 
 
 class Discovery:
@@ -95,6 +113,7 @@ class Discovery:
         self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
         self._fenced: set[Partition] = set()
         """Those that tasks lost to somebody else since the last discovery."""
+        self._destinations = Destinations(config, clients.topics)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
@@ -134,7 +153,16 @@ class Discovery:
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         owners = {each: owner_of(offsets[each].committed) for each in self._fenced & offsets.keys()}
         self._fenced.clear()
-        return Workload(offsets, ranges, blocked, _only_spans(lost), _only_spans(again), owners, self._owners.rival)
+        return Workload(
+            offsets,
+            ranges,
+            blocked,
+            skipped=_only_spans(lost),
+            rewound=_only_spans(again),
+            fenced=owners,
+            rival=self._owners.rival,
+            undeliverable=self._destinations.undeliverable(ranges),
+        )
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
@@ -142,7 +170,8 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        return SourceOffsets(offsets, found.unreadable, self._owners.rival)
+        undeliverable = self._destinations.undeliverable(offsets)
+        return SourceOffsets(offsets, found.unreadable, undeliverable, self._owners.rival)
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """
@@ -263,6 +292,18 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def refuse_compacted(dead_letters: Destination) -> None:
+    """
+    Require that the dead-letter topic keeps every record.
+
+    Raises:
+        NotUsable: it keeps only the last record of each key, and takes none without a key.
+    """
+    if dead_letters.compacted:
+        msg = f"the dead-letter topic {dead_letters.topic!r} is compacted: it refuses records without key, and forgets"
+        raise NotUsable(msg, "set its cleanup.policy to delete")
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

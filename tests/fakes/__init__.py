@@ -8,7 +8,7 @@ letters, and an epoch for each transactional id. `Script` lists what fails, at w
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Blocked, Fenced, PartitionError, Transient, Truncated
+from app.errors import Blocked, Fenced, PartitionError, Refused, Transient, Truncated
 from app.model import (
     NO_EPOCH,
     Assignment,
@@ -30,6 +30,7 @@ from app.model import (
 )
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
+from tests.fakes.simulation import Inline
 
 
 class Point(StrEnum):
@@ -118,6 +119,9 @@ class FakeKafka:
         """Of the transactional ids."""
         self.leader_epochs: dict[Partition, list[int]] = {}
         """Where the log of a partition was cut, one for each new leader; its first leader's epoch is 0."""
+        self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
+        self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
+        """Which records the broker refuses; the commit that waits for them fails."""
 
     def cut(self, partition: Partition, offset: int, records: Sequence[Record | None] = ()) -> None:
         """Lose the end of a log to an unclean election; other records follow."""
@@ -136,7 +140,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that uses this clock."""
+        """Return a runtime that uses this clock, and runs each call of a lane at once: its time does not pass by itself."""
+        return replace(self.threaded, threads=Inline)
+
+    @property
+    def threaded(self) -> Runtime:
+        """Return a runtime that uses this clock, and real threads."""
         return replace(REAL, monotonic=self)
 
 
@@ -279,6 +288,7 @@ class FakeWriter:
         self._partition = partition
         self._script = clients.script
         self._epoch = 0
+        self._refused = False
 
     def open(self) -> None:
         self._script.at(Point.BEFORE_OPEN, self._partition)
@@ -287,11 +297,24 @@ class FakeWriter:
 
     def send(self, lines: Lines) -> None:
         self._script.at(Point.BEFORE_SEND, self._partition)
-        self._send(lines.values.to_pylist())
+        values = lines.values.to_pylist()
+        self._refused |= any(map(self._kafka.refuses_line, values))
+        self._send([value for value in values if not self._kafka.refuses_line(value)])
         self._script.at(Point.AFTER_SEND, self._partition)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
-        self._send_dead_letters(dead_letters)
+        self._refused |= any(map(self._kafka.refuses_dead_letter, dead_letters))
+        self._send_dead_letters([each for each in dead_letters if not self._kafka.refuses_dead_letter(each)])
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    def send_rest(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
     def free(self) -> None:
         self.freed += 1
@@ -299,6 +322,8 @@ class FakeWriter:
     def commit(self, offset: int, metadata: str) -> None:
         self._script.at(Point.BEFORE_COMMIT, self._partition)
         self._check_epoch()
+        if self._refused:
+            raise Refused(self._partition, "the broker does not like it")
         self._commit(CommittedOffset(offset, metadata))
         self.commits += 1
         self._script.at(Point.AFTER_COMMIT, self._partition)
