@@ -18,7 +18,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 from app.driver.rebalance import STALLED_SECONDS
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
-from tests.independent import Feeder, by_partition, read, sequence
+from tests.independent import Feeder, by_partition, committed, ends, read, sequence
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import until
 
@@ -30,6 +30,7 @@ LONGEST_PAUSE = 5.0
 """What a busy machine is allowed; 2 s is what is wanted, and measured."""
 INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 PER_SECOND = 1_600
+FLOW_SECONDS = 180
 
 
 @pytest.fixture
@@ -98,22 +99,41 @@ def lose(broker: Broker, folder: Path, seconds: float) -> tuple[dict[int, float]
     config = settings(broker.bootstrap, group="lost", **topics, round_interval="2s")  # type: ignore[arg-type]  # str, list
     feeder = Feeder(broker.bootstrap, "raw", PARTITIONS, PER_SECOND)
     with Winnow(config, folder) as service, Watch(broker.bootstrap, "clean") as watch, feeder:
-        until(lambda: watch.all_since(0), 90, "a flow")
-        time.sleep(3)
+        until(lambda: watch.all_since(0), FLOW_SECONDS, "a flow")
+        feeder.paused.add(LOST)
+        until(lambda: caught_up(broker), FLOW_SECONDS, "the lost partition's last commit")
         began = time.monotonic()
         broker.kill(3)
+        feeder.paused.clear()
         time.sleep(seconds)
         ended = time.monotonic()
+        pauses = watch.pauses(began, ended)
         broker.start(3)
         back = time.monotonic()
-        until(lambda: watch.all_since(back), 60, "the lost partition")
-        pauses = watch.pauses(began, back)
+        until(lambda: watch.all_since(back), FLOW_SECONDS, "the lost partition")
         feeder.stop()
-        until(lambda: sum(map(len, by_partition(read(broker.bootstrap, "clean")).values())) >= feeder.written.total())
-        assert 0 == service.stop()
+        until(lambda: everything(broker) >= feeder.written.total(), FLOW_SECONDS, "the end")
+        assert 0 == service.stop(within=30)
     assert ended - began >= seconds
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, "clean"))
     return pauses, service
+
+
+def caught_up(broker: Broker) -> bool:
+    """
+    Whether everything of the partition is committed, and readable.
+
+    Kafka 4 skips the markers of a transaction in a partition without a leader, as if its topic were deleted: records that
+    were committed in the moment of the kill may be aborted later, whoever wrote them.
+    """
+    end = ends(broker.bootstrap, "raw")["raw", LOST]
+    done = committed(broker.bootstrap, "lost", "raw").get(("raw", LOST)) == end
+    return done and end <= len(by_partition(read(broker.bootstrap, "clean")).get(LOST, []))
+
+
+def everything(broker: Broker) -> int:
+    """Count the committed lines."""
+    return len(read(broker.bootstrap, "clean"))
 
 
 def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> None:
