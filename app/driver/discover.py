@@ -9,8 +9,8 @@ from app.config import Config, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.destinations import Destinations
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
-from app.errors import Blocked, Leaderless, PartitionError, TopicGone, Undeliverable, Unreachable
-from app.model import OffsetRange, Outcome, Partition, Receipt, Topic
+from app.errors import Blocked, Leaderless, NotUsable, PartitionError, TopicGone, Undeliverable, Unreachable
+from app.model import Destination, OffsetRange, Outcome, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -191,6 +191,18 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._clock() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def refuse_compacted(dead_letters: Destination) -> None:
+    """
+    Require that the dead-letter topic keeps every record.
+
+    Raises:
+        NotUsable: it keeps only the last record of each key, and takes none without a key.
+    """
+    if dead_letters.compacted:
+        msg = f"the dead-letter topic {dead_letters.topic!r} is compacted: it refuses records without key, and forgets"
+        raise NotUsable(msg, "set its cleanup.policy to delete")
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

@@ -19,16 +19,18 @@ from numpy.typing import NDArray
 
 from app.errors import NotUsable, PartitionError, Transient, Unreachable
 from app.executor.calls import Calls
+from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients
 from app.executor.commits import Commits
-from app.executor.dead_letters import make_dead_letters
-from app.executor.lane import Cleansed, Lane
-from app.executor.parse import parse
+from app.executor.dead_letters import make_dead_letter, make_dead_letters
+from app.executor.lane import Lane
+from app.executor.limits import Limits
+from app.executor.parse import REFUSED, parse
 from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
-from parsers.contract import Parsed, Parser
+from parsers.contract import Parsed, Parser, Reject
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
@@ -41,8 +43,6 @@ OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
 LAST_SECONDS = 2.0
 # Much can be delivered between two commits of a lane; its memory is wanted earlier.
 FREE_SECONDS = 0.5
-# A record's own framing and its batch's header count against a topic's max.message.bytes too.
-FRAMING_BYTES = 512
 
 
 def run(
@@ -57,7 +57,8 @@ def run(
             chunk = task.consumer.poll(POLL_SECONDS)
             task.catching_up = chunk is not None and chunk.full
             if chunk is not None:
-                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.max_line_bytes))
+                now = round(runtime.wall_clock() * 1000)
+                task.deliver(chunk, parse(parser, chunk, task.sink, now), now)
             task.keep_up()
         return task.finish()
 
@@ -83,10 +84,10 @@ class Task:
     def __init__(self, assignment: Assignment, clients: Clients[C], runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
         self.consumer = clients.consumer()
-        self.max_line_bytes = config.sink.max_bytes - FRAMING_BYTES
+        self.sink = Limits.of(config.sink, config)
         self.catching_up = False
         """Whether more records wait to be taken."""
-        self._max_dead_letter_bytes = config.dead_letters.max_bytes - FRAMING_BYTES
+        self._dead_letters = Limits.of(config.dead_letters, config)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
@@ -173,13 +174,17 @@ class Task:
     def _free_lanes(self) -> list[Lane]:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
-    def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
-        """Hand each lane its part of a parsed chunk, in order."""
+    def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
+        """Hand each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
         # Dead letters are made now, because a chunk's headers can be read only until the next poll.
-        rejects = make_dead_letters(chunk, parsed, self._max_dead_letter_bytes), parsed.reasons.to_pylist()
+        rejects = make_dead_letters(chunk, parsed, self._dead_letters, now), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            self._calls.step(lane, partial(lane.take, _cleansed(lane, chunk, parsed, rejects, slice(begin, end))))
+            cleansed = _cleansed(lane, chunk, parsed, rejects, slice(begin, end))
+            if lane.refusal is not None and cleansed.records:
+                reject = Reject(begin, REFUSED, lane.refusal)
+                cleansed = cleansed.rejected(make_dead_letter(chunk, reject, self._dead_letters, now), REFUSED)
+            self._calls.step(lane, partial(lane.take, cleansed))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]
             self._calls.step(lane, partial(lane.pass_over, position))
@@ -212,7 +217,7 @@ class Task:
             return
         elif lane.opened or lane.reopens(now):
             self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
-        elif lane.at_end and lane.dirty:
+        elif (lane.at_end or lane.at_stop) and lane.dirty:
             self._commits.start([lane])
         elif lane.at_end and lane.ready:
             lane.finish()
@@ -257,12 +262,12 @@ def _cleansed(
     rejects: tuple[Sequence[DeadLetter], Sequence[str]],
     rows: slice,
 ) -> Cleansed:
-    """Return a lane's part of a parsed chunk: these rows, or those up to the lane's agreed end."""
-    begin, end = rows.start, rows.stop
+    """Return a lane's part of a parsed chunk: these rows, or those before the lane's stop."""
+    begin, end, stop = rows.start, rows.stop, lane.stop
     position = int(chunk.offsets[end - 1]) + 1
-    if lane.range.end is not None and position > lane.range.end:
-        end = begin + int(np.searchsorted(chunk.offsets[begin:end], lane.range.end))
-        position = lane.range.end
+    if stop is not None and position > stop:
+        end = begin + int(np.searchsorted(chunk.offsets[begin:end], stop))
+        position = stop
     good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
     bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
     dead_letters, reasons = rejects

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.errors import NotUsable
-from app.kafka.properties import is_secret_file, value_name
+from app.kafka.properties import DEFAULT_COMPRESSION, LARGEST_BATCH, is_secret_file, largest_record, value_name
 from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
@@ -35,7 +35,7 @@ CONSUMER_DEFAULTS: Settings = {
     "queued.max.messages.kbytes": 32 << 10,
 }
 PRODUCER_DEFAULTS: Settings = {
-    "compression.type": "lz4",
+    "compression.type": DEFAULT_COMPRESSION,
     "linger.ms": 20,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
@@ -43,9 +43,6 @@ PRODUCER_DEFAULTS: Settings = {
 # Nobody sees a record before its transaction is committed, and the commit sends at once whatever lingers. Fuller
 # batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
-LARGEST_BATCH = 1_000_000
-# librdkafka takes no message.max.bytes above this, however much the topics take.
-LARGEST_RECORD = 1_000_000_000
 # How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
 RETRY_BACKOFF_MS = 500
 
@@ -96,8 +93,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": max(1, min(LARGEST_BATCH, smallest)),
-        # The broker measures a batch compressed, librdkafka a record before that.
-        "message.max.bytes": min(max(4 * largest, LARGEST_BATCH), LARGEST_RECORD),
+        "message.max.bytes": largest_record({}, largest),  # what the user wrote replaces it below
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
     return defaults | sizes | common(config.kafka) | {"enable.idempotence": True}

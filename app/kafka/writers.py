@@ -21,7 +21,7 @@ from app.errors import PartitionError, Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
-from app.kafka.failures import error_of, of_partition, raised
+from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.sender import Sender
 from app.model import Partition
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
@@ -39,6 +39,8 @@ FULL_QUEUE_SECONDS = 10.0
 FULL_QUEUE_PAUSE = 0.05
 # What commit_transaction may take once everything is acknowledged; usually 2 ms.
 COMMIT_SECONDS = 5.0
+# How often to look whether the transaction is lost while its records are not acknowledged.
+LOOK_SECONDS = 0.5
 ABORT_SECONDS = 5.0
 
 
@@ -152,15 +154,18 @@ class Writer:
         try:
             yield
         except (KafkaException, SystemError) as error:
-            raise of_partition(self._root(raised(error)), self._partition, doing) from error
+            raise of_writing(self._root(raised(error)), self._partition, doing) from error
 
     def _root(self, error: KafkaException) -> KafkaException:
-        """Return the reason of a fatal state: `produce` says only that there is one, and abort_transaction says why."""
-        if error_of(error).code() == KafkaError._FATAL:  # noqa: SLF001
-            try:
+        """Return the reason of a lost transaction: `produce` says only that it is lost, other calls say why."""
+        code = error_of(error).code()
+        try:
+            if code == KafkaError._FATAL:  # noqa: SLF001
                 self._client.abort_transaction(1.0)
-            except KafkaException as reason:
-                return reason
+            elif code == KafkaError._STATE:  # noqa: SLF001
+                self._client.begin_transaction()
+        except KafkaException as reason:
+            return reason
         return error
 
     def _close(self) -> None:
@@ -179,11 +184,16 @@ class Writer:
 
     def _deliver_all(self) -> None:
         self.send_rest()
-        left = self._delivery.deliver_all(CONTROL_SECONDS)
-        if left and not self._abandoned:
-            what = f"{left} records were not acknowledged by {self._sender.targets} within {CONTROL_SECONDS:.0f} s"
-            raise Transient(self._partition, what)
+        deadline = time.monotonic() + CONTROL_SECONDS
+        while (left := self._delivery.deliver_all(LOOK_SECONDS)) and not self._abandoned:
+            self._raise_if_lost()
+            if time.monotonic() > deadline:
+                what = f"{left} records were not acknowledged by {self._sender.targets} within {CONTROL_SECONDS:.0f} s"
+                raise Transient(self._partition, what)
         self._refuse_if_abandoned()
+
+    def _raise_if_lost(self) -> None:
+        """Raise the reason if what was sent is lost already; librdkafka may keep some of it for a long time."""
 
 
 class TransactionalWriter(Writer):
@@ -251,6 +261,13 @@ class TransactionalWriter(Writer):
             self._open = False
         self._close()
 
+    def _raise_if_lost(self) -> None:
+        try:
+            self._client.begin_transaction()
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError._STATE:  # noqa: SLF001  # that one is open is no error
+                raise
+
     def _begin(self) -> None:
         if not self._open:
             with self._translated("beginning a transaction"):
@@ -288,7 +305,7 @@ class AcknowledgedWriter(Writer):
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
             if self._delivery.undelivered is not None:
-                raise of_partition(self._delivery.undelivered, self._partition, "delivering a record", offset)
+                raise of_writing(self._delivery.undelivered, self._partition, "delivering a record", offset)
 
     def discard(self) -> None:
         """Drop what is not delivered; the client ends with its last reference."""

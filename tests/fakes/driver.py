@@ -40,6 +40,8 @@ class DriverKafka:
         self.silent: set[Partition] = set()
         """Partitions whose leader does not answer."""
         self.short_transactions: NotUsable | None = None
+        self.compacted: set[str] = set()
+        """The topics that take only records with a key."""
 
     @property
     def clients(self) -> Clients:
@@ -65,7 +67,7 @@ class DriverKafka:
         if self.troubles:
             raise self.troubles.pop(0)
         self._raise_if_gone()
-        return Destination(name, 2, 1_000_000)
+        return Destination(name, 2, 1_000_000, compacted=name in self.compacted)
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
         ends = {partition: self.watermark[partition] for partition in partitions if partition not in self.silent}

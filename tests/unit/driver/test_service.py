@@ -362,6 +362,17 @@ class TestKafkaTrouble:
         assert 1 == events.count("waiting for Kafka")
         assert 1 == events.count("Kafka is back")
 
+    def test_a_compacted_dead_letter_topic_ends_the_service_before_spark_starts(self) -> None:
+        """It would refuse and forget dead letters."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.compacted = {"dead"}
+        rounds = FakeRounds(works(kafka))
+
+        with pytest.raises(NotUsable, match=r"set its cleanup\.policy to delete"):
+            service(kafka, rounds).run(until_end=True)
+
+        assert [] == rounds.rounds
+
     def test_a_refusal_that_lasts_ends_the_service(self) -> None:
         """A wrong password is an error that a person must mend, told within seconds; the log names it before."""
         time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
