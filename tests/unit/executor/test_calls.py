@@ -60,7 +60,8 @@ class Stage:
         self.clock = FakeClock()
         self.lanes: list[FakeLane] = []
         self.threads = ThreadPoolExecutor(2 * LANES)
-        self.calls = Calls(self.threads, self.clock, Watchdog())
+        self.watchdog = Watchdog()
+        self.calls = Calls(self.threads, self.clock, self.watchdog)
 
     def lane(self, *, troubled: bool = False) -> Lane:
         self.lanes.append(FakeLane(troubled=troubled))
@@ -90,7 +91,8 @@ class Stage:
 def stage() -> Iterator[Stage]:
     """Return a stage, and let everything end that hangs."""
     made = Stage()
-    yield made
+    with made.watchdog:
+        yield made
     for lane in made.lanes:
         lane.let_go.set()
     made.threads.shutdown()

@@ -48,8 +48,8 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
     """A commit that waits for its broker delays the commits of its lane, and no pass after it, if it fails or not."""
     clock, one = FakeClock(), OneLane(error)
     lane = cast("Lane", one)
-    with ThreadPoolExecutor(1) as threads:
-        calls = Calls(threads, lambda: clock.now, Watchdog())
+    with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
+        calls = Calls(threads, lambda: clock.now, watchdog)
         commits = Commits(2, INTERVAL, calls, lambda: clock.now)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
@@ -59,9 +59,10 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
             if commits.pass_is_due(clock.now, catching_up=False):
                 commits.start_pass([lane], clock.now)  # leaves out the lane, whose commit hangs
         one.let_go.set()
-    calls.settle_ended()
+        threads.shutdown()
+        calls.settle_ended()
 
-    clock.now += INTERVAL
+        clock.now += INTERVAL
 
-    assert commits.pass_is_due(clock.now, catching_up=False)
-    assert lane not in calls
+        assert commits.pass_is_due(clock.now, catching_up=False)
+        assert lane not in calls
