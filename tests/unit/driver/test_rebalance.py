@@ -43,7 +43,7 @@ def balance(
         if partition not in blocked
     }
     workload = Workload(before, ranges, {partition: NoStartingOffset(partition, "blocked") for partition in blocked})
-    return Balance(plan(ranges.values(), {}, slots), workload, 0.0, commit_seconds=commit_seconds)
+    return Balance(plan(ranges.values(), dict.fromkeys(ranges, 0), slots), workload, 0.0, commit_seconds=commit_seconds)
 
 
 BEFORE = everywhere(at(100))
