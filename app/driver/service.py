@@ -215,7 +215,7 @@ class Service:
         self._tracker.round_lost(error, took)
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
-        self._stop.wait(min(2.0**self._failed_rounds, 30))
+        self._stop.wait(2.0**self._failed_rounds)
 
 
 def _ends(workload: Workload) -> dict[Partition, int | None]:

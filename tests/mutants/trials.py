@@ -132,15 +132,24 @@ def passes(tests: Sequence[pytest.Item], prepare: Callable[[], object] = lambda:
     child = os.fork()
     if not child:
         _run(tests, prepare)
-    until = time.monotonic() + TRIAL_SECONDS
+    status = None
+    try:
+        status = _exit_status(child, time.monotonic() + TRIAL_SECONDS)
+    finally:
+        if status is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return status == 0
+
+
+def _exit_status(child: int, until: float) -> int | None:
+    """Return how a process ended; None if it has not by then."""
     while time.monotonic() < until:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return os.waitstatus_to_exitcode(status) == 0
+            return status
         time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+    return None
 
 
 def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoReturn:

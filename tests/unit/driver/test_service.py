@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from app.config import Config, load
 from app.driver.clients import Rounds
+from app.driver.plan import plan
 from app.driver.retry import REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from app.driver.round import overrun
 from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service
@@ -259,7 +260,124 @@ class TestRounds:
         assert 10 == kafka.committed[A].offset
 
 
+class TestPace:
+    """What follows a round, and when; time passes only where somebody works or waits."""
+
+    def run(
+        self,
+        kafka: DriverKafka,
+        rounds: Sequence[tuple[float, Result]],
+        *settings: str,
+    ) -> tuple[list[float], FakeRounds]:
+        """Run rounds that take so long and end so; return the pause before each of them but the first."""
+        time = SimulatedTime()
+        stop, script = SimulatedStop(time, at=100_000), iter(rounds)
+        began, ended = list[float](), list[float]()
+
+        def act(_: Sequence[Assignment]) -> Result:
+            began.append(time.now)
+            seconds, result = next(script, (0.0, None))
+            if result is None:
+                stop.request("the script has ended")
+                return []
+            time.pass_by(seconds)
+            ended.append(time.now)
+            return result
+
+        fakes = FakeRounds(act)
+        service(kafka, fakes, config(*settings), stop, runtime=time.runtime).run(until_end=False)
+        return [later - one for one, later in zip(ended, began[1:], strict=True)], fakes
+
+    def test_a_plan_expects_what_waits_and_what_arrives(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A partition's load is its lag, and what came between two checks of the round before, however long that was."""
+        loads: list[Mapping[Partition, int]] = []
+
+        def watched(ranges: Iterable[OffsetRange], of: Mapping[Partition, int], slots: int) -> Any:
+            loads.append(of)
+            return plan(ranges, of, slots)
+
+        monkeypatch.setattr("app.driver.service.plan", watched)
+        kafka = DriverKafka(p0=(0, 10_000), p1=(0, 500))
+        a_minute: Result = [Receipt(A, 0, 0, records=6_000, out=6_000), Receipt(B, 0, 0)]
+        a_moment: Result = [Receipt(A, 0, 0), Receipt(B, 0, 0, records=300, out=300)]
+
+        self.run(kafka, [(60.0, a_minute), (0.5, a_moment)], "round.interval=10s")
+
+        assert [{A: 10_000, B: 500}, {A: 11_000, B: 500}, {A: 10_000, B: 3_500}] == loads
+
+    def test_a_round_ends_at_its_deadline(self) -> None:
+        """It goes on for sixty checks; the deadline is the time of day at which it began, and that."""
+        _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")
+
+        assert [300.0, 350.0, 370.0] == [task.deadline for (task,) in rounds.rounds]
+
+    @pytest.mark.parametrize(
+        ("outcomes", "seconds", "pause"),
+        [
+            ((Outcome.DONE, Outcome.DONE), 0.5, 0),
+            ((Outcome.DONE, Outcome.FAILED), 0.5, 1),
+            ((Outcome.FENCED, Outcome.DONE), 0.5, 1),
+            ((Outcome.FAILED, Outcome.FAILED), 1.0, 0),
+        ],
+    )
+    def test_a_partition_that_fails_at_once_is_not_tried_without_a_pause(
+        self, outcomes: Sequence[Outcome], seconds: float, pause: float
+    ) -> None:
+        """Otherwise its round would begin and end many times a second; a round that worked for a while needs none."""
+        result: Result = [
+            Receipt(partition, 0, 0, outcome=outcome) for partition, outcome in zip((A, B), outcomes, strict=True)
+        ]
+
+        pauses, _ = self.run(DriverKafka(p0=(0, 10), p1=(0, 10)), [(seconds, result)])
+
+        assert [pause] == pauses
+
+    def test_failed_rounds_are_tried_again_after_longer_and_longer_pauses(self) -> None:
+        """Spark may need a while to replace what it lost; a round that succeeds makes the next pause short again."""
+        failed, good = (0.0, SparkFailed("no worker starts")), (5.0, list[Receipt]())
+
+        pauses, _ = self.run(DriverKafka(p0=(0, 10)), [*[failed] * 4, good, failed])
+
+        assert [2, 4, 8, 16, 0, 2] == pauses
+
+    def test_a_service_without_work_looks_again_after_an_interval(self) -> None:
+        """All partitions are blocked, so no round runs; a person may set an offset at any time."""
+        kafka, time = DriverKafka(p0=(50, 100)), SimulatedTime()
+        kafka.committed[A] = CommittedOffset(10)
+        began = list[float]()
+
+        def mended() -> None:
+            if time.now >= 65:
+                kafka.committed[A] = CommittedOffset(50)
+
+        def act(_: Sequence[Assignment]) -> Result:
+            began.append(time.now)
+            stop.request("enough")
+            return []
+
+        kafka.refuse_foreign_members = mended  # type: ignore[method-assign]
+        stop = SimulatedStop(time, at=1_000)
+        service(kafka, FakeRounds(act), config("round.interval=10s"), stop, runtime=time.runtime).run(until_end=False)
+
+        assert [70.0] == began
+
+
 class TestStop:
+    def test_signals_are_listened_to_when_spark_has_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Spark installs a handler of its own, so ours comes after it."""
+        order = list[str]()
+        monkeypatch.setattr(Stop, "on_signals", lambda self: order.append("signals"))
+        kafka = DriverKafka(p0=(0, 10))
+        rounds = FakeRounds(works(kafka, lambda: order.append("round")))
+
+        def start() -> FakeRounds:
+            order.append("spark")
+            return rounds
+
+        service(kafka, rounds, start=start).run(until_end=True)
+
+        assert ["spark", "signals", "round"] == order
+
     def test_a_stop_fences_the_control_partitions_then_all_then_kills(self) -> None:
         """A round that does not end by itself is ended in steps, and no task is left that could still commit."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
@@ -310,6 +428,7 @@ class TestStop:
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
     monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1000)
+    monkeypatch.setattr("app.driver.round.WATCH_SECONDS", 0.001)
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
