@@ -136,8 +136,7 @@ class Service:
                 self._round(rounds, config, workload, ranges)
             else:
                 self._stop.wait(self._config.round_interval)
-            if not self._stop.requested:
-                config, workload = self._discover()
+            config, workload = self._discover()
         return 0
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:

@@ -100,6 +100,34 @@ class TestUntilEnd:
 
         assert 10 == kafka.committed[A].offset
 
+    def test_a_start_is_stored_although_nothing_is_left_to_read(self) -> None:
+        """`latest` must not move on with every run, so a task commits it once; after that there is nothing to do."""
+        kafka = DriverKafka(p0=(0, 10))
+        rounds = FakeRounds(works(kafka))
+
+        assert 0 == service(kafka, rounds, config("starting.offsets=latest")).run(until_end=True)
+        assert 0 == service(kafka, rounds, config("starting.offsets=latest")).run(until_end=True)
+
+        ((task,),) = rounds.rounds
+        assert [OffsetRange(A, None, 10, 10, "id-1")] == list(task.ranges)
+
+    def test_records_that_are_deleted_meanwhile_end_a_backfill(self) -> None:
+        """Where out.of.range goes on behind the end that was seen, that is stored, and nothing more is read."""
+        kafka = DriverKafka(p0=(0, 100))
+        act = works(kafka)
+
+        def act_after_a_failure(assignments: Sequence[Assignment]) -> Result:
+            if kafka.watermark[A] == (200, 300):
+                return act(assignments)
+            kafka.watermark[A] = (200, 300)
+            kafka.committed[A] = CommittedOffset(50)
+            return []
+
+        rounds = FakeRounds(act_after_a_failure)
+        assert 0 == service(kafka, rounds, config("out.of.range=earliest")).run(until_end=True)
+
+        assert [(0, 100), (200, 200)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
+
     def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
         """A backfill does not end with 0 before it; one that stays leaderless makes the exit code 1."""
         for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):
@@ -340,6 +368,45 @@ class TestPace:
 
         assert [2, 4, 8, 16, 0, 2] == pauses
 
+    def test_a_round_is_logged_with_its_time(self) -> None:
+        """How long its tasks had, and what they did in that time."""
+        result: Result = [Receipt(A, 0, 0, records=6_000, out=5_000, dead={"empty": 1_000})]
+
+        with capture_logs() as logs:
+            self.run(DriverKafka(p0=(0, 10_000)), [(60.0, result), (0.0, [])])
+
+        ended = next(entry for entry in logs if entry["event"] == "round")
+        assert (60.0, 6_000, 100, 1_000) == tuple(ended[key] for key in ("seconds", "records", "per_second", "dead"))
+        assert 10_000 == ended["lag_before"]
+
+    @pytest.mark.parametrize("killed", [True, False])
+    def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No task goes on after it; where Spark gave the round up, its reason is logged, where we did, it is no failure."""
+        monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1_000 if killed else 0)
+        kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
+        stop = SimulatedStop(time, at=1_000)
+
+        def act(_: Sequence[Assignment]) -> Result:
+            kafka.troubles = [Unreachable("connection refused") for _ in range(1_000)]
+            return SparkFailed("too many tasks were lost")
+
+        with capture_logs() as logs:
+            rounds = FakeRounds(act, unending=killed)
+
+            def wait(running: FakeRound, seconds: float) -> bool:
+                time.pass_by(seconds)
+                return not killed
+
+            monkeypatch.setattr(FakeRound, "wait", wait)
+            service(kafka, rounds, stop=stop, runtime=time.runtime).run(until_end=False)
+
+        events = [entry["event"] for entry in logs]
+        assert "waiting for Kafka" in events
+        assert killed == ("tasks are killed; what they have not committed is done again" in events)
+        assert (["too many tasks were lost"] if not killed else []) == [
+            entry["reason"] for entry in logs if entry["event"].startswith("round failed")
+        ]
+
     def test_a_service_without_work_looks_again_after_an_interval(self) -> None:
         """All partitions are blocked, so no round runs; a person may set an offset at any time."""
         kafka, time = DriverKafka(p0=(50, 100)), SimulatedTime()
@@ -363,6 +430,15 @@ class TestPace:
 
 
 class TestStop:
+    def test_a_spark_that_does_not_start_is_the_error(self) -> None:
+        """Whoever runs the service reads Spark's own words."""
+
+        def start() -> FakeRounds:
+            raise SparkFailed("no executor")
+
+        with pytest.raises(SparkFailed, match="no executor"):
+            service(DriverKafka(p0=(0, 10)), FakeRounds(works), start=start).run(until_end=True)  # type: ignore[arg-type]  # never runs
+
     def test_signals_are_listened_to_when_spark_has_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Spark installs a handler of its own, so ours comes after it."""
         order = list[str]()
@@ -569,6 +645,9 @@ class TestKafkaTrouble:
 class TestChecks:
     """A round that goes on, with a fake clock: each reading of it advances it by a tenth of a second."""
 
+    idle = False
+    """Whether the tasks commit nothing."""
+
     @pytest.fixture(autouse=True)
     def _clock(self) -> None:
         self.now = 0.0
@@ -589,7 +668,7 @@ class TestChecks:
     ) -> tuple[FakeRounds, list[Any]]:
         """Run a service for so long, with tasks that end when their control partitions are fenced; return rounds and log."""
         stop, waits, at_start = Stop(), count(), 1
-        rounds = FakeRounds(works(kafka), slots=2)
+        rounds = FakeRounds((lambda _: []) if self.idle else works(kafka), slots=2)
 
         def wait(running: FakeRound, at_most: float) -> bool:
             if next(waits) > 10 * seconds:
@@ -721,6 +800,38 @@ class TestChecks:
             self.run(kafka, monkeypatch)
 
         assert [[A], [A]] == kafka.fenced
+
+    def test_refusals_that_pass_do_not_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only refusals in a row end a round; an answer in between shows that we are welcome."""
+        kafka, calls = DriverKafka(p0=(0, 10)), count()
+
+        def refuse_every_other_time() -> None:
+            if next(calls) % 2:
+                raise NotAllowed("not yet")
+
+        kafka.refuse_foreign_members = refuse_every_other_time  # type: ignore[method-assign]
+
+        rounds, _ = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+
+    def test_a_partition_that_waits_for_kafka_is_not_stalled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No task could commit while Kafka was away, so its time counts from when it is back."""
+        kafka, answers = DriverKafka(p0=(0, 10)), count()
+
+        def be_away_for_a_minute() -> None:
+            if 1.0 < self.now < 60.0:
+                raise Unreachable("no answer")
+            if next(answers) == 2:  # after the discovery, and a first look in which nothing has moved yet
+                kafka.committed[A] = CommittedOffset(10)
+
+        kafka.refuse_foreign_members = be_away_for_a_minute  # type: ignore[method-assign]
+        monkeypatch.setattr(self, "idle", True)
+
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+        assert any(entry["event"] == "Kafka answers the driver again" for entry in logs)
 
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kafka may still answer the tasks, so the round goes on."""
