@@ -123,8 +123,8 @@ def test_a_partition_of_a_large_task_may_wait_longer() -> None:
 
     assert not few.needs_rebalance(stuck, 4, 15.75)
     assert not many.needs_rebalance(stuck, 1, 16.5)
-    assert "raw-1: nothing was committed for 16 s" == few.needs_rebalance(stuck, 4, 16.0)
-    assert "raw-1: nothing was committed for 17 s" == many.needs_rebalance(stuck, 1, 16.75)
+    assert "raw-1: nothing was committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
+    assert "raw-1: nothing was committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
