@@ -8,6 +8,7 @@ because some tests start programs of their own: so this runs in a copy of the pr
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
@@ -17,7 +18,9 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import NoReturn
@@ -29,7 +32,7 @@ from tests.mutants.mutants import Mutant
 OUTPUT = Path("output.txt")
 # A unit test takes less than a second, on a busy machine some. One that takes longer does, or waits for, what the mutant
 # never ends.
-TEST_SECONDS = 30
+TEST_SECONDS = 20
 TRIAL_SECONDS = 240
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
@@ -52,6 +55,8 @@ class Trials:
     def __init__(self, mutants: Sequence[Mutant], survived: Callable[[Mutant], object]) -> None:
         self._mutants = mutants
         self._survived = survived
+        self._noticed = Counter[str]()
+        """How many mutants each test has noticed."""
 
     def run(self) -> None:
         """
@@ -78,20 +83,30 @@ class Trials:
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what a failing test has to say."""
+        """Keep which test failed, and what it has to say."""
         if report.failed:
-            OUTPUT.write_text(report.longreprtext)
+            OUTPUT.write_text(f"{report.nodeid}\n{report.longreprtext}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Take the place of pytest's own loop over the collected tests."""
         for path in dict.fromkeys(mutant.path for mutant in self._mutants):
-            if not passes(_nearest_first(path, session)):
+            if not passes(self._likeliest_first(path, session)):
                 pytest.exit(f"the unit tests of {path} fail without a mutant:\n{OUTPUT.read_text()}", returncode=1)
         for mutant in self._mutants:
-            if survives(mutant, session):
+            with in_file(mutant):
+                survives = passes(self._likeliest_first(mutant.path, session), partial(put_in_place, mutant))
+            if survives:
                 self._survived(mutant)
+            elif OUTPUT.exists():
+                self._noticed[OUTPUT.read_text().partition("\n")[0]] += 1
         return True
+
+    def _likeliest_first(self, path: str, session: pytest.Session) -> list[pytest.Item]:
+        """Return the tests of a module: those first that have noticed most mutants, then those that are nearest."""
+        nearest = {Path(test).resolve(): place for place, test in enumerate(tests_of(path))}
+        tests = [item for item in session.items if item.path in nearest]
+        return sorted(tests, key=lambda item: (-self._noticed[item.nodeid], nearest[item.path]))
 
 
 def tests_of(path: str) -> list[str]:
@@ -111,25 +126,22 @@ def _import_name(path: str) -> str:
     return ".".join(Path(path).with_suffix("").parts)
 
 
-def _nearest_first(path: str, session: pytest.Session) -> list[pytest.Item]:
-    order = {Path(test).resolve(): place for place, test in enumerate(tests_of(path))}
-    return sorted((item for item in session.items if item.path in order), key=lambda item: order[item.path])
-
-
-def survives(mutant: Mutant, session: pytest.Session) -> bool:
-    """Return whether no test notices the mutant."""
+@contextlib.contextmanager
+def in_file(mutant: Mutant) -> Iterator[None]:
+    """Have the mutant in the place of its module's file."""
     file = Path(mutant.path)
     original = file.with_suffix(".original")
     shutil.copy2(file, original)
     file.write_bytes(mutant.source)
     try:
-        return passes(_nearest_first(mutant.path, session), lambda: put_in_place(mutant))
+        yield
     finally:
         original.replace(file)
 
 
 def passes(tests: Sequence[pytest.Item], prepare: Callable[[], object] = lambda: None) -> bool:
     """Return whether these tests pass in a fork of this process."""
+    OUTPUT.unlink(missing_ok=True)
     child = os.fork()
     if not child:
         _run(tests, prepare)
