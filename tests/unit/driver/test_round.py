@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from math import inf
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -273,14 +274,17 @@ class TestStop:
         """Kafka may take long to answer."""
         monkeypatch.setattr("app.driver.round.STOP_SECONDS", 0.001)
         scene = Scene()
-        answer: Future[str] = Future()
+        scene.tasks.after_fence = {1: 1.0}
+
+        class Unanswered(Future[str]):
+            def result(self, timeout: float | None = None) -> str:
+                pytest.fail("nothing to wait for")
 
         class Asking(Executor):
             def submit(self, *_: object, **__: object) -> Future[Any]:
-                scene.stop.request("SIGTERM")
-                return answer
+                Timer(0.05, scene.stop.request, ["SIGTERM"]).start()
+                return Unanswered()
 
-        scene.tasks.after_fence = {1: 1.0}
         assert not scene.watch(checks=Asking())
         assert (End.STOPPED, "SIGTERM") == scene.ending
 
