@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import math
 import os
 import resource
 import shutil
@@ -32,8 +33,9 @@ from tests.mutants.mutants import Mutant
 OUTPUT = Path("output.txt")
 # A unit test takes less than a second, on a busy machine some. One that takes longer does, or waits for, what the mutant
 # never ends.
-TEST_SECONDS = 20
-TRIAL_SECONDS = 240
+TEST_SECONDS = 30
+# All of them together may take so many times as long as they do without a mutant.
+LONGER = 5
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
     "-pno:terminal",
@@ -55,6 +57,7 @@ class Trials:
     def __init__(self, mutants: Sequence[Mutant], survived: Callable[[Mutant], object]) -> None:
         self._mutants = mutants
         self._survived = survived
+        self._failure = ""
         self._noticed = Counter[str]()
         """How many mutants each test has noticed."""
 
@@ -67,8 +70,8 @@ class Trials:
         """
         tests = sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
         code = pytest.main([*OPTIONS, *tests], plugins=[self])
-        if code:
-            msg = f"no mutant was tried: pytest ended with {code!r}"
+        if code or self._failure:
+            msg = f"no mutant was tried: the tests fail without one: {self._failure or code!r}"
             raise RuntimeError(msg)
 
     @pytest.hookimpl(trylast=True)
@@ -90,12 +93,15 @@ class Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Take the place of pytest's own loop over the collected tests."""
-        for path in dict.fromkeys(mutant.path for mutant in self._mutants):
-            if not passes(self._likeliest_first(path, session)):
-                pytest.exit(f"the unit tests of {path} fail without a mutant:\n{OUTPUT.read_text()}", returncode=1)
+        began = time.monotonic()
+        if not passes(session.items, math.inf):
+            self._failure = OUTPUT.read_text()
+            return True
+        patience = LONGER * (time.monotonic() - began)
         for mutant in self._mutants:
             with in_file(mutant):
-                survives = passes(self._likeliest_first(mutant.path, session), partial(put_in_place, mutant))
+                tests = self._likeliest_first(mutant.path, session)
+                survives = passes(tests, patience, partial(put_in_place, mutant))
             if survives:
                 self._survived(mutant)
             elif OUTPUT.exists():
@@ -139,15 +145,15 @@ def in_file(mutant: Mutant) -> Iterator[None]:
         original.replace(file)
 
 
-def passes(tests: Sequence[pytest.Item], prepare: Callable[[], object] = lambda: None) -> bool:
-    """Return whether these tests pass in a fork of this process."""
+def passes(tests: Sequence[pytest.Item], seconds: float, prepare: Callable[[], object] = lambda: None) -> bool:
+    """Return whether these tests pass within so many seconds in a fork of this process, which prepares for them."""
     OUTPUT.unlink(missing_ok=True)
     child = os.fork()
     if not child:
         _run(tests, prepare)
     status = None
     try:
-        status = _exit_status(child, time.monotonic() + TRIAL_SECONDS)
+        status = _exit_status(child, time.monotonic() + seconds)
     finally:
         if status is None:
             os.killpg(child, signal.SIGKILL)
