@@ -244,3 +244,15 @@ def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None
     stage.until(lambda: lane not in stage.calls)
 
     assert ["give up", "discard"] == stage.lanes[0].did
+
+
+def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait for the others would cost the flow a moment with each pass, for as long as they hang."""
+    stage.hanging(stage.lane())
+    well, waited = stage.lane(), list[object]()
+    stage.start(well)
+    monkeypatch.setattr("app.executor.calls.wait", lambda ends, seconds: waited.extend(ends))
+
+    stage.calls.settle_soon()
+
+    assert [stage.calls._calls[well].ended] == waited

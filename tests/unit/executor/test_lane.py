@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from app.errors import Fenced, OffsetMoved, PartitionError, Transient
 from app.executor.cleansed import Cleansed
@@ -114,6 +115,21 @@ class TestTrouble:
 
         assert (Outcome.FENCED if isinstance(error, Fenced) else Outcome.FAILED) is outcome
         assert outcome is stage.lane.receipt().outcome
+
+    def test_trouble_is_told_where_it_happens(self) -> None:
+        """A receipt comes late. The lines name the offset that the lane goes on from, and the one that ends the trouble."""
+        stage = Stage(at(5))
+        with capture_logs() as logs:
+            stage.opens_after()  # before it could begin
+            stage.open()
+            stage.take(3)
+            stage.lane.commit(stage.now)
+            stage.take(1)
+            stage.opens_after(Transient(A, "another error"))
+            stage.opens_after(Fenced(A, "a newer epoch"))  # no trouble: somebody else wants the partition
+
+        trouble, over = "partition in trouble; the others go on", "partition out of trouble"
+        assert [(trouble, 5), (over, 8), (trouble, 8)] == [(entry["event"], entry["offset"]) for entry in logs]
 
     @pytest.mark.parametrize("how", ["fails", "ends", "is suspect"])
     def test_every_producer_is_discarded_once(self, how: str) -> None:
