@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
+from app.errors import NotUsable, Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
@@ -174,3 +176,26 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
     assert begun.is_set()
     assert (Outcome.DONE, 6) == (first.outcome, first.end)
     assert [cleansed(n) for n in range(6)] == stage.kafka.sink[A]
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
+def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
+    """Every lane waits and opens again with a new producer; its receipt says what it got over, and no record is lost."""
+    stage = Stage(records=3)
+    failures = [error, error]  # for the first attempt of both lanes together, and the second of one of them
+    load = Offsets.load
+
+    def fail(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        if failures:
+            raise failures.pop()
+        return load(store, partitions, stable=stable)
+
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+        patch.setattr(Offsets, "load", fail)
+        receipts = stage.run(20.0)
+
+    assert [2, 1] == [receipt.reopened for receipt in receipts]
+    assert all(f"its committed offset cannot be read: {error}" in receipt.error for receipt in receipts)
+    assert {A, B} == {Partition(each["topic"], each["partition"]) for each in logs if "in trouble" in each["event"]}
+    assert [1] * 5 == [writer.discarded for writer in stage.writers]
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
