@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit chaos chaos-long proof controls bench lint format lock clean prerequisites
+.PHONY: help setup demo test unit chaos chaos-long proof controls bench mutants lint format lock clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -67,6 +67,9 @@ controls: $(READY)  ## run services that are wrong on purpose: the checker must 
 
 bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 20 minutes)
 	$(BIN)/python -m tests.bench
+
+mutants: $(READY)  ## put small faults into the driver and the executor: the unit tests must notice 95 % (N=100 tries a sample)
+	nice -n 19 $(BIN)/python -m tests.mutants $(if $(N),--sample $(N) --seed $(or $(SEED),0))
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .
