@@ -12,13 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos.checker import History
 from tests.chaos.cluster import SMALL, Size
 from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.epochs import EPOCHS
 from tests.chaos.epochs import run as run_epochs
 from tests.chaos.false_fences import EXPECTED
 from tests.chaos.false_fences import run as run_false_fences
+from tests.chaos.grouped import History
 from tests.chaos.hang import measure_all
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM

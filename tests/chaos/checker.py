@@ -18,18 +18,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.chaos.history import Event
+from tests.chaos.grouped import DEAD, SINK, History, Numbers, joined
 
-Numbers = NDArray[np.int64]
 EXAMPLES = 5
-SINK, DEAD = "sink", "dead"
 
 
 class Finding(NamedTuple):
@@ -38,134 +34,6 @@ class Finding(NamedTuple):
     name: str
     times: int
     examples: tuple[str, ...] = ()
-
-
-class Run(NamedTuple):
-    """Adjacent records of one stream, as a reader got them."""
-
-    at: float
-    partition: int
-    offset: int
-    stream: int
-    first: int
-    records: int
-    transaction: str
-
-
-class Mark(NamedTuple):
-    """The last stable offset (`stable`) and the high watermark (`high`) of an output partition."""
-
-    at: float
-    stable: int
-    high: int
-
-
-class Fault(NamedTuple):
-    """A fault: when it was injected, and when it was repaired."""
-
-    name: str
-    target: str
-    at: float
-    until: float
-
-
-@dataclass
-class History:
-    """The events of a run, grouped by kind."""
-
-    setup: Event = field(default_factory=dict)
-    written: dict[str, dict[int, list[Numbers]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    bad: dict[int, list[Numbers]] = field(default_factory=lambda: defaultdict(list))
-    reads: dict[tuple[str, str], list[Run]] = field(default_factory=lambda: defaultdict(list))
-    altered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    closed: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    marks: dict[tuple[str, int], list[Mark]] = field(default_factory=lambda: defaultdict(list))
-    committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
-    faults: list[Fault] = field(default_factory=list)
-    successors: dict[str, str] = field(default_factory=dict)
-    """From each stopped worker to the one that took over; a worker is the prefix of its transactions' names."""
-    final: list[tuple[str, int, int, int]] = field(default_factory=list)
-    writes: list[tuple[float, int]] = field(default_factory=list)
-    ends_at: float = 0.0
-
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> History:
-        """Group the events of a history."""
-        history = cls()
-        for event in events:
-            history.ends_at = max(history.ends_at, event["at"])
-            if (add := HANDLERS.get(event["kind"])) is not None:
-                add(history, event)
-        return history
-
-    @property
-    def readers(self) -> list[str]:
-        """The names of all readers."""
-        return sorted({reader for reader, _ in self.reads})
-
-    def expected(self, outcome: str, stream: int) -> Numbers:
-        """Return the sequence numbers of a stream that were written with this outcome."""
-        return _joined(self.written[outcome].get(stream, ()))
-
-    @property
-    def streams(self) -> list[int]:
-        """All streams that were written to."""
-        return sorted({stream for outcome in self.written.values() for stream in outcome})
-
-    def seen(self, reader: str, role: str) -> dict[int, Numbers]:
-        """Return the sequence numbers that a reader got from a topic, per stream, in the order of reading."""
-        found: dict[int, list[Numbers]] = defaultdict(list)
-        for run in self.reads.get((reader, role), ()):
-            found[run.stream].append(np.arange(run.first, run.first + run.records))
-        return {stream: _joined(numbers) for stream, numbers in found.items()}
-
-
-def _add_write(history: History, event: Event) -> None:
-    numbers = np.arange(event["first"], event["first"] + event["count"])
-    history.written[event["outcome"]][event["stream"]].append(numbers)
-    history.bad[event["stream"]].append(np.array(event["bad"], np.int64))
-    if event["outcome"] != "aborted":
-        history.writes.append((event["at"], event["count"]))
-
-
-def _add_read(history: History, event: Event) -> None:
-    runs = [Run(event["at"], event["partition"], *row) for row in event["runs"]]
-    history.reads[event["reader"], event["role"]] += runs
-    history.altered[event["reader"]] += event.get("altered", ())
-
-
-def _add_marks(history: History, event: Event) -> None:
-    for role, partition, stable, high in event["rows"]:
-        history.marks[role, partition].append(Mark(event["at"], stable, high))
-
-
-def _add_committed(history: History, event: Event) -> None:
-    for partition, offset in event["offsets"].items():
-        history.committed[partition].append((event["at"], offset))
-
-
-def _add_healed(history: History, event: Event) -> None:
-    for number in reversed(range(len(history.faults))):
-        fault = history.faults[number]
-        if (fault.name, fault.target) == (event["name"], event["target"]):
-            history.faults[number] = fault._replace(until=event["at"])
-            return
-
-
-HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
-    "setup": lambda history, event: history.setup.update(event),
-    "write": _add_write,
-    "read": _add_read,
-    "closed": lambda history, event: history.closed[event["reader"]].update({event["transaction"]: event["count"]}),
-    "marks": _add_marks,
-    "committed": _add_committed,
-    "fault": lambda history, event: history.faults.append(
-        Fault(event["name"], event["target"], event["at"], event["at"])
-    ),
-    "healed": _add_healed,
-    "taken over": lambda history, event: history.successors.update({event["zombie"]: event["successor"]}),
-    "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),
-}
 
 
 def lost(history: History) -> Finding:
@@ -245,10 +113,10 @@ def misplaced(history: History) -> Finding:
 def _misplaced(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for stream, numbers in history.seen(reader, SINK).items():
-            wrong = np.intersect1d(numbers, _joined(history.bad[stream]))
+            wrong = np.intersect1d(numbers, joined(history.bad[stream]))
             yield len(wrong), f"{reader}: bad in the sink: stream {stream}: {_ranges(wrong)}"
         for stream, numbers in history.seen(reader, DEAD).items():
-            wrong = np.setdiff1d(numbers, _joined(history.bad[stream]))
+            wrong = np.setdiff1d(numbers, joined(history.bad[stream]))
             yield len(wrong), f"{reader}: good among the dead letters: stream {stream}: {_ranges(wrong)}"
         yield from ((1, f"{reader}: {what}") for what in history.altered[reader])
 
@@ -343,62 +211,6 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
 )
 
 
-class Stall(NamedTuple):
-    """A time in which readers of an output partition waited for an open transaction."""
-
-    where: str
-    began: float
-    ended: float
-    after_repair: float
-    """Seconds of it after the last fault was repaired."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it lasted."""
-        return self.ended - self.began
-
-
-def stalls(history: History, at_least: float = 1.0) -> list[Stall]:
-    """
-    Return the times in which the last stable offset of a partition stood still below its high watermark.
-
-    The longest is first. `after_repair` counts from the repair of the last fault that began before the stall's end,
-    because a service cannot make progress while, say, its broker is away.
-    """
-    found = []
-    for (role, partition), marks in history.marks.items():
-        for began, ended in _standing(marks):
-            if ended - began >= at_least:
-                repaired = max((min(f.until, ended) for f in history.faults if f.at <= ended), default=began)
-                after = ended - max(began, repaired)
-                found.append(Stall(f"{role}-{partition}", began, ended, after))
-    return sorted(found, key=lambda stall: -stall.seconds)
-
-
-def _standing(marks: Iterable[Mark]) -> Iterator[tuple[float, float]]:
-    """Yield the begin and the end of each time in which the stable offset stood still below the high watermark."""
-    began: Mark | None = None
-    last: Mark | None = None
-    for mark in marks:
-        if began is not None and mark.stable > began.stable:
-            yield began.at, mark.at
-            began = None
-        if mark.high > mark.stable and began is None:
-            began = mark
-        last = mark
-        if mark.high == mark.stable:
-            began = None
-    if began is not None and last is not None:
-        yield began.at, last.at
-
-
-def idle_windows(history: History, seconds: float = 60.0) -> list[float]:
-    """Return the starts of the windows in which lines were written but no live reader got one."""
-    wrote = {int(at // seconds) for at, _ in history.writes}
-    got = {int(run.at // seconds) for (reader, _), runs in history.reads.items() if reader != "final" for run in runs}
-    return [number * seconds for number in sorted(wrote - got) if (number + 1) * seconds <= history.ends_at]
-
-
 def judge(history: History) -> list[Finding]:
     """Return a finding for every kind of anomaly; one that was not found has `times` 0."""
     return [find(history) for find in ANOMALIES]
@@ -407,10 +219,6 @@ def judge(history: History) -> list[Finding]:
 def _finding(name: str, found: Iterable[tuple[int, str]]) -> Finding:
     some = [(count, example) for count, example in found if count]
     return Finding(name, sum(count for count, _ in some), tuple(example for _, example in some[:EXAMPLES]))
-
-
-def _joined(parts: Sequence[Numbers]) -> Numbers:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _of(seen: Mapping[int, Numbers], stream: int) -> Numbers:

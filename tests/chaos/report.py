@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from rich.console import Console, Group
 from rich.table import Table
 
-from tests.chaos.checker import SINK, Finding, History, Stall, idle_windows, judge, stalls
+from tests.chaos.checker import Finding, judge
+from tests.chaos.grouped import SINK, History
+from tests.chaos.waits import Stall, idle_windows, stalls
 
 REPAIR_SECONDS = 5.0
 """A stall that begins within this time after a repair counts for that fault."""

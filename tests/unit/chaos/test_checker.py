@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.checker import History, idle_windows, judge, stalls
+from tests.chaos.checker import judge
+from tests.chaos.grouped import History
 from tests.chaos.history import Event, Recorder, events
+from tests.chaos.waits import idle_windows, stalls
 
 Plant = Callable[[list[Event]], None]
 
