@@ -12,10 +12,17 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     offset moved back the group's committed offset of a partition decreased
     offset read twice a reader got an offset again, or a smaller one
     open transaction  after the service stopped, an open transaction blocks readers
+    silent            during a fault that a person must know of, no line of the log told it
+    stuck             a partition stood still because of another one's fault, or for ever
+    came back         a deleted topic was created again, and not by its owner
+    crashed           the service ended by itself and did not say why
+
+A line is not lost if the source does not hold it at the end: then Kafka has cut it (`kept` events).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -23,9 +30,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.chaos.grouped import DEAD, SINK, History, Numbers, joined
+from tests.chaos.grouped import DEAD, SINK, Fault, History, Numbers, Said, joined
 
 EXAMPLES = 5
+RESET_SECONDS = 2.0
+"""How long before its record in the history a committed offset may have been read."""
+HEARD_SECONDS = 2.0
+"""How long after its time a line of the log may be recorded."""
 
 
 class Finding(NamedTuple):
@@ -46,7 +57,7 @@ def _lost(history: History) -> Iterator[tuple[int, str]]:
         sink, dead = history.seen(reader, SINK), history.seen(reader, DEAD)
         for stream in history.streams:
             got = np.concatenate([_of(sink, stream), _of(dead, stream)])
-            missing = np.setdiff1d(history.expected("ok", stream), got)
+            missing = np.setdiff1d(history.expected("ok", stream), np.concatenate([got, history.cut(stream)]))
             yield len(missing), f"{reader}: stream {stream}: {_ranges(missing)}"
 
 
@@ -116,7 +127,7 @@ def _misplaced(history: History) -> Iterator[tuple[int, str]]:
             wrong = np.intersect1d(numbers, joined(history.bad[stream]))
             yield len(wrong), f"{reader}: bad in the sink: stream {stream}: {_ranges(wrong)}"
         for stream, numbers in history.seen(reader, DEAD).items():
-            wrong = np.setdiff1d(numbers, joined(history.bad[stream]))
+            wrong = np.setdiff1d(numbers, joined([*history.bad[stream], *history.either[stream]]))
             yield len(wrong), f"{reader}: good among the dead letters: stream {stream}: {_ranges(wrong)}"
         yield from ((1, f"{reader}: {what}") for what in history.altered[reader])
 
@@ -158,16 +169,16 @@ def _zombie(history: History) -> Iterator[tuple[int, str]]:
 
 
 def moved_back(history: History) -> Finding:
-    """Find committed offsets of the group that decreased."""
-    return _finding(
-        "offset moved back",
-        (
-            (1, f"partition {partition}: from {before} to {after} at {at:.1f} s")
-            for partition, offsets in history.committed.items()
-            for (_, before), (at, after) in pairwise(offsets)
-            if after < before
-        ),
-    )
+    """Find committed offsets of the group that decreased, although no operator has set them."""
+    return _finding("offset moved back", _moved_back(history))
+
+
+def _moved_back(history: History) -> Iterator[tuple[int, str]]:
+    for partition, offsets in history.committed.items():
+        resets = [at for at, which in history.resets if which == partition]
+        for (since, before), (at, after) in pairwise(offsets):
+            if after < before and not any(since - RESET_SECONDS <= reset <= at for reset in resets):
+                yield 1, f"partition {partition}: from {before} to {after} at {at:.1f} s"
 
 
 def read_twice(history: History) -> Finding:
@@ -196,6 +207,35 @@ def left_open(history: History) -> Finding:
     )
 
 
+def silent(history: History) -> Finding:
+    """Find faults that a person must know of, and that no line of the log told while they lasted."""
+    return _finding(
+        "silent",
+        (
+            (1, f"{fault.name} ({fault.target}): nothing said matches {fault.told!r}")
+            for fault in history.faults
+            if fault.told and telling(history, fault) is None
+        ),
+    )
+
+
+def telling(history: History, fault: Fault) -> Said | None:
+    """Return the first line of the log that tells a fault while it lasts; None if nothing needs to be told."""
+    until = fault.until + HEARD_SECONDS
+    lines = (said for said in history.said if fault.told and fault.began <= said.at <= until)
+    return next((said for said in lines if re.search(fault.told, said.text)), None)
+
+
+def _seen(anomaly: str) -> Callable[[History], Finding]:
+    """Return what finds the anomalies of this name that the nemesis has seen."""
+
+    def find(history: History) -> Finding:
+        seen = (each for each in history.seen_by_nemesis if each.anomaly == anomaly)
+        return _finding(anomaly, ((1, f"{each.what} at {each.at:.1f} s") for each in seen))
+
+    return find
+
+
 ANOMALIES: Sequence[Callable[[History], Finding]] = (
     lost,
     duplicated,
@@ -208,6 +248,8 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
     moved_back,
     read_twice,
     left_open,
+    silent,
+    *map(_seen, ("stuck", "came back", "crashed")),
 )
 
 

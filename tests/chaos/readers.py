@@ -20,8 +20,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from tests.chaos.history import Recorder
-from tests.chaos.load import bad_line
-from tests.independent import cleansed
+from tests.chaos.lines import is_cleansed, is_unchanged, numbered
 
 TRANSACTION = "winnow-chaos-transaction"
 COUNT = "winnow-chaos-count"
@@ -129,19 +128,19 @@ class Reader(Background):
         return True
 
     def _add(self, runs: list[list[Any]], altered: list[str], message: Message, role: str) -> None:
-        name, _, label = _text(message.key()).partition("|")
-        stream, number = map(int, name.split(":"))
-        if role == "dead":
-            label = _text(dict(message.headers() or ()).get(TRANSACTION))
+        value, name = message.value() or b"", message.key()
+        name, _, label = (None, b"", b"") if name is None else bytes(name).partition(b"|")
+        stream, number = numbered(name, value)
+        transaction = _text(dict(message.headers() or ()).get(TRANSACTION) if role == "dead" else label)
         offset: Any = message.offset()
-        if message.value() != (bad_line(stream, number) if role == "dead" else cleansed(number, stream)):
-            altered.append(f"{role}-{message.partition()}@{offset}: {message.value()!r}")
-        if runs and runs[-1][1] == stream and runs[-1][4] == label:
+        if not (is_unchanged if role == "dead" else is_cleansed)(value, stream, number):
+            altered.append(f"{role}-{message.partition()}@{offset}: {value[:200]!r}")
+        if runs and runs[-1][1] == stream and runs[-1][4] == transaction:
             first_offset, _, first, count, _ = runs[-1]
             if (offset, number) == (first_offset + count, first + count):
                 runs[-1][3] += 1
                 return
-        runs.append([offset, stream, number, 1, label])
+        runs.append([offset, stream, number, 1, transaction])
 
     def caught_up(self, ends: Mapping[tuple[str, int], int]) -> bool:
         """Return whether it has read up to these ends."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console, Group
 from rich.table import Table
 
-from tests.chaos.checker import Finding, judge
+from tests.chaos.checker import Finding, judge, telling
 from tests.chaos.grouped import SINK, History
 from tests.chaos.waits import Stall, idle_windows, stalls
 
@@ -61,12 +61,21 @@ def _anomalies(findings: list[Finding]) -> Table:
 
 
 def _faults(history: History) -> Table:
-    table = Table(
-        "fault", "times", "longest stall, s", "of it after the repair, s", title="Faults", title_justify="left"
-    )
+    columns = "fault", "times", "longest stall, s", "of it after the repair, s", "told after, s"
+    table = Table(*columns, title="Faults", title_justify="left")
+    told = told_after(history)
     for name, times, worst, after in fault_rows(history):
-        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}")
+        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", ", ".join(f"{each:.1f}" for each in told[name]))
     return table
+
+
+def told_after(history: History) -> dict[str, list[float]]:
+    """Return for each kind of fault that must be told how many seconds after its begin that was the case."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for fault in history.faults:
+        if said := telling(history, fault):
+            found[fault.name].append(said.at - fault.began)
+    return found
 
 
 def fault_rows(history: History) -> Iterator[tuple[str, int, float, float]]:

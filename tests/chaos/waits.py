@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from tests.chaos.grouped import History, Mark
+from tests.chaos.grouped import SINK, Fault, History, Mark
 
 
 class Stall(NamedTuple):
@@ -62,3 +63,44 @@ def idle_windows(history: History, seconds: float = 60.0) -> list[float]:
     wrote = {int(at // seconds) for at, _ in history.writes}
     got = {int(run.at // seconds) for (reader, _), runs in history.reads.items() if reader != "final" for run in runs}
     return [number * seconds for number in sorted(wrote - got) if (number + 1) * seconds <= history.ends_at]
+
+
+class Pause(NamedTuple):
+    """The longest time in which a reader got nothing from a partition that a fault should have spared."""
+
+    fault: Fault
+    whole: float
+    """Seconds, within the whole fault."""
+    settled: float
+    """Seconds, after the cluster has had time to elect other leaders and coordinators."""
+
+
+def pauses(history: History, settling: float = 10.0, reader: str = "first") -> list[Pause]:
+    """Return for each fault that names what it harms how long readers of the others waited at most."""
+    found = []
+    for fault in history.faults:
+        for harm in history.harmed:
+            if fault.began <= harm.since <= fault.until:
+                spared = _reads(history, reader, harm.partitions)
+                whole = _longest_gap(spared, harm.since, harm.until)
+                found.append(Pause(fault, whole, _longest_gap(spared, harm.since + settling, harm.until)))
+    return found
+
+
+def _reads(history: History, reader: str, harmed: frozenset[int]) -> dict[int, list[float]]:
+    """Return when a reader got something from each partition of the sink, except from harmed ones."""
+    times: dict[int, list[float]] = {}
+    for run in history.reads.get((reader, SINK), ()):
+        if run.partition not in harmed:
+            times.setdefault(run.partition, []).append(run.at)
+    return times
+
+
+def _longest_gap(times: dict[int, list[float]], begin: float, end: float) -> float:
+    """Return the longest time without a read in any of the partitions, between two moments."""
+    gaps = [
+        after - before
+        for each in times.values()
+        for before, after in pairwise([begin, *(at for at in each if begin < at < end), end])
+    ]
+    return max(gaps, default=0.0) if begin < end else 0.0

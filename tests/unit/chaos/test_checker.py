@@ -173,7 +173,7 @@ def test_a_stalled_reader() -> None:
     """A stall lasts from a write until it can be read; its part after the repair is counted separately."""
     log = marks((0, 5, 5), (1, 5, 6), (2, 5, 7), (9, 5, 20), (10, 20, 20), (11, 20, 20))
     log += [
-        {"at": 1.5, "kind": "fault", "name": "broker killed", "target": "1", "state": {}},
+        {"at": 1.5, "kind": "fault", "name": "broker killed", "target": "1", "began": 0.5, "state": {}},
         {"at": 7.0, "kind": "healed", "name": "broker killed", "target": "1"},
     ]
 
@@ -188,7 +188,7 @@ def test_a_stall_that_ends_before_the_repair() -> None:
     """A stall that ends while a broker is still down has no part after its repair."""
     log = marks((0, 5, 6), (8, 7, 7))
     log += [
-        {"at": 0.5, "kind": "fault", "name": "broker killed", "target": "1", "state": {}},
+        {"at": 0.5, "kind": "fault", "name": "broker killed", "target": "1", "began": 0.5, "state": {}},
         {"at": 20.0, "kind": "healed", "name": "broker killed", "target": "1"},
     ]
 

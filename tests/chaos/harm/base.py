@@ -1,0 +1,63 @@
+"""What every theme of harm needs: victims, patience, and the question whether a partition goes on."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+
+import psutil
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+from tests.chaos.cluster import TRANSACTION_SECONDS, System, until
+from tests.chaos.load import Load
+from tests.independent import committed
+
+Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
+BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
+PATIENCE = 60.0
+POLL_SECONDS = 0.25
+"""Listing processes costs tens of milliseconds."""
+NOBODY = "nobody"
+
+
+def choose(rng: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:
+    """Choose one of the processes; wait until there are some. None if none appear."""
+    found = find_processes(find)
+    return rng.choice(found) if found else None
+
+
+def find_processes(find: Callable[[], Sequence[psutil.Process]]) -> Sequence[psutil.Process]:
+    """Wait until there are such processes, and return them; empty if none appear in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := find()) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return found
+
+
+def expect_progress(system: System, partitions: Iterable[int], why: str, seconds: float = PATIENCE) -> None:
+    """Wait until the service has committed what these source partitions hold now; record those that stand still."""
+    wanted = source_ends(system, partitions)
+
+    def behind() -> list[int]:
+        done = committed(system.broker.bootstrap, system.name, system.source)
+        return [number for number, end in wanted.items() if done.get((system.source, number), 0) < end]
+
+    if not until(lambda: not behind(), seconds):
+        system.recorder.record("seen", anomaly="stuck", what=f"{why}: partitions {behind()} for {seconds:.0f} s")
+
+
+def source_ends(system: System, partitions: Iterable[int]) -> dict[int, int]:
+    """Return the high watermarks of some source partitions, in a cluster that may have lost others."""
+    admin = system.broker.admin()
+    asked = {TopicPartition(system.source, number): OffsetSpec.latest() for number in partitions}  # type: ignore[no-untyped-call]
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return {at.partition: each.result(10).offset for at, each in admin.list_offsets(asked).items()}
+        except (KafkaException, TimeoutError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
