@@ -119,7 +119,8 @@ class GuardedBroker(ProxiedBroker):
         """Change the user's password; connections that are open stay open."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, ITERATIONS)
         wanted = UserScramCredentialUpsertion(USER, info, password.encode())
-        for future in self.admin().alter_user_scram_credentials([wanted]).values():
+        admin = self.admin()  # answers arrive only while it lives
+        for future in admin.alter_user_scram_credentials([wanted]).values():
             future.result(30)
 
     def accepts(self, password: str) -> bool:

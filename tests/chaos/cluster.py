@@ -138,7 +138,8 @@ class System:
         turned = [nodes[number % len(nodes) :] + nodes[: number % len(nodes)] for number in range(size.partitions)]
         replicas = [list(placed.get(number, usual)) for number, usual in enumerate(turned)]
         wanted = NewTopic(topic, size.partitions, replica_assignment=replicas, config=settings)
-        self.broker.admin().create_topics([wanted])[topic].result(30)
+        admin = self.broker.admin()
+        admin.create_topics([wanted])[topic].result(30)
 
     def set_password(self, password: str) -> None:
         """Change the password that the brokers ask for, and wait until each knows it; open connections stay open."""

@@ -168,15 +168,16 @@ class Load:
         on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
     ) -> None:
         for value, name, timestamp in batch.records():
-            record = (self._topic, value, name, partition, on_delivery, timestamp)
-            while not _accepted(producer, record):
+            record: dict[str, Any] = {"value": value, "key": name, "partition": partition, "timestamp": timestamp}
+            more = {} if on_delivery is None else {"on_delivery": on_delivery}
+            while not _accepted(producer, self._topic, record | more):
                 producer.list_topics(self._topic, CONTROL_SECONDS)
 
 
-def _accepted(producer: Producer, record: tuple[Any, ...]) -> bool:
+def _accepted(producer: Producer, topic: str, record: Mapping[str, Any]) -> bool:
     """Return whether the producer accepted a record; it may not know a partition yet that was just added."""
     try:
-        producer.produce(*record)
+        producer.produce(topic, **record)
     except KafkaException as error:
         if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
             raise

@@ -71,4 +71,5 @@ def _configured(system: System, name: str, value: str) -> Iterator[None]:
 
 def _alter(system: System, entry: ConfigEntry) -> None:
     resource = ConfigResource(ResourceType.TOPIC, system.roles["sink"], incremental_configs=[entry])
-    system.broker.admin().incremental_alter_configs([resource])[resource].result(30)
+    admin = system.broker.admin()
+    admin.incremental_alter_configs([resource])[resource].result(30)

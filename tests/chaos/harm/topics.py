@@ -97,8 +97,8 @@ class Aside:
 
     def delete(self, role: str) -> None:
         """Delete a topic, and wait until the brokers do not know it any more."""
-        topic = self.topics[role]
-        self._system.broker.admin().delete_topics([topic])[topic].result(30)
+        topic, admin = self.topics[role], self._system.broker.admin()
+        admin.delete_topics([topic])[topic].result(30)
         until(lambda: not self.exists(role), PATIENCE)
 
     def exists(self, role: str) -> bool:
