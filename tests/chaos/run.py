@@ -22,7 +22,8 @@ from tests.chaos.work import HONEST
 from tests.independent import ends, read
 
 FLOW_SECONDS = 120.0
-DRAIN_SECONDS = 180.0
+STANDSTILL_SECONDS = 60.0
+"""After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0
 STEADY_SECONDS = 5.0
 USUAL, BRIEF = (3.0, 10.0), (2.0, 5.0)
@@ -105,7 +106,7 @@ def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
             _inject(plan, system, load, rng)
             time.sleep(STEADY_SECONDS)
         recorder.record("load ended")
-        drained = until(lambda: _drained(system, group.committed), DRAIN_SECONDS)
+        drained = _drain(system, group.committed)
         recorder.record("drained" if drained else "not drained", lag=_lag(system, group.committed))
         stop(system, recorder)
         until(lambda: all(reader.caught_up(_ends(where, system.roles)) for reader in readers), FINAL_SECONDS)
@@ -126,10 +127,17 @@ def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
     return plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
 
 
-def _drained(system: System, committed: dict[int, int]) -> bool:
-    """Return whether the group has committed everything; a service that has ended is started again."""
-    system.revive()
-    return _lag(system, committed) == 0
+def _drain(system: System, committed: dict[int, int]) -> bool:
+    """Wait until the group has committed everything, as long as it goes on; a service that has ended is started again."""
+    deadline, before = 0.0, -1
+    while lag := _lag(system, committed):
+        system.revive()
+        if lag != before:
+            deadline, before = time.monotonic() + STANDSTILL_SECONDS, lag
+        elif time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _record_what_is_left(system: System, recorder: Recorder) -> None:
