@@ -37,6 +37,8 @@ from types import TracebackType
 from typing import Any, Self
 
 Event = dict[str, Any]
+FLUSH_SECONDS = 2.0
+"""How far the file may be behind the run, which somebody may watch or end."""
 
 
 class Recorder:
@@ -49,6 +51,7 @@ class Recorder:
         self._file = gzip.open(path, "wt", compresslevel=4)  # noqa: SIM115  # closed by __exit__
         self._lock = threading.Lock()
         self._began = time.monotonic()
+        self._flushed_at = 0.0
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -69,8 +72,12 @@ class Recorder:
     def record(self, kind: str, **fields: object) -> None:
         """Add an event."""
         with self._lock:
-            if not self._file.closed:
-                self._file.write(json.dumps({"at": self.now, "kind": kind, **fields}, separators=(",", ":")) + "\n")
+            if self._file.closed:
+                return
+            self._file.write(json.dumps({"at": self.now, "kind": kind, **fields}, separators=(",", ":")) + "\n")
+            if self.now - self._flushed_at > FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed_at = self.now
 
 
 def events(path: Path) -> Iterator[Event]:
