@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import psutil
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
@@ -36,9 +36,6 @@ FOR_EVER_MS = str((1 << 63) - 1)
 LARGEST_BYTES = str(16 << 20)
 NONE: Mapping[str, object] = MappingProxyType({})
 
-Replicas = Mapping[str, Mapping[int, tuple[int, ...]]]
-"""The nodes of some partitions, by role and number."""
-
 
 @dataclass(frozen=True)
 class Size:
@@ -48,20 +45,31 @@ class Size:
     workers: int = 3
     partitions: int = 6
     """Of the source and the sink."""
-    replicas: Replicas = field(default_factory=dict)
-    """Where some partitions of `source` and `sink` are; the others are on all nodes."""
+    replicas: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
+    """The nodes of each partition of `source` or `sink`; by default each partition is on all nodes."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
 """One broker, and two slots inside the driver instead of a Spark cluster."""
-LONE_SOURCES, LONE_SINK = (6, 7), 5
-FRAGILE = Size(
-    workers=0, partitions=8, replicas={"source": dict.fromkeys(LONE_SOURCES, (3,)), "sink": {LONE_SINK: (2,)}}
-)
-"""Partitions that one node alone holds: two of the source, and another one of the sink."""
+
+
+class Lone(NamedTuple):
+    """Partitions that one node alone holds; another one holds the others."""
+
+    node: int
+    partitions: tuple[int, ...]
+
+    def replicas(self, partitions: int) -> list[tuple[int, ...]]:
+        """Return the nodes of each partition."""
+        return [(self.node,) if number in self.partitions else (1,) for number in range(partitions)]
+
+
+LONE: Mapping[str, Lone] = {"source": Lone(3, (6, 7)), "sink": Lone(2, (5,))}
+FRAGILE = Size(workers=0, partitions=8, replicas={role: lone.replicas(8) for role, lone in LONE.items()})
+"""Two partitions of the source are on one node, one of the sink on another, all others on the third."""
 CUT = 1
-CUTTABLE = Size(workers=0, partitions=4, replicas={"source": {CUT: (1, 2)}})
-"""A partition of the source that two nodes hold, of which one may fall behind."""
+CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
+"""One partition of the source may lose both its nodes, and the brokers still have their majority."""
 
 
 class System:
@@ -127,17 +135,14 @@ class System:
         return all(wanted <= topics.keys() for topics in known)
 
     def _create(self, role: str, topic: str, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic whose partitions have a replica on each node, except where the size says other nodes."""
-        size, placed = self.size, self.size.replicas.get(role, {})
-        durable = {"min.insync.replicas": "2"} if size.brokers > 1 and not placed else {}
-        settings = {"retention.ms": "-1", **durable, **(config or {})}
-        if not placed:
-            self.broker.create_topic(topic, size.partitions, settings, replication=size.brokers)
+        """Create a topic whose partitions have a replica on each node, except where the size says which nodes."""
+        size, replicas = self.size, self.size.replicas.get(role)
+        settings = {"retention.ms": "-1", **(config or {})}
+        if replicas is None:
+            durable = {"min.insync.replicas": "2"} if size.brokers > 1 else {}
+            self.broker.create_topic(topic, size.partitions, settings | durable, replication=size.brokers)
             return
-        nodes = self.broker.nodes
-        turned = [nodes[number % len(nodes) :] + nodes[: number % len(nodes)] for number in range(size.partitions)]
-        replicas = [list(placed.get(number, usual)) for number, usual in enumerate(turned)]
-        wanted = NewTopic(topic, size.partitions, replica_assignment=replicas, config=settings)
+        wanted = NewTopic(topic, size.partitions, replica_assignment=list(map(list, replicas)), config=settings)
         admin = self.broker.admin()
         admin.create_topics([wanted])[topic].result(30)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.chaos.cluster import System, until
+from tests.chaos.cluster import LONE, System, until
 from tests.chaos.harm.base import PATIENCE, expect_progress
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
@@ -41,19 +41,18 @@ def of_the_sink(system: System, load: Load, rng: random.Random) -> Iterator[str]
 
 def _kill(system: System, role: str) -> int:
     """Kill the node that alone holds the lone partitions of a role; return it."""
-    ((node,),) = set(system.size.replicas[role].values())
-    system.broker.kill(node)
-    return node
+    system.broker.kill(LONE[role].node)
+    return LONE[role].node
 
 
 def _note_harmed(system: System, role: str, since: float) -> None:
-    system.recorder.record("harmed", since=since, partitions=sorted(system.size.replicas[role]))
+    system.recorder.record("harmed", since=since, partitions=LONE[role].partitions)
 
 
 def _expect_the_others(system: System, role: str) -> None:
-    lone = system.size.replicas[role].keys()
-    spared = set(range(system.partitions)) - lone
-    expect_progress(system, spared, f"beside the {role}'s leaderless partitions {sorted(lone)}")
+    lone = LONE[role].partitions
+    spared = [number for number in range(system.partitions) if number not in lone]
+    expect_progress(system, spared, f"beside the {role}'s leaderless partitions {lone}")
 
 
 def _bring_back(system: System, node: int) -> None:
