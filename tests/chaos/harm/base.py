@@ -6,14 +6,14 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import psutil
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from tests.chaos.cluster import TRANSACTION_SECONDS, System, until
 from tests.chaos.load import Load
-from tests.independent import committed
 
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
 BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
@@ -21,6 +21,8 @@ PATIENCE = 60.0
 POLL_SECONDS = 0.25
 """Listing processes costs tens of milliseconds."""
 NOBODY = "nobody"
+ANSWER_SECONDS = 3.0
+T = TypeVar("T")
 
 
 def choose(rng: random.Random, find: Callable[[], Sequence[psutil.Process]]) -> psutil.Process | None:
@@ -42,8 +44,8 @@ def expect_progress(system: System, partitions: Iterable[int], why: str, seconds
     wanted = source_ends(system, partitions)
 
     def behind() -> list[int]:
-        done = committed(system.broker.bootstrap, system.name, system.source)
-        return [number for number, end in wanted.items() if done.get((system.source, number), 0) < end]
+        done = committed_offsets(system)
+        return [number for number, end in wanted.items() if done.get(number, 0) < end]
 
     if not until(lambda: not behind(), seconds):
         system.recorder.record("seen", anomaly="stuck", what=f"{why}: partitions {behind()} for {seconds:.0f} s")
@@ -51,12 +53,44 @@ def expect_progress(system: System, partitions: Iterable[int], why: str, seconds
 
 def source_ends(system: System, partitions: Iterable[int]) -> dict[int, int]:
     """Return the high watermarks of some source partitions, in a cluster that may have lost others."""
-    admin = system.broker.admin()
-    asked = {TopicPartition(system.source, number): OffsetSpec.latest() for number in partitions}  # type: ignore[no-untyped-call]
+
+    def ask() -> dict[int, int]:
+        admin = system.broker.admin()
+        asked = {TopicPartition(system.source, number): OffsetSpec.latest() for number in partitions}  # type: ignore[no-untyped-call]
+        return {at.partition: each.result(ANSWER_SECONDS).offset for at, each in admin.list_offsets(asked).items()}
+
+    return _answered(ask)
+
+
+def committed_offsets(system: System) -> dict[int, int]:
+    """Return the group's committed offsets of the source partitions."""
+
+    def ask() -> dict[int, int]:
+        own: dict[str, Any] = {"bootstrap.servers": system.broker.bootstrap, "group.id": system.name, "log_level": 0}
+        asked = [TopicPartition(system.source, number) for number in range(system.partitions)]
+        answers = Consumer(own).committed(asked, ANSWER_SECONDS)
+        return {at.partition: at.offset for at in answers if at.offset >= 0}
+
+    return _answered(ask)
+
+
+def replicas(system: System, partition: int) -> tuple[int, list[int]]:
+    """Return the leader of a source partition, -1 if there is none, and all its nodes."""
+
+    def ask() -> tuple[int, list[int]]:
+        topics = system.broker.admin().list_topics(system.source, timeout=ANSWER_SECONDS).topics
+        known = topics[system.source].partitions[partition]
+        return known.leader, known.replicas
+
+    return _answered(ask)
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """Ask with new clients until there is an answer: the broker that is asked first may be the one that is away."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return {at.partition: each.result(10).offset for at, each in admin.list_offsets(asked).items()}
+            return ask()
         except (KafkaException, TimeoutError):
             if time.monotonic() > deadline:
                 raise
