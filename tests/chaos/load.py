@@ -7,6 +7,7 @@ of each batch: `ok`, `aborted`, or `unknown`.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -28,6 +29,8 @@ TRANSACTIONAL_EVERY = 8
 ABORTED = 0.4
 """The fraction of transactions that abort."""
 CONTROL_SECONDS = 10.0
+FAILED = KafkaException, SystemError
+"""How a producer fails; the second if its fatal error is pending while it calls us back (see DESIGN)."""
 
 
 class Load:
@@ -93,22 +96,26 @@ class Load:
             thread.join()
 
     def _plainly(self) -> None:
-        settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 300_000}
-        producer = Producer(self._common | settings)
+        producer = self._idempotent_producer()
         began = time.monotonic()
         while not self._stop.wait(TICK_SECONDS):
             due = (time.monotonic() - began) * self._per_second - self._next.total()
-            for partition in range(0 if self.pause else self.partitions):
-                batch = self._batch(2 * partition, max(1, int(due / self.partitions)), self._rng[0], self.odd)
-                try:
-                    self._produce(producer, partition, batch, batch.on_delivery)
-                except KafkaException:  # idempotence ends with the log that it counts on: a truncated one is another
-                    batch.forget()
-                    producer.purge()
-                    producer.flush(CONTROL_SECONDS)
-                    producer = Producer(self._common | settings)
-            producer.poll(0)
+            try:
+                for partition in range(0 if self.pause else self.partitions):
+                    self._write_batch(producer, partition, max(1, int(due / self.partitions)))
+                producer.poll(0)
+            except FAILED:  # idempotence counts on the log that it has seen; one that was truncated is another
+                _drop(producer)
+                producer = self._idempotent_producer()
         producer.flush(300)
+
+    def _write_batch(self, producer: Producer, partition: int, count: int) -> None:
+        batch = self._batch(2 * partition, count, self._rng[0], self.odd)
+        try:
+            self._produce(producer, partition, batch, batch.on_delivery)
+        except FAILED:
+            batch.forget()
+            raise
 
     def _transactionally(self) -> None:
         producer: Producer | None = None
@@ -129,7 +136,7 @@ class Load:
                 else:
                     producer.commit_transaction(CONTROL_SECONDS)
                 batch.record("aborted" if aborted else "ok")
-            except KafkaException:  # the next producer aborts an open transaction; but a commit may have succeeded
+            except FAILED:  # the next producer aborts an open transaction; but a commit may have succeeded
                 batch.record("aborted" if aborted else "unknown")
                 producer = None
 
@@ -138,6 +145,10 @@ class Load:
         own: dict[str, Any] = {"compression.type": "lz4", "log_level": 0, "reconnect.backoff.max.ms": 500}
         own |= {"message.max.bytes": 2 * LARGE_BYTES}
         return {"bootstrap.servers": self._bootstrap, **own}
+
+    def _idempotent_producer(self) -> Producer:
+        own = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 300_000}
+        return Producer(self._common | own)
 
     def _transactional_producer(self) -> Producer:
         own = {"transactional.id": f"load/{self._topic}", "transaction.timeout.ms": 20_000}
@@ -167,11 +178,18 @@ class Load:
         batch: Batch,
         on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
     ) -> None:
+        more = {} if on_delivery is None else {"on_delivery": on_delivery}
         for value, name, timestamp in batch.records():
             record: dict[str, Any] = {"value": value, "key": name, "partition": partition, "timestamp": timestamp}
-            more = {} if on_delivery is None else {"on_delivery": on_delivery}
             while not _accepted(producer, self._topic, record | more):
                 producer.list_topics(self._topic, CONTROL_SECONDS)
+
+
+def _drop(producer: Producer) -> None:
+    """Give up what a failed producer holds, and wait for the outcome of what is under way: nothing may come later."""
+    with contextlib.suppress(*FAILED):
+        producer.purge(in_flight=False)
+        producer.flush(CONTROL_SECONDS)
 
 
 def _accepted(producer: Producer, topic: str, record: Mapping[str, Any]) -> bool:
