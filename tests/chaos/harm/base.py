@@ -18,6 +18,8 @@ from tests.chaos.load import Load
 Harm = Callable[[System, Load, random.Random], AbstractContextManager[str]]
 BEYOND_THE_TIMEOUT = TRANSACTION_SECONDS + 2.0
 PATIENCE = 60.0
+PROGRESS_SECONDS = 120.0
+"""On a busy machine a driver needs a minute until its tasks commit."""
 POLL_SECONDS = 0.25
 """Listing processes costs tens of milliseconds."""
 NOBODY = "nobody"
@@ -39,7 +41,7 @@ def find_processes(find: Callable[[], Sequence[psutil.Process]]) -> Sequence[psu
     return found
 
 
-def expect_progress(system: System, partitions: Iterable[int], why: str, seconds: float = PATIENCE) -> None:
+def expect_progress(system: System, partitions: Iterable[int], why: str, seconds: float = PROGRESS_SECONDS) -> None:
     """Wait until the service has committed what these source partitions hold now; record those that stand still."""
     wanted = source_ends(system, partitions)
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from tests.chaos.cluster import System, until
 from tests.chaos.driver import Driver
-from tests.chaos.harm.base import PATIENCE, Harm
+from tests.chaos.harm.base import PATIENCE, PROGRESS_SECONDS, Harm
 from tests.chaos.lines import bad_line
 from tests.chaos.load import Load, fresh_name
 from tests.independent import Written, committed, ends, line, produce
@@ -92,7 +92,7 @@ class Aside:
             offsets = committed(where, self._name, *topics)
             return all(offsets.get(place, 0) >= end for topic in topics for place, end in ends(where, topic).items())
 
-        if topics and not until(done, PATIENCE):
+        if topics and not until(done, PROGRESS_SECONDS):
             self._system.recorder.record("seen", anomaly="stuck", what=f"{roles} of the service beside")
 
     def delete(self, role: str) -> None:

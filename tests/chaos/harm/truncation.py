@@ -31,6 +31,7 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     leader, nodes = replicas(system, CUT)
     (follower,) = set(nodes) - {leader}
     with stopped(system.broker.process(follower)):
+        time.sleep(SETTLE_SECONDS)  # its last request must come back empty
         load.pause = False
         until(lambda: committed_offsets(system).get(CUT, 0) >= kept + CLEANSED_AND_CUT, PATIENCE)
         system.proxy.dropping = True
