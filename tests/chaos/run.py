@@ -63,7 +63,7 @@ class Plan:
 def refusals_plan(name: str, times: int, seed: int, product: Path | None = None) -> Plan:
     """Return the plan that injects one of the `refusals` so many times."""
     faults = (name,) * times
-    return Plan(seed, 3600, KINDS[name].size, faults, per_second=400, pause=BRIEF, product=product)
+    return Plan(seed, 3600, KINDS[name].size, faults, per_second=200, pause=BRIEF, product=product)
 
 
 def run(plan: Plan, folder: Path) -> Path:
