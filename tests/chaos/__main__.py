@@ -27,9 +27,8 @@ from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
 from tests.chaos.picture import draw
 from tests.chaos.report import report
-from tests.chaos.run import BRIEF, USUAL, Plan, refusals_plan
+from tests.chaos.run import BRIEF, USUAL, Plan, refusals_plans
 from tests.chaos.run import run as run_plan
-from tests.chaos.waits import pauses
 from tests.chaos.work import CONTROLS, HONEST
 from tests.chaos.zombies import run as run_zombies
 
@@ -126,29 +125,20 @@ def controls(seed: int, names: tuple[str, ...]) -> None:
 @click.option("--seed", default=1, show_default=True, help="Decides targets and times.")
 @click.option("--product", **CHECKOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write histories and pictures.")
+@click.option("--apart", is_flag=True, help="Give each kind a system of its own: one of them may end the service.")
 @click.argument("names", nargs=-1, type=click.Choice(list(KINDS)))
-def refusals(*, times: int, seed: int, product: Path | None, folder: Path | None, names: tuple[str, ...]) -> None:
+def refusals(
+    *, times: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
+) -> None:
     """
-    Inject the kinds of harm that are no crashes, each in a system of its own. Without NAMES, all of them.
+    Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all of them.
 
     Exits with 1 if there is an anomaly.
     """
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-refusals-"))
-    outcome = Table("kind", "anomalies", "longest pause of the spared, s", "of it settled, s", title="Refusals")
-    anomalies = False
-    for name in names or KINDS:
-        plan = refusals_plan(name, times, seed, product)
-        history = History.of(events(run_plan(plan, folder / name.replace(" ", "-"))))
-        found = report(history, console)
-        draw(history, folder / name.replace(" ", "-") / "picture.png")
-        waited = pauses(history)
-        longest = [max((pause[place] for pause in waited), default=0.0) for place in (1, 2)]
-        said = ", ".join(f"{finding.times} {finding.name}" for finding in found) or "none"
-        outcome.add_row(name, said, *(f"{seconds:.1f}" for seconds in longest))
-        anomalies = anomalies or bool(found)
-    console.print(outcome)
-    console.print(f"histories, pictures and logs are in {folder}")
-    sys.exit(anomalies)
+    plans = refusals_plans(names or tuple(KINDS), times, seed, apart=apart, product=product)
+    judged = [_judge(run_plan(plan, folder / f"{number}")) for number, plan in enumerate(plans)]
+    sys.exit(max(judged))
 
 
 @main.command()

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tests.chaos.checker import Finding, judge, telling
 from tests.chaos.grouped import SINK, History
-from tests.chaos.waits import Stall, idle_windows, stalls
+from tests.chaos.waits import Stall, idle_windows, pauses, stalls
 
 REPAIR_SECONDS = 5.0
 """A stall that begins within this time after a repair counts for that fault."""
@@ -61,11 +61,15 @@ def _anomalies(findings: list[Finding]) -> Table:
 
 
 def _faults(history: History) -> Table:
-    columns = "fault", "times", "longest stall, s", "of it after the repair, s", "told after, s"
+    columns = "fault", "times", "longest stall, s", "of it after the repair, s", "told after, s", "the spared waited, s"
     table = Table(*columns, title="Faults", title_justify="left")
     told = told_after(history)
+    spared: dict[str, list[str]] = defaultdict(list)
+    for pause in pauses(history):
+        spared[pause.fault.name].append(f"{pause.whole:.1f} ({pause.settled:.1f})")
     for name, times, worst, after in fault_rows(history):
-        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", ", ".join(f"{each:.1f}" for each in told[name]))
+        heard = ", ".join(f"{each:.1f}" for each in told[name])
+        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", heard, ", ".join(spared[name]))
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,10 +60,21 @@ class Plan:
     product: Path | None = None
 
 
-def refusals_plan(name: str, times: int, seed: int, product: Path | None = None) -> Plan:
-    """Return the plan that injects one of the `refusals` so many times."""
-    faults = (name,) * times
-    return Plan(seed, 3600, KINDS[name].size, faults, per_second=200, pause=BRIEF, product=product)
+def refusals_plans(
+    names: Sequence[str], times: int, seed: int, *, apart: bool = False, product: Path | None = None
+) -> list[Plan]:
+    """Return plans that inject each of these `refusals` so many times: one for each size of system, or for each kind."""
+    groups = [[name] for name in names] if apart else by_size(names)
+    return [
+        Plan(seed, 3600, KINDS[group[0]].size, tuple(group * times), per_second=200, pause=BRIEF, product=product)
+        for group in groups
+    ]
+
+
+def by_size(names: Sequence[str]) -> list[list[str]]:
+    """Group kinds of harm by the system that they need."""
+    sizes = list({id(KINDS[name].size): KINDS[name].size for name in names}.values())
+    return [[name for name in names if KINDS[name].size is size] for size in sizes]
 
 
 def run(plan: Plan, folder: Path) -> Path:

@@ -11,6 +11,8 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.arms import ARMS
 from tests.chaos.cluster import FRAGILE, LONE
 from tests.chaos.controls import CONTROL_PLANS
@@ -18,7 +20,7 @@ from tests.chaos.driver import lay_out
 from tests.chaos.failpoints import POINTS, Failpoints
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.nemesis import HARM, KILLS, ONCE, schedule
-from tests.chaos.run import refusals_plan
+from tests.chaos.run import refusals_plans
 from tests.chaos.work import CONTROLS
 
 
@@ -39,15 +41,21 @@ def test_every_kind_of_process_is_killed_as_often_as_listed() -> None:
     assert set(KILLS) <= set(HARM)
 
 
-def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it() -> None:
-    """Each kind has a plan of its own; what its log must say is a regular expression."""
-    for name, kind in KINDS.items():
-        plan = refusals_plan(name, 3, seed=1, product=Path("/other"))
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it(*, apart: bool) -> None:
+    """Kinds that need the same system share one, unless they are to be apart."""
+    plans = refusals_plans(list(KINDS), 3, seed=1, apart=apart, product=Path("/other"))
 
-        assert (name,) * 3 == plan.faults
-        assert (kind.size, Path("/other")) == (plan.size, plan.product)
-        assert re.compile(kind.told).pattern == kind.told
+    assert Counter(dict.fromkeys(KINDS, 3)) == Counter(name for plan in plans for name in plan.faults)
+    assert all(KINDS[name].size is plan.size for plan in plans for name in plan.faults)
+    assert {Path("/other")} == {plan.product for plan in plans}
+    assert (len(KINDS) if apart else 3) == len(plans)
+
+
+def test_what_the_log_must_say_is_a_pattern() -> None:
+    """Each kind of harm is known to the nemesis, and its word is a regular expression."""
     assert KINDS.keys() <= HARM.keys()
+    assert all(re.compile(kind.told).pattern == kind.told for kind in KINDS.values())
 
 
 def test_lone_partitions_lie_on_one_node() -> None:
