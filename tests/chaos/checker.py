@@ -13,6 +13,7 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     offset read twice a reader got an offset again, or a smaller one
     open transaction  after the service stopped, an open transaction blocks readers
     silent            during a fault that a person must know of, no line of the log told it
+    held up           readers of a partition that a fault should have spared waited for it
     stuck             a partition stood still because of another one's fault, or for ever
     came back         a deleted topic was created again, and not by its owner
     crashed           the service ended by itself and did not say why
@@ -31,10 +32,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.chaos.grouped import DEAD, SINK, Fault, History, Numbers, Said, joined
+from tests.chaos.waits import pauses
 
 EXAMPLES = 5
 RESET_SECONDS = 2.0
 """How long before its record in the history a committed offset may have been read."""
+HELD_UP_SECONDS = 10.0
+"""Far more than the two seconds that are wanted, because the machine is busy; the report shows the pause itself."""
 HEARD_SECONDS = 2.0
 """How long after its time a line of the log may be recorded."""
 
@@ -226,6 +230,18 @@ def telling(history: History, fault: Fault) -> Said | None:
     return next((said for said in lines if re.search(fault.told, said.text)), None)
 
 
+def held_up(history: History) -> Finding:
+    """Find faults during which readers of the other partitions waited too long, after the brokers' own elections."""
+    return _finding(
+        "held up",
+        (
+            (1, f"{pause.fault.name}: {pause.settled:.1f} s")
+            for pause in pauses(history)
+            if pause.settled > HELD_UP_SECONDS
+        ),
+    )
+
+
 def _seen(anomaly: str) -> Callable[[History], Finding]:
     """Return what finds the anomalies of this name that the nemesis has seen."""
 
@@ -249,6 +265,7 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
     read_twice,
     left_open,
     silent,
+    held_up,
     *map(_seen, ("stuck", "came back", "crashed")),
 )
 

@@ -34,6 +34,12 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
         Control("kept-producer", "torn transaction", ("EndTxn held",)),
         Control("leaderless-stops-all", "stuck", ("source partitions leaderless",)),
+        Control("hanging-calls-awaited", "held up", ("sink partition leaderless",)),
         Control("swallowed-refusals", "silent", ("wrong password",)),
+        Control("refused-records-again", "stuck", ("limit lowered",)),
+        Control("cuts-ignored", "lost", ("log truncated",)),
+        Control("added-like-all", "lost", ("partitions added while stopped",)),
+        Control("any-owner", "lost", ("other sink in the group",)),
+        Control("topics-created", "came back", ("source deleted",)),
     )
 }

@@ -21,7 +21,7 @@ from tests.chaos.readers import GroupWatcher, Reader, Watcher
 from tests.chaos.work import HONEST
 from tests.independent import ends, read
 
-FLOW_SECONDS = 120.0
+FLOW_SECONDS = 300.0
 STANDSTILL_SECONDS = 60.0
 """After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0

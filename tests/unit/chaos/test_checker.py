@@ -136,6 +136,12 @@ def say_it_too_late(log: list[Event]) -> None:
     log[-1:-1] = [*fault("refuses us"), said(60, "Kafka refuses us")]
 
 
+def hold_up(log: list[Event]) -> None:
+    log[-1:-1] = [{"at": 40.0, "kind": "harmed", "since": 5.0, "partitions": [1]}, *fault()]
+    find(log, "healed")["at"] = 41.0
+    log.insert(-1, read("first", "sink", [99, 0, 9, 0, ""], at=20.0))
+
+
 def see(anomaly: str) -> Plant:
     return lambda log: log.insert(-1, {"at": 5.0, "kind": "seen", "anomaly": anomaly, "what": "partition 3"})
 
@@ -169,6 +175,7 @@ PLANTED: dict[str, tuple[Plant, str, int]] = {
     "another partition's offset was set": (go_back_after_another_reset, "offset moved back", 1),
     "a fault is not told": (say_nothing, "silent", 1),
     "a fault is told when it is over": (say_it_too_late, "silent", 1),
+    "another partition's fault holds readers up": (hold_up, "held up", 1),
     "a partition stands still": (see("stuck"), "stuck", 1),
     "a deleted topic is there again": (see("came back"), "came back", 1),
     "the service ends without a word": (see("crashed"), "crashed", 1),
