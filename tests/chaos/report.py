@@ -74,11 +74,11 @@ def _faults(history: History) -> Table:
 
 
 def told_after(history: History) -> dict[str, list[float]]:
-    """Return for each kind of fault that must be told how many seconds after its begin that was the case."""
+    """Return for each kind of fault that must be told how many seconds after the harm that was the case."""
     found: dict[str, list[float]] = defaultdict(list)
     for fault in history.faults:
         if said := telling(history, fault):
-            found[fault.name].append(said.at - fault.began)
+            found[fault.name].append(max(0.0, said.at - fault.at))
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.checker import judge, telling
 from tests.chaos.grouped import Fault, History
 from tests.chaos.history import Event, Recorder, events
+from tests.chaos.report import told_after
 from tests.chaos.waits import idle_windows, pauses, stalls
 
 Plant = Callable[[list[Event]], None]
@@ -223,6 +224,7 @@ def test_a_fault_that_is_told() -> None:
     assert {} == found(log)
     first, other = history.faults
     assert 5 == told_at(history, first)
+    assert {"wrong password": [0.5]} == told_after(history)
     assert told_at(history, other) is None
 
 
