@@ -12,6 +12,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
+from app.embedded.broker import BrokerFailed
 from tests.chaos.cluster import TRANSACTION_SECONDS, System, until
 from tests.chaos.load import Load
 
@@ -51,6 +52,19 @@ def expect_progress(system: System, partitions: Iterable[int], why: str, seconds
 
     if not until(lambda: not behind(), seconds):
         system.recorder.record("seen", anomaly="stuck", what=f"{why}: partitions {behind()} for {seconds:.0f} s")
+
+
+def bring_back(system: System, node: int) -> None:
+    """Start a broker that was killed, and wait until it has caught up; a busy machine may need several attempts."""
+    for attempts_left in (2, 1, 0):
+        try:
+            system.broker.start(node)
+        except BrokerFailed:
+            if not attempts_left:
+                raise
+        else:
+            break
+    until(lambda: system.broker.in_sync, PATIENCE)
 
 
 def source_ends(system: System, partitions: Iterable[int]) -> dict[int, int]:

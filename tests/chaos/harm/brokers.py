@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.chaos.cluster import System, stopped, until
-from tests.chaos.harm.base import BEYOND_THE_TIMEOUT, PATIENCE, Harm
+from tests.chaos.harm.base import BEYOND_THE_TIMEOUT, PATIENCE, Harm, bring_back
 from tests.chaos.load import Load
 from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT
 
@@ -20,8 +20,7 @@ def _broker_down(choose: Callable[[System, random.Random], int], *, hard: bool) 
         (system.broker.kill if hard else system.broker.stop)(node)
         yield f"node {node}"
         time.sleep(rng.uniform(0, 6))
-        system.broker.start(node)
-        until(lambda: system.broker.in_sync, PATIENCE)
+        bring_back(system, node)
 
     return down
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.chaos.cluster import LONE, System, until
-from tests.chaos.harm.base import PATIENCE, expect_progress
+from tests.chaos.cluster import LONE, System
+from tests.chaos.harm.base import bring_back, expect_progress
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
 
@@ -24,7 +24,7 @@ def of_the_source(system: System, load: Load, rng: random.Random) -> Iterator[st
     end_drivers(system)
     system.start_driver()
     _expect_the_others(system, "source")
-    _bring_back(system, node)
+    _heal(system, node)
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def of_the_sink(system: System, load: Load, rng: random.Random) -> Iterator[str]
     time.sleep(rng.uniform(20, 60))
     _note_harmed(system, "sink", since)
     _expect_the_others(system, "sink")
-    _bring_back(system, node)
+    _heal(system, node)
 
 
 def _kill(system: System, role: str) -> int:
@@ -55,7 +55,6 @@ def _expect_the_others(system: System, role: str) -> None:
     expect_progress(system, spared, f"beside the {role}'s leaderless partitions {lone}")
 
 
-def _bring_back(system: System, node: int) -> None:
-    system.broker.start(node)
-    until(lambda: system.broker.in_sync, PATIENCE)
+def _heal(system: System, node: int) -> None:
+    bring_back(system, node)
     expect_progress(system, range(system.partitions), f"after node {node} is back")

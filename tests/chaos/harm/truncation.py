@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.chaos.cluster import CUT, System, stopped, until
-from tests.chaos.harm.base import PATIENCE, committed_offsets, expect_progress, replicas, source_ends
+from tests.chaos.harm.base import PATIENCE, bring_back, committed_offsets, expect_progress, replicas, source_ends
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
 from tests.independent import commit
@@ -43,8 +43,7 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     until(lambda: source_ends(system, [CUT])[CUT] > reached + CLEANSED_AND_CUT, PATIENCE)
     system.proxy.dropping = False
     system.proxy.cut()
-    system.broker.start(leader)
-    until(lambda: system.broker.in_sync, PATIENCE)
+    bring_back(system, leader)
     expect_progress(system, set(range(system.partitions)) - {CUT}, "beside the truncated partition")
     end_drivers(system)
     if committed_offsets(system).get(CUT) == reached:
