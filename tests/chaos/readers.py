@@ -26,6 +26,19 @@ TRANSACTION = "winnow-chaos-transaction"
 COUNT = "winnow-chaos-count"
 """Headers that the harness adds to dead letters; only the last record of a transaction has `COUNT`."""
 POLL_SECONDS = 0.5
+KNOWN_SECONDS = 30.0
+
+
+def places_of(client: Consumer | AdminClient, topics: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the partitions of topics, as soon as the broker that is asked knows them; they may be new."""
+    deadline = time.monotonic() + KNOWN_SECONDS
+    while True:
+        known = client.list_topics(timeout=KNOWN_SECONDS).topics
+        missing = [topic for topic in topics if topic not in known]
+        if not missing:
+            return [(topic, number) for topic in topics for number in known[topic].partitions]
+        assert time.monotonic() < deadline, f"the broker does not know {missing}"
+        time.sleep(POLL_SECONDS)
 
 
 class Background:
@@ -90,8 +103,7 @@ class Reader(Background):
         }
         self._consumer = Consumer(usual | settings)
         self._reached: dict[tuple[str, int], int] = {}
-        known = self._consumer.list_topics(timeout=30).topics
-        places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
+        places = places_of(self._consumer, self._roles)
         self._consumer.assign([Place(*place, 0) for place in places])
 
     def step(self) -> None:
@@ -171,8 +183,7 @@ class Watcher(Background):
         quiet: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
         self._settings = quiet | {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._settings)
-        known = self._admin.list_topics(timeout=30).topics
-        self.places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
+        self.places = places_of(self._admin, self._roles)
 
     def step(self) -> None:
         """Record the offsets once, except of partitions whose broker does not answer."""
