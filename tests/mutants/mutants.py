@@ -173,12 +173,18 @@ def _decided(test: ast.expr, *, yes: bool) -> Fault:
 
 
 def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
-    """Yield a statement that is left out, if others can run without it."""
+    """Yield a statement that is not run, if others can run without it."""
     match node:
         case ast.Expr(ast.Call()) | ast.Delete() | ast.AugAssign():
-            yield Fault(node, f"{_in_one_line(node)} → nothing", "pass")
+            yield _skipped(node)
         case ast.Assign() if scope[-1] != "__init__" and all(map(_lasts, node.targets)):
-            yield Fault(node, f"{_in_one_line(node)} → nothing", "pass")
+            yield _skipped(node)
+
+
+def _skipped(node: ast.stmt) -> Fault:
+    """Return a statement that is there, so that names mean what they meant, but is not run."""
+    text = _in_one_line(node)
+    return Fault(node, f"{text} → nothing", f"if False: {text}")
 
 
 def _lasts(target: ast.expr) -> bool:

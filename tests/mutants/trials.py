@@ -45,6 +45,8 @@ OPTIONS = (
     f"--timeout={TEST_SECONDS}",
 )
 MEMORY_BYTES = 12 << 30
+# How a trial ends that could not begin.
+UNPREPARED = 70
 
 
 class Trials:
@@ -161,6 +163,8 @@ def passes(tests: Sequence[pytest.Item], seconds: float, prepare: Callable[[], o
         if status is None:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
+    if status is not None and os.waitstatus_to_exitcode(status) == UNPREPARED:
+        raise RuntimeError(OUTPUT.read_text())
     return status == 0
 
 
@@ -176,22 +180,23 @@ def _exit_status(child: int, until: float) -> int | None:
 
 def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoReturn:
     """Run tests up to the first that fails, and end this process: with 0 if none did."""
-    failed = 1
+    code = UNPREPARED
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         prepare()
-        for test, following in zip(tests, [*tests[1:], None], strict=True):
-            test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
-            if test.session.testsfailed:
-                break
-        else:
-            failed = 0
+        code = 1
+        code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
     except BaseException:  # noqa: BLE001  # nothing may reach what the parent does next
         OUTPUT.write_text(traceback.format_exc())
     finally:
-        os._exit(failed)
+        os._exit(code)
+
+
+def _passes(test: pytest.Item, following: pytest.Item | None) -> bool:
+    test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+    return not test.session.testsfailed
 
 
 def put_in_place(mutant: Mutant) -> None:

@@ -24,7 +24,7 @@ AWAY = Transient(A, "the broker is away")
 class Writer(FakeTransaction):
     """A writer that remembers how it ended."""
 
-    discarded = 0
+    discarded = rests = 0
     abandoned = False
 
     def discard(self) -> None:
@@ -32,6 +32,9 @@ class Writer(FakeTransaction):
 
     def abandon(self) -> None:
         self.abandoned = True
+
+    def send_rest(self) -> None:
+        self.rests += 1
 
 
 class Stage:
@@ -297,6 +300,16 @@ class TestProgress:
         stage.lane.free()
 
         assert 2 == stage.writers[0].freed
+
+    def test_what_found_no_room_is_sent_while_there_is_a_producer(self) -> None:
+        """Without one, it was dropped with it."""
+        stage = Stage(at(0))
+        stage.lane.send_rest()
+        stage.open().send_rest()
+        stage.opens_after()
+        stage.lane.send_rest()
+
+        assert 1 == stage.writers[0].rests
 
     @pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.FAILED), (False, Outcome.DONE)])
     def test_a_round_that_ends_while_a_lane_waits_to_open(self, fails: bool, outcome: Outcome) -> None:

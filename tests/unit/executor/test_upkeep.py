@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from app.errors import NotUsable, Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.runtime import Runtime
 from parsers.contract import Parsed, Parser
 from tests.fakes import (
     FakeClients,
@@ -31,6 +33,7 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.fakes.simulation import Inline
 from tests.unit.executor.test_task import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -52,6 +55,13 @@ class Offsets(FakeOffsets):
         self.closed = True
 
 
+class Pool(Inline):
+    ended = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.ended = True
+
+
 class Stage:
     """A task with two lanes whose offsets are committed, and all that it makes."""
 
@@ -64,6 +74,7 @@ class Stage:
         self.clients.offsets = self._offsets  # type: ignore[method-assign]
         self.writers: list[Writer] = []
         self.stores: list[Offsets] = []
+        self.pools: list[Pool] = []
         self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
 
     def _writer(self, partition: Partition, offsets: object) -> Writer:
@@ -75,10 +86,16 @@ class Stage:
         self.stores.append(Offsets(self.kafka))
         return self.stores[-1]
 
-    def run(self, seconds: float, parser: Parser | None = None, *, threaded: bool = False) -> list[Receipt]:
-        assignment = make_assignment(self.task_config, OffsetRange(A, 0, 0), OffsetRange(B, 0, 0))
-        runtime = self.clock.threaded if threaded else self.clock.runtime
+    def run(
+        self, seconds: float, parser: Parser | None = None, *, end: int | None = None, runtime: Runtime | None = None
+    ) -> list[Receipt]:
+        assignment = make_assignment(self.task_config, OffsetRange(A, 0, 0, end), OffsetRange(B, 0, 0, end))
+        runtime = runtime or replace(self.clock.runtime, threads=self._pool)
         return task.run(assignment, self.clients, parser or make_parser(self.task_config), seconds, runtime)
+
+    def _pool(self, *_: object) -> Pool:
+        self.pools.append(Pool())
+        return self.pools[-1]
 
 
 def test_an_idle_task_shows_that_it_is_alive() -> None:
@@ -111,7 +128,7 @@ def test_memory_is_freed_twice_a_second() -> None:
     ],
 )
 def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
-    """Every producer is discarded once, and store and consumer are closed, however the task ends."""
+    """Every producer is discarded once, and store, consumer and threads are let go, however the task ends."""
     stage = Stage(*mishaps, records=50)
     if any(mishap.trouble is Trouble.KILLED for mishap in mishaps):
         with pytest.raises(Killed):
@@ -122,7 +139,20 @@ def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
     assert {1} == {writer.discarded for writer in stage.writers}
     assert [True] == [store.closed for store in stage.stores]
     assert [True] == [consumer.closed for consumer in stage.clients.made]
+    assert [True] == [pool.ended for pool in stage.pools]
     assert gc.isenabled()
+
+
+def test_a_task_ends_when_its_ends_are_reached() -> None:
+    """A backfill does not wait for the deadline of its round; each partition is committed up to its end, once."""
+    stage = Stage(records=20)
+    began = stage.clock.now
+
+    receipts = stage.run(1_000.0, end=10)
+
+    assert stage.clock.now - began < 5
+    assert [(Outcome.DONE, 10)] * 2 == [(receipt.outcome, receipt.end) for receipt in receipts]
+    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == stage.kafka.sink
 
 
 def test_garbage_is_not_collected_inside_a_round() -> None:
@@ -171,7 +201,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
     stage.change = change
     stage.clients.consumer = lambda: FakeConsumer(stage.clients, tick=0.05)  # type: ignore[method-assign]
 
-    first, _ = stage.run(0.4, threaded=True)  # less than a call may take before it counts as hanging
+    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than a call may take before it counts as hanging
 
     assert begun.is_set()
     assert (Outcome.DONE, 6) == (first.outcome, first.end)
