@@ -154,5 +154,5 @@ class Round:
 
 def overrun(assignments: Iterable[Assignment]) -> float:
     """Return how many seconds after its deadline a round may take: what its largest task needs for its last commits."""
-    largest = max((len(assignment.ranges) for assignment in assignments), default=0)
+    largest = max(len(assignment.ranges) for assignment in assignments)
     return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * largest

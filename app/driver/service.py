@@ -139,8 +139,7 @@ class Service:
                 self._round(rounds, config, workload, ranges)
             else:
                 self._stop.wait(self._config.round_interval)
-            if not self._stop.requested:
-                config, workload = self._discover()
+            config, workload = self._discover()
         return 0
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
@@ -220,7 +219,7 @@ class Service:
         self._tracker.round_lost(error, took)
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
-        self._stop.wait(min(2.0**self._failed_rounds, 30))
+        self._stop.wait(2.0**self._failed_rounds)
 
 
 def _ends(workload: Workload) -> dict[Partition, int | None]:

@@ -9,7 +9,16 @@ import pytest
 
 from app.config import FromTimestamp
 from app.driver.discover import BLOCKED_SECONDS, Discovery, Workload
-from app.errors import CorruptOffset, ForeignSink, Leaderless, Superseded, Truncated, Unreachable
+from app.errors import (
+    CorruptOffset,
+    ForeignSink,
+    Leaderless,
+    OffsetVanished,
+    Superseded,
+    TopicRecreated,
+    Truncated,
+    Unreachable,
+)
 from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import Mirrors
@@ -444,3 +453,20 @@ def test_the_mirrors_get_every_committed_offset_at_each_discovery() -> None:
     Discovery(config(), replace(kafka.clients, mirrors=Recorded())).discover()
 
     assert [{A: CommittedOffset(4)}] == told
+
+
+@pytest.mark.parametrize("seen_by", ["discover", "refresh"])
+@pytest.mark.parametrize("metadata", ["", "winnow topic=id-1"])
+@pytest.mark.parametrize(("topic_id", "error"), [("id-1", OffsetVanished), ("id-2", TopicRecreated)])
+def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topic_id: str, error: type) -> None:
+    """It was there at one look, whoever committed it, and is gone at the next: that is no first start."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    if seen_by == "refresh":
+        discovery.discover()
+    kafka.committed[A] = CommittedOffset(5, metadata)
+    discovery.discover() if seen_by == "discover" else discovery.refresh()
+    del kafka.committed[A]
+    kafka.topic_id = topic_id
+
+    assert {A: error} == {partition: type(each) for partition, each in discovery.discover().blocked.items()}

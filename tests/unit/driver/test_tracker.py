@@ -247,6 +247,16 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
     assert [] == watch.snapshot.problems
 
 
+def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
+    """It could not be read for a while, but its task has reported since."""
+    begin(watch, at(A, 10))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    assert watch.snapshot.problems
+
+    watch.tracker.round_ended([receipt(A, 10, 20, Counts(10, 10))], 1.0)
+    assert [] == watch.snapshot.problems
+
+
 def test_a_snapshot_never_changes(watch: Watch) -> None:
     """A snapshot is frozen; a change makes another one."""
     begin(watch, at(A, 0))
