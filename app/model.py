@@ -102,6 +102,7 @@ class TaskConfig:
     offset_store: Plugin = Plugin("kafka")
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
+    flume_headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

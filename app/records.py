@@ -16,6 +16,8 @@ from app.model import Partition
 
 Headers = Sequence[tuple[str, bytes | None]]
 NO_TIMESTAMP = -1
+HEADER_FRAMING = 8
+"""What a header takes besides its name and its value, in bytes, at most."""
 
 
 def offsets_of(values: pa.BinaryArray) -> NDArray[np.int32]:
@@ -74,18 +76,32 @@ class Lines:
 
     Args:
         values: the lines.
-        rows: for each line, the row of its source record's key and timestamp; ascending.
+        rows: for each line, the row of its source record's key, timestamp and headers; ascending.
         keys: null where a record has no key.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
+        headers: columns of header values with their names; null where a record does not have that header.
     """
 
     values: pa.BinaryArray
     rows: NDArray[np.int32]
     keys: pa.BinaryArray
     timestamps: NDArray[np.int64]
+    headers: Sequence[tuple[str, pa.BinaryArray]] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def part(self, begin: int, end: int) -> Lines:
+        """Return the lines from one on, up to another; nothing is copied."""
+        values, rows = self.values.slice(begin, end - begin), self.rows[begin:end]
+        return Lines(values, rows, self.keys, self.timestamps, self.headers)
+
+    def sizes(self) -> NDArray[np.int32]:
+        """Return the size of each line in bytes, with its key and its headers."""
+        sizes = np.diff(offsets_of(self.values)) + np.diff(offsets_of(self.keys))[self.rows]
+        for name, column in self.headers:
+            sizes += np.diff(offsets_of(column))[self.rows] + len(name.encode()) + HEADER_FRAMING
+        return sizes
 
 
 class DeadLetter(NamedTuple):

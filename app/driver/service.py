@@ -115,6 +115,7 @@ class Service:
             offset_store=Plugin(config.offsets.store.name, config.offsets.store.options),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
+            flume_headers=config.source.flume_headers,
         )
 
     def _clear_leftovers(self, workload: Workload) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.model import Partition
-from app.records import Chunk, DeadLetter, DeadLetters, Headers
+from app.records import HEADER_FRAMING, Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed, Reject
 
 STAGE = b"VALUE_CONVERTER"
@@ -19,7 +19,6 @@ _NAMES = tuple(
     f"__connect.errors.{name}".encode() + b"\0"
     for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message")
 )
-_HEADER_FRAMING = 8
 
 
 def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[DeadLetter]:
@@ -28,7 +27,7 @@ def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
         alike = _all_at_once(chunk, parsed)
-        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= max_bytes).all():
+        if (alike.sizes() + len(_NAMES) * HEADER_FRAMING <= max_bytes).all():
             return alike
     sources = chunk.sources[parsed.reject_rows].tolist()
     return [
@@ -111,5 +110,5 @@ def _fits(one: DeadLetter, max_bytes: int) -> bool:
 
 
 def _size(one: DeadLetter) -> int:
-    headers = sum(len(name) + len(value or b"") + _HEADER_FRAMING for name, value in one.headers)
+    headers = sum(len(name) + len(value or b"") + HEADER_FRAMING for name, value in one.headers)
     return len(one.key or b"") + len(one.value or b"") + headers

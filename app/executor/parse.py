@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from app.executor.output import Output
 from app.model import TaskConfig
-from app.records import offsets_of
+from app.records import Chunk, Lines
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
 from parsers.flume import envelope
@@ -23,12 +24,20 @@ def make_parser(config: TaskConfig) -> Parser:
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
-def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
+def parse(parser: Parser, chunk: Chunk, output: Output, max_bytes: int) -> tuple[Parsed, Lines]:
     """
-    Return the outcome of raw values. A line that the sink's topic would not take with its key is a reject, and so is a
-    value for which the parser raises.
+    Return the outcome of a chunk, and its lines as they go to the sink.
+
+    A line that the sink's topic would not take with all that it carries is a reject, and so is a value for which the
+    parser raises.
     """
-    return _without_oversized(_guarded(parser, values), keys, max_bytes)
+    parsed = _guarded(parser, chunk.values)
+    lines = output.lines(chunk, parsed)
+    sizes = lines.sizes()
+    if not len(sizes) or sizes.max() <= max_bytes:
+        return parsed, lines
+    fitting = _without_oversized(parsed, sizes, max_bytes)
+    return fitting, output.lines(chunk, fitting)
 
 
 def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
@@ -90,13 +99,10 @@ def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
         yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
-def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
-    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(keys))[parsed.rows]
-    if not len(sizes) or sizes.max() <= max_bytes:
-        return parsed
+def _without_oversized(parsed: Parsed, sizes: NDArray[np.int32], max_bytes: int) -> Parsed:
     large, fits = np.flatnonzero(sizes > max_bytes), np.flatnonzero(sizes <= max_bytes)
     too_large = (
-        Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {max_bytes}")
+        Reject(int(parsed.rows[i]), TOO_LARGE, f"the record has {sizes[i]} bytes, the sink takes {max_bytes}")
         for i in large
     )
     return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *too_large]))

@@ -21,6 +21,7 @@ from app.executor.clients import C, Clients
 from app.executor.commits import SIDE_BY_SIDE, Commits
 from app.executor.dead_letters import make_dead_letters
 from app.executor.lane import Cleansed, Lane
+from app.executor.output import Output
 from app.executor.parse import parse
 from app.model import Assignment, Outcome, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
@@ -50,7 +51,7 @@ def run(
             chunk = task.consumer.poll(POLL_SECONDS)
             task.catching_up = chunk is not None and chunk.full
             if chunk is not None:
-                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.max_line_bytes))
+                task.deliver(chunk, *parse(parser, chunk, task.output, task.max_line_bytes))
             task.keep_up()
         return task.finish()
 
@@ -76,6 +77,7 @@ class Task:
     def __init__(self, assignment: Assignment, clients: Clients[C], runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
         self.consumer = clients.consumer()
+        self.output = Output(config)
         self.max_line_bytes = config.sink.max_bytes - FRAMING_BYTES
         self.catching_up = False
         """Whether more records wait to be taken."""
@@ -111,13 +113,14 @@ class Task:
         """Open every lane side by side. The first chunk is committed at once: readers have waited long enough."""
         self._open(list(self._lanes.values()))
 
-    def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
-        """Hand each lane its part of a parsed chunk, in order."""
+    def deliver(self, chunk: Chunk, parsed: Parsed, lines: Lines) -> None:
+        """Hand each lane its part of a parsed chunk, in order; `lines` are its cleansed lines."""
         # Dead letters are made now, because a chunk's headers can be read only until the next poll.
-        rejects = make_dead_letters(chunk, parsed, self._max_dead_letter_bytes), parsed.reasons.to_pylist()
+        dead_letters = make_dead_letters(chunk, parsed, self._max_dead_letter_bytes)
+        made = lines, dead_letters, parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            self._commits.step(lane, partial(lane.take, _cleansed(lane, chunk, parsed, rejects, slice(begin, end))))
+            self._commits.step(lane, partial(lane.take, _cleansed(lane, chunk, parsed, made, slice(begin, end))))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]
             self._commits.step(lane, partial(lane.pass_over, position))
@@ -194,10 +197,10 @@ def _cleansed(
     lane: Lane,
     chunk: Chunk,
     parsed: Parsed,
-    rejects: tuple[Sequence[DeadLetter], Sequence[str]],
+    made: tuple[Lines, Sequence[DeadLetter], Sequence[str]],
     rows: slice,
 ) -> Cleansed:
-    """Return a lane's part of a parsed chunk: these rows, or those up to the lane's agreed end."""
+    """Return a lane's part of what a chunk was made into: these rows, or those up to the lane's agreed end."""
     begin, end = rows.start, rows.stop
     position = int(chunk.offsets[end - 1]) + 1
     if lane.range.end is not None and position > lane.range.end:
@@ -205,13 +208,12 @@ def _cleansed(
         position = lane.range.end
     good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
     bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
-    dead_letters, reasons = rejects
-    values = parsed.values.slice(good, after_good - good)
+    lines, dead_letters, reasons = made
     return Cleansed(
         records=end - begin,
         bytes_in=_size(offsets_of(chunk.values), begin, end),
-        lines=Lines(values, parsed.rows[good:after_good], chunk.keys, chunk.timestamps),
-        bytes_out=_size(offsets_of(parsed.values), good, after_good),
+        lines=lines.part(good, after_good),
+        bytes_out=_size(offsets_of(lines.values), good, after_good),
         dead_letters=dead_letters[bad:after_bad],
         reasons=reasons[bad:after_bad],
         position=position,
