@@ -15,6 +15,8 @@ from app.errors import PartitionError
 from app.model import Partition
 
 Headers = Sequence[tuple[str, bytes | None]]
+HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
+"""The values of some headers, by name, row by row; null where a record does not have that header."""
 NO_TIMESTAMP = -1
 HEADER_FRAMING = 8
 """What a header takes besides its name and its value, in bytes, at most."""
@@ -45,6 +47,7 @@ class Chunk:
         ends: partitions whose end was reached, with the offset after it (past control and aborted records).
         failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
+        kept: the headers of Flume's events that cleansed lines keep; without those that nobody wants.
     """
 
     partitions: Sequence[Partition]
@@ -57,6 +60,7 @@ class Chunk:
     ends: Sequence[tuple[Partition, int]] = ()
     failures: Sequence[PartitionError] = ()
     full: bool = False
+    kept: HeaderColumns = ()
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -79,29 +83,17 @@ class Lines:
         rows: for each line, the row of its source record's key, timestamp and headers; ascending.
         keys: null where a record has no key.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
-        headers: columns of header values with their names; null where a record does not have that header.
+        headers: what `Chunk.kept` is.
     """
 
     values: pa.BinaryArray
     rows: NDArray[np.int32]
     keys: pa.BinaryArray
     timestamps: NDArray[np.int64]
-    headers: Sequence[tuple[str, pa.BinaryArray]] = ()
+    headers: HeaderColumns = ()
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def part(self, begin: int, end: int) -> Lines:
-        """Return the lines from one on, up to another; nothing is copied."""
-        values, rows = self.values.slice(begin, end - begin), self.rows[begin:end]
-        return Lines(values, rows, self.keys, self.timestamps, self.headers)
-
-    def sizes(self) -> NDArray[np.int32]:
-        """Return the size of each line in bytes, with its key and its headers."""
-        sizes = np.diff(offsets_of(self.values)) + np.diff(offsets_of(self.keys))[self.rows]
-        for name, column in self.headers:
-            sizes += np.diff(offsets_of(column))[self.rows] + len(name.encode()) + HEADER_FRAMING
-        return sizes
 
 
 class DeadLetter(NamedTuple):

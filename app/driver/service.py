@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
-from app.driver.discover import Discovery, Workload
+from app.driver.discover import Discovery, Workload, refuse_compacted
 from app.driver.plan import plan
 from app.driver.rebalance import Balance
 from app.driver.retry import Refusals, Stopped, retry_until_available
@@ -80,6 +80,7 @@ class Service:
         rounds: Rounds | None = None
         try:
             config, workload = self._discover()
+            refuse_compacted(config.dead_letters)
             self._clear_leftovers(workload)
             rounds = self._start_rounds()
             self._stop.on_signals()
@@ -116,6 +117,7 @@ class Service:
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
             flume_headers=config.source.flume_headers,
+            log_level=config.log_level,
         )
 
     def _clear_leftovers(self, workload: Workload) -> None:

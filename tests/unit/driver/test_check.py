@@ -58,3 +58,16 @@ def test_a_missing_topic_is_raised() -> None:
 
     with pytest.raises(TopicMissing, match="topic 'clean' does not exist: create it"):
         connected(config(), kafka.clients, lambda _: None)
+
+
+def test_a_compacted_dead_letter_topic_is_refused() -> None:
+    """It would lose dead letters; a sink may be compacted, and which lines it takes is shown."""
+    kafka = DriverKafka(p0=(0, 1))
+    kafka.compacted = {"clean"}
+    said: list[str] = []
+
+    assert 0 == connected(config(), kafka.clients, said.append)
+    assert "ok       clean: 2 partitions, records up to 1000000 bytes, only with a key" == said[0]
+    kafka.compacted = {"dead"}
+    with pytest.raises(NotUsable, match=r"'dead' is compacted.*: set its cleanup\.policy to delete"):
+        connected(config(), kafka.clients, said.append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import BytesIO
 
 import fastavro
@@ -10,19 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.executor.output import Output
-from app.executor.parse import PARSER_ERROR, TOO_LARGE, make_parser, parse
-from app.model import Partition
-from app.records import HEADER_FRAMING, Chunk
+from app.executor.limits import CLOCK_MARGIN_MS, Limits
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, with_headers
+from app.model import Destination, Partition, TimestampLimit
+from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
+from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import outcomes
 from tests.fakes import make_task_config
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 
-LINES = pa.array([line(0), b"rubbish", line(1)], pa.binary())
-ROOMY = 1_000_000
 AVRO = fastavro.parse_schema(
     {
         "type": "record",
@@ -30,25 +30,28 @@ AVRO = fastavro.parse_schema(
         "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
     }
 )
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+LINES = [line(0), b"rubbish", line(1)]
 
 
-def chunk_of(values: pa.BinaryArray, keys: Sequence[bytes | None] | None = None) -> Chunk:
-    """Make a chunk of these values, with these keys or none."""
-    rows = np.arange(len(values))
+def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timestamps: Sequence[int] = ()) -> Chunk:
+    """Make a chunk of one partition."""
     return Chunk(
         partitions=[Partition("raw", 0)],
         sources=np.zeros(len(values), np.int32),
-        offsets=rows,
-        timestamps=rows,
+        offsets=np.arange(len(values)),
+        timestamps=np.array(timestamps or [NOW] * len(values), np.int64),
         keys=pa.array(keys or [None] * len(values), pa.binary()),
-        values=values,
-        headers=lambda _: (),
+        values=pa.array(values, pa.binary()),
+        headers=lambda row: [],
     )
 
 
-def parsed_by(parser: Parser) -> Parsed:
-    """Return the outcome of the lines."""
-    return parse(parser, chunk_of(LINES), Output(make_task_config()), ROOMY)[0]
+def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Parsed:
+    """Parse for a sink with these settings."""
+    topic = replace(Destination("clean", 1, 1_000_000), **sink)  # type: ignore[arg-type]  # fields of many types
+    return parse(parser, chunk or chunk_of(LINES), Limits.of(topic, make_task_config(sink=topic)), NOW)
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -89,6 +92,63 @@ def test_a_right_outcome_is_handed_on() -> None:
     assert ["no_marker"] == parsed.reasons.to_pylist()
 
 
+def rejects(chunk: Chunk, **sink: object) -> list[tuple[int, str, str]]:
+    return list(parsed_by(IdcAccessLog(), chunk, **sink).rejects())
+
+
+def test_a_line_too_large_for_the_sink_is_a_reject() -> None:
+    """Its key counts, and room is left for the record's framing."""
+    size = len(cleansed(0))
+    chunk = chunk_of([line(0), b"rubbish", line(1)], [b"k", b"k", b"keyed"])
+
+    ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + 512)
+
+    assert 1 == rubbish
+    assert (2, TOO_LARGE, f"line and key have {size + 5} bytes, the sink takes {size + 1}") == large
+    assert 1 == len(rejects(chunk, max_bytes=size + 5 + 512))
+
+
+BEFORE = TimestampLimit("message.timestamp.before.max.ms", HOUR)
+AFTER = TimestampLimit("message.timestamp.difference.max.ms", HOUR)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "limit"),
+    [
+        (NOW + HOUR + CLOCK_MARGIN_MS, None),
+        (NOW + HOUR + CLOCK_MARGIN_MS + 1, AFTER),
+        ((1 << 63) - 1, AFTER),
+        (NOW - HOUR - CLOCK_MARGIN_MS, None),
+        (NOW - HOUR - CLOCK_MARGIN_MS - 1, BEFORE),
+        (0, BEFORE),
+        (NO_TIMESTAMP, None),
+    ],
+)
+def test_a_timestamp_that_the_sink_refuses_is_a_reject(stamp: int, limit: TimestampLimit | None) -> None:
+    """The detail names the timestamp and the topic's setting; what a clock that differs might allow is tried."""
+    chunk = chunk_of(LINES, timestamps=[NOW, stamp, stamp])
+
+    parsed = parsed_by(IdcAccessLog(), chunk, before=BEFORE, after=AFTER)
+
+    detail = limit and f"its timestamp is {stamp}, the time is {NOW}, the sink's {limit.setting} is {HOUR}"
+    expected = [(1, "no_marker"), *([(2, REFUSED)] if limit else [])]
+    assert expected == [each[:2] for each in parsed.rejects()]
+    assert not limit or detail == parsed.details[1].as_py()
+    assert [cleansed(0), *([] if limit else [cleansed(1)])] == parsed.values.to_pylist()
+    assert [0, 2][: len(parsed.values)] == parsed.rows.tolist()
+
+
+def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
+    """An empty key is one; any other sink takes lines without."""
+    chunk = chunk_of([line(0), line(1), b"rubbish", line(2)], [None, b"", None, None])
+
+    found = rejects(chunk, compacted=True)
+
+    detail = "it has no key, and the sink's cleanup.policy is compact"
+    assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
+    assert 1 == len(rejects(chunk))
+
+
 def event(body: bytes, **headers: str) -> bytes:
     """Write one of Flume's events."""
     out = BytesIO()
@@ -97,36 +157,25 @@ def event(body: bytes, **headers: str) -> bytes:
 
 
 def test_lines_keep_flumes_headers() -> None:
-    """A line has the wanted headers of its own event, and no others; a header that is missing is null."""
-    config = make_task_config(format="flume-avro", flume_headers=("host", "file"))
-    values = [event(b"rubbish", host="no"), event(line(0), host="a", other="b"), b"", event(line(1), file="f")]
+    """The wanted headers of each event are columns of its chunk; a header that is missing is null."""
+    chunk = chunk_of([event(line(0), host="a", other="b"), b"", event(line(1), file="f")])
 
-    parsed, lines = parse(make_parser(config), chunk_of(pa.array(values, pa.binary())), Output(config), ROOMY)
+    kept = with_headers(chunk, ("host", "file")).kept
 
-    assert [1, 3] == lines.rows.tolist() == parsed.rows.tolist()
-    assert {"host": [b"a", None], "file": [None, b"f"]} == {
-        name: column.take(lines.rows).to_pylist() for name, column in lines.headers
+    assert {"host": [b"a", None, None], "file": [None, None, b"f"]} == {
+        name: column.to_pylist() for name, column in kept
     }
+    assert with_headers(chunk, ()) is chunk
 
 
-@pytest.mark.parametrize("spare", [0, -1])
-def test_everything_that_a_line_carries_counts(spare: int) -> None:
-    """A record that is too large only with its key and its headers is a reject, with its size."""
-    config = make_task_config(format="auto", flume_headers=("host",))
-    values = pa.array([line(0), event(line(1), host="h" * 30)], pa.binary())
-    size = len(cleansed(1)) + len(b"key") + len("host") + 30 + HEADER_FRAMING
+def test_headers_count_in_the_size_of_a_line() -> None:
+    """A line that is too large only with its headers is a reject."""
+    parser = envelope.wrap(IdcAccessLog(), "flume-avro")
+    chunk = with_headers(chunk_of([event(line(0)), event(line(1), ü="h" * 30)], [None, b"key"]), ["ü"])
+    size = len(cleansed(1)) + len(b"key") + len("ü".encode()) + 30 + HEADER_FRAMING
 
-    parsed, lines = parse(make_parser(config), chunk_of(values, [None, b"key"]), Output(config), size + spare)
+    fits, too_large = (parsed_by(parser, chunk, max_bytes=size + 512 - spare) for spare in (0, 1))
 
-    assert [cleansed(0), cleansed(1)][: 2 + spare] == lines.values.to_pylist()
-    assert [TOO_LARGE][:-spare] == parsed.reasons.to_pylist()
-    assert [f"the record has {size} bytes, the sink takes {size - 1}"][:-spare] == parsed.details.to_pylist()
-
-
-def test_lines_without_headers_are_not_copied() -> None:
-    """Where no header is wanted, nobody opens an envelope for it."""
-    chunk = chunk_of(LINES)
-    _, lines = parse(IdcAccessLog(), chunk, Output(make_task_config(format="flume-avro")), ROOMY)
-
-    assert () == lines.headers
-    assert lines.keys is chunk.keys
+    assert [] == list(fits.rejects())
+    detail = f"line, key and headers have {size} bytes, the sink takes {size - 1}"
+    assert [(1, TOO_LARGE, detail)] == list(too_large.rejects())
