@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -145,10 +145,10 @@ class Assignment:
     seconds: float
     deadline: float
 
-    @property
-    def control_partition(self) -> Partition:
-        """The partition that the driver fences to end the task: its first one."""
-        return self.ranges[0].partition
+    def control_partition(self, hanging: Container[Partition] = ()) -> Partition:
+        """Return the partition that the driver fences to end the task: its first one that does not hang."""
+        partitions = [each.partition for each in self.ranges]
+        return next((each for each in partitions if each not in hanging), partitions[0])
 
 
 class Outcome(StrEnum):

@@ -126,7 +126,7 @@ class Round:
         opened after the fence has fenced us in turn, so all partitions follow. What still runs then is killed.
         """
         self._tracker.round_ends(ending, reason)
-        control = [assignment.control_partition for assignment in self._assignments]
+        control = [assignment.control_partition(self._tracker.undeliverable) for assignment in self._assignments]
         return self._shut_out((control, seconds), (self._all_partitions, FENCE_ALL_SECONDS))
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:

@@ -33,7 +33,8 @@ class StatusTracker:
         now = runtime.wall_clock()
         self.snapshot = Snapshot(at=now, group=group, started=now)
         self._ranges: dict[Partition, OffsetRange] = {}
-        self._undeliverable: Mapping[Partition, PartitionError] = {}
+        self.undeliverable: Mapping[Partition, PartitionError] = {}
+        """The error of each partition whose output nobody takes now."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
         self._totals = Counts()
@@ -43,7 +44,7 @@ class StatusTracker:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self.kafka_is_back()
         self._ranges.update(workload.ranges)
-        self._undeliverable = workload.undeliverable
+        self.undeliverable = workload.undeliverable
         partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
@@ -60,12 +61,12 @@ class StatusTracker:
         if status.state is PartitionState.FAILED:
             return status
         planned = self._in_state(status, PartitionState.PLANNED)
-        return self._in_trouble(planned, self._undeliverable.get(status.partition))
+        return self._in_trouble(planned, self.undeliverable.get(status.partition))
 
     def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
-        offsets, self._undeliverable = found.offsets, found.undeliverable
+        offsets, self.undeliverable = found.offsets, found.undeliverable
         now, totals = self._runtime.monotonic(), self._totals
         gone = {
             partition: status
@@ -102,7 +103,7 @@ class StatusTracker:
         for each in ranges:
             self._ranges[each.partition] = each
             running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
-            partitions[each.partition] = self._in_trouble(running, self._undeliverable.get(each.partition))
+            partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
         number = self.snapshot.round.number + 1 if self.snapshot.round else 1
         lag = sum(partitions[each.partition].lag for each in ranges)
         began = RoundStatus(number, self._now(), slots, tasks, len(ranges), lag)
@@ -147,7 +148,7 @@ class StatusTracker:
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
         state, problem = self._left_as(receipt)
         after = self._in_state(before, state)
-        known = before.problem if receipt.partition in self._undeliverable else None
+        known = before.problem if receipt.partition in self.undeliverable else None
         return replace(
             after,
             committed=receipt.end,

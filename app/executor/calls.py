@@ -50,6 +50,8 @@ class Call:
         """When a thread took it up."""
         self.ended: Future[bool] = Future()
         """Whether it succeeded."""
+        self.abandoned = False
+        """Whether nobody waits for it any more."""
         self._patience = patience
 
     def hangs(self, now: float) -> bool:
@@ -214,7 +216,8 @@ class Calls:
         lane.hold()
 
     def _hangs(self, call: Call) -> bool:
-        return not call.ended.done() and (call.lane.troubled or call.hangs(self._clock()))
+        hangs = call.abandoned or call.lane.troubled or call.hangs(self._clock())
+        return hangs and not call.ended.done()
 
     def _ends(self, call: Call) -> bool:
         """Wait for a call; return whether it has ended, rather than hangs."""
@@ -246,6 +249,15 @@ class Calls:
         while any(not self._hangs(call) for call in self._calls.values()):
             self.settle_soon()
 
+    def settle_while_some_end(self, seconds: float) -> None:
+        """Wait until no call is left, or none has ended for so many seconds."""
+        until = self._clock() + seconds
+        while (left := self._left()) and self._clock() < until:
+            self._wait(left)
+            if len(self._left()) < len(left):
+                until = self._clock() + seconds
+        self.settle_ended()
+
     def abandon(self, seconds: float) -> None:
         """Leave the calls alone that have run for so many seconds and do not end; what they do no longer counts."""
         self._parked.clear()
@@ -254,13 +266,15 @@ class Calls:
             self._wait(self._left())
         self._usual.clear()
         self._troubled.clear()
-        for call in self._left():
-            call.lane.abandon()
-        self._wait(self._left(), RETURN_SECONDS)
+        if left := self._left():
+            for call in left:
+                call.abandoned = True
+                call.lane.abandon()
+            self._wait(left, RETURN_SECONDS)
         self.settle_ended()
 
     def _left(self) -> list[Call]:
-        return [call for call in self._calls.values() if not call.ended.done()]
+        return [call for call in self._calls.values() if not (call.ended.done() or call.abandoned)]
 
     def _wait(self, calls: Sequence[Call], seconds: float = WAIT_SECONDS) -> None:
         """Wait until these calls have ended, for so long at most; the task is alive meanwhile."""

@@ -291,7 +291,7 @@ class Lane:
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to others."""
         self._retire_writer()
-        if self.outcome is not None:
+        if self.outcome is not None:  # abandoned meanwhile
             return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED

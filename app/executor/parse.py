@@ -51,6 +51,8 @@ def parse(parser: Parser, chunk: Chunk, sink: Limits, now: int) -> Parsed:
 
 def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
     """Call the parser; if it raises or breaks its contract, call it row by row to find the rows that make it do so."""
+    if not len(values):  # only the end of a partition was read
+        return _assemble(values, np.zeros(0, np.int32), [])
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))

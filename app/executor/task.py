@@ -36,8 +36,9 @@ from parsers.contract import Parsed, Parser, Reject
 POLL_SECONDS = 0.05
 # How soon a task without traffic notices that the driver has fenced its control partition.
 HEARTBEAT_SECONDS = 1.0
-# How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds.
-OPEN_SECONDS = 5.0
+# How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
+# task begins without the lanes that are late, once no other was opened for a second.
+OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
 # How long a call that hangs may hold up the end of a task.
 LAST_SECONDS = 2.0
 # Much can be delivered between two commits of a lane; its memory is wanted earlier.
@@ -92,7 +93,6 @@ class Task:
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
         self._lanes = {each.partition: Lane(each, clients, self.consumer, offsets) for each in assignment.ranges}
-        self._control_lane = self._lanes[assignment.control_partition]
         self._threads = runtime.threads(len(self._lanes) + 1, "winnow-lane")
         self._calls = Calls(self._threads, self._clock, watchdog)
         self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
@@ -158,7 +158,7 @@ class Task:
     def _side_by_side(self, lanes: Iterable[Lane], step: Callable[[Lane], None]) -> None:
         for lane in lanes:
             self._calls.start(lane, partial(step, lane), OPEN_SECONDS)
-        self._calls.settle()
+        self._calls.settle_while_some_end(LATE_SECONDS)
 
     def _open_again(self, lane: Lane) -> None:
         """Do the same for one lane, beside the flow."""
@@ -230,6 +230,12 @@ class Task:
         for lane in self._lanes.values():
             if lane.running and lane not in self._calls:
                 self._calls.attempt(lane, lane.free)
+
+    @property
+    def _control_lane(self) -> Lane:
+        """The lane by which the driver ends the task: its first one that does not hang, as the driver sees it too."""
+        lanes = self._lanes.values()
+        return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
 
     def _owes_heartbeat(self, now: float) -> bool:
         lane = self._control_lane

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -259,6 +260,22 @@ def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend
 
     assert [(4, True)] == [(len(chunk), chunk.full) for chunk in first]
     assert not rest[-1].full
+
+
+@BOTH_BACKENDS
+def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """A commit in another thread asks the consumer for its group's metadata, and gets them between two polls."""
+    stage = make_stage(broker.bootstrap, topics)
+    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+        commits = threading.Thread(target=lambda: [consumer.client.consumer_group_metadata() for _ in range(20)])
+        commits.start()
+        polls = 0
+        while commits.is_alive():
+            consumer.poll(0.01)
+            polls += 1
+        commits.join()
+
+    assert polls < 500
 
 
 @BOTH_BACKENDS

@@ -131,7 +131,7 @@ class TestRounds:
         service(kafka, rounds, config("round.interval=7s")).run(until_end=True)
 
         (assignments,) = rounds.rounds
-        assert {A, B} == {assignment.control_partition for assignment in assignments}
+        assert {A, B} == {assignment.control_partition() for assignment in assignments}
         assert {60 * 7.0} == {assignment.seconds for assignment in assignments}
         assert {"id-1"} == {assignment.ranges[0].topic_id for assignment in assignments}
 

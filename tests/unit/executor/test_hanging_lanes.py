@@ -87,8 +87,8 @@ def stage() -> Iterator[Stage]:
     made.over.set()
 
 
-def test_a_commit_that_hangs(stage: Stage) -> None:
-    """The lane is held when too much of it waits, and read on from its position afterwards."""
+def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
+    """While its commit hangs, the others send; when too much of it waits it is held, and read on afterwards."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit

@@ -51,7 +51,9 @@ def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timesta
 def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Parsed:
     """Parse for a sink with these settings."""
     topic = replace(Destination("clean", 1, 1_000_000), **sink)  # type: ignore[arg-type]  # fields of many types
-    return parse(parser, chunk or chunk_of(LINES), Limits.of(topic, make_task_config(sink=topic)), NOW)
+    return parse(
+        parser, chunk_of(LINES) if chunk is None else chunk, Limits.of(topic, make_task_config(sink=topic)), NOW
+    )
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -82,6 +84,14 @@ def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
     parsed = parsed_by(Wrong(WRONG[what]))
 
     assert any(f"the parser broke its contract: {detail}" in each for each in parsed.details.to_pylist())
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
+    """The end of a partition comes alone where nothing follows; a parser that fails even then makes no dead letter."""
+    parsed = parsed_by(Wrong(WRONG[what]), chunk_of([]))
+
+    assert [] == outcomes(parsed, 0)
 
 
 def test_a_right_outcome_is_handed_on() -> None:

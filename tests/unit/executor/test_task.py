@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -14,7 +13,7 @@ from app.executor import commits, task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Destination, Guarantee, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import NO_TIMESTAMP, Chunk, Lines
+from app.records import NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
@@ -431,43 +430,6 @@ class TestOutcomes:
         assert (2, first_commits) == (len(made), made[0].commits)
         assert expected() == kafka.sink[A]
         assert (Outcome.DONE, 1) == (receipt.outcome, receipt.reopened)
-
-    def test_a_lane_that_commits_holds_up_no_other(self) -> None:
-        """While one lane commits slowly, the other lanes send; its own records wait in order, and none is lost."""
-        kafka = FakeKafka({A: source(40), B: source(40)})
-        task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, b_went_on = clients.writer, threading.Event()
-        counted: Counter[Partition] = Counter()
-
-        def held(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
-            commit, send = writer.commit, writer.send
-
-            def held_commit(offset: int, metadata: str) -> None:
-                counted[partition] += 1
-                if partition == A and counted[A] == 2:  # the first only stores where to start
-                    assert b_went_on.wait(10), "nothing was sent for the other lane"
-                commit(offset, metadata)
-
-            def watched_send(lines: Lines) -> None:
-                send(lines)
-                if partition == B and counted[A] == 2:
-                    b_went_on.set()
-
-            writer.commit, writer.send = held_commit, watched_send  # type: ignore[method-assign]
-            return writer
-
-        clients.writer = held  # type: ignore[method-assign]
-
-        ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
-        task.run(
-            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.threaded
-        )
-
-        for partition in (A, B):
-            assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
-            assert 1 == len(kafka.dead[partition])
 
     @pytest.mark.parametrize(
         ("full", "few", "least", "most"),
