@@ -22,7 +22,7 @@ from tests.integration.tasks import until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("query.py")
-SECONDS = 120
+SECONDS = 300
 
 
 class Query:
@@ -140,7 +140,7 @@ def test_an_offset_never_goes_back(broker: Cluster, topics: Topics, tmp_path: Pa
 
     with Query(query, tmp_path / "log") as run:
         run.await_batches(3)
-        until(lambda: f"{topic}-0 stays at 900, because the query is only at" in run.log, what="the warning")
+        until(lambda: f"{topic}-0 stays at 900, because the query is only at" in run.log, SECONDS, "the warning")
         last = run.progress[-1]["sources"][0]["endOffset"][topic]["0"]
 
     assert last < 900 == committed(broker.bootstrap, query["group"], topic)[topic, 0]
@@ -161,7 +161,7 @@ def test_an_outage_of_kafka_does_no_harm_to_the_query(broker: Cluster, topics: T
             run.await_batches(5)
             mirror.start()
             until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 10}, SECONDS)
-            until(lambda: "are saved again" in run.log, what="the good news")
+            until(lambda: "are saved again" in run.log, SECONDS, "the good news")
 
     assert run.saved
     assert 1 == run.log.count("its offsets are not saved")
