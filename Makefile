@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit chaos chaos-long refusals proof controls bench mutants lint format lock clean prerequisites
+.PHONY: help setup demo test unit neighbours chaos chaos-long refusals proof controls bench mutants lint format lock clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -49,6 +49,9 @@ test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka 
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
+
+neighbours: $(READY)  ## a Structured Streaming query on PySpark 4.0, in an environment of its own, with the offset listener (about 2 minutes)
+	$(BIN)/python -m pytest tests/neighbours
 
 chaos: $(READY)  ## do harm to the service on a real cluster, check every record (about 15 minutes; SEED=n repeats a run)
 	$(BIN)/python -m tests.chaos run --minutes 12 $(if $(SEED),--seed $(SEED))

@@ -180,6 +180,7 @@ class TaskConfig:
     mirrors: tuple[Plugin, ...] = ()
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
+    flume_headers: tuple[str, ...] = ()
     log_level: str = "info"
 
 

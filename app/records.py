@@ -15,7 +15,11 @@ from app.errors import PartitionError
 from app.model import Partition
 
 Headers = Sequence[tuple[str, bytes | None]]
+HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
+"""The values of some headers, by name, row by row; null where a record does not have that header."""
 NO_TIMESTAMP = -1
+HEADER_FRAMING = 8
+"""What a header takes besides its name and its value, in bytes, at most."""
 
 
 def offsets_of(values: pa.BinaryArray) -> NDArray[np.int32]:
@@ -44,6 +48,7 @@ class Chunk:
         ends: partitions whose end was reached, with the offset after it (past control and aborted records).
         failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
+        kept: the headers of Flume's events that cleansed lines keep; without those that nobody wants.
     """
 
     partitions: Sequence[Partition]
@@ -57,6 +62,7 @@ class Chunk:
     ends: Sequence[tuple[Partition, int]] = ()
     failures: Sequence[PartitionError] = ()
     full: bool = False
+    kept: HeaderColumns = ()
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -76,15 +82,17 @@ class Lines:
 
     Args:
         values: the lines.
-        rows: for each line, the row of its source record's key and timestamp; ascending.
+        rows: for each line, the row of its source record's key, timestamp and headers; ascending.
         keys: null where a record has no key.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
+        headers: what `Chunk.kept` is.
     """
 
     values: pa.BinaryArray
     rows: NDArray[np.int32]
     keys: pa.BinaryArray
     timestamps: NDArray[np.int64]
+    headers: HeaderColumns = ()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -123,6 +123,9 @@ class Source(Section):
         default="raw",
         description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
     )
+    flume_headers: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        default=(), description="the headers of Flume's events that cleansed lines keep as record headers"
+    )
 
 
 class Sink(Section):

@@ -64,6 +64,12 @@ def _is_not_matched(written: str) -> Rule:
     return Rule(("source.topics.pattern", written), check)
 
 
+def _headers_have_an_envelope(tree: Tree, names: tuple[str, ...], source_format: str) -> Iterator[str]:
+    if names and source_format == "raw":
+        where = tree.at("source.flume.headers")
+        yield f"source.flume.headers needs source.format flume-avro or auto: raw lines have no headers{where}"
+
+
 def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:
     if interval * 4 > timeout:
         yield (
@@ -105,6 +111,7 @@ RULES = (
     Rule(WRITTEN, _destinations_differ),
     *map(_is_not_named, WRITTEN),
     *map(_is_not_matched, WRITTEN),
+    Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
     Rule(("kafka",), _a_broker_is_named),
     Rule(("kafka",), _kafka_is_not_overruled),

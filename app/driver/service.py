@@ -119,6 +119,7 @@ class Service:
             mirrors=tuple(each.plugin for each in config.offsets.mirrors),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
+            flume_headers=config.source.flume_headers,
             log_level=config.log_level,
         )
 

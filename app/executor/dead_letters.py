@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import REFUSED
 from app.model import Partition
-from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
+from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed, Reject
 
 STAGE = b"VALUE_CONVERTER"
@@ -23,7 +23,6 @@ _NAMES = tuple(
     f"__connect.errors.{name}".encode() + b"\0"
     for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message", "timestamp")
 )
-_HEADER_FRAMING = 8
 
 
 def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> Sequence[DeadLetter]:
@@ -40,7 +39,7 @@ def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> 
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
         alike = _all_at_once(chunk, parsed, topic, now)
-        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= topic.max_bytes).all():
+        if (alike.sizes() + len(_NAMES) * HEADER_FRAMING <= topic.max_bytes).all():
             return alike
     return [make_dead_letter(chunk, reject, topic, now) for reject in parsed.rejects()]
 
@@ -129,5 +128,5 @@ def _origin(partition: Partition) -> Headers:
 
 
 def _size(one: DeadLetter) -> int:
-    headers = sum(len(name) + len(value or b"") + _HEADER_FRAMING for name, value in one.headers)
+    headers = sum(len(name) + len(value or b"") + HEADER_FRAMING for name, value in one.headers)
     return len(one.key or b"") + len(one.value or b"") + headers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from app.executor.limits import Limits
 from app.model import TaskConfig
-from app.records import Chunk, offsets_of
+from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
 from parsers.flume import envelope
@@ -26,10 +27,17 @@ def make_parser(config: TaskConfig) -> Parser:
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
+def with_headers(chunk: Chunk, names: Sequence[str]) -> Chunk:
+    """Return a chunk with these headers of Flume's events, which its lines keep. Parsers know nothing of them."""
+    if not names:
+        return chunk
+    return replace(chunk, kept=list(zip(names, envelope.headers(chunk.values, names), strict=True)))
+
+
 def parse(parser: Parser, chunk: Chunk, sink: Limits, now: int) -> Parsed:
     """
-    Return the outcome of a chunk's values. A line that the sink would not take with the key and timestamp of its record
-    is a reject, and so is a value for which the parser raises.
+    Return the outcome of a chunk's values. A line that the sink would not take with what it keeps of its record is a
+    reject, and so is a value for which the parser raises.
 
     Args:
         parser: the parser.
@@ -37,7 +45,7 @@ def parse(parser: Parser, chunk: Chunk, sink: Limits, now: int) -> Parsed:
         sink: what the sink takes.
         now: milliseconds since the epoch.
     """
-    parsed = _without_oversized(_guarded(parser, chunk.values), chunk.keys, sink)
+    parsed = _without_oversized(_guarded(parser, chunk.values), chunk, sink)
     return _without_untimely(_without_keyless(parsed, chunk.keys, sink), chunk.timestamps, sink, now)
 
 
@@ -102,9 +110,12 @@ def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
         yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
-def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Parsed:
-    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(keys))[parsed.rows]
-    detail = f"line and key have {{}} bytes, the sink takes {sink.max_bytes}"
+def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:
+    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(chunk.keys))[parsed.rows]
+    for name, column in chunk.kept:
+        sizes += np.diff(offsets_of(column))[parsed.rows] + len(name.encode()) + HEADER_FRAMING
+    what = "line, key and headers" if chunk.kept else "line and key"
+    detail = f"{what} have {{}} bytes, the sink takes {sink.max_bytes}"
     return _reject(parsed, sizes > sink.max_bytes, TOO_LARGE, detail, sizes)
 
 

@@ -749,6 +749,49 @@ def bodies(
     return events
 
 
+@kernel("void(int64, int64, int64, uint8[::1], uint8[::1], int64[:, ::1], uint8[::1])")
+def headers(
+    values: int,
+    offsets: int,
+    total: int,
+    kinds: NDArray[np.uint8],
+    name: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    found: NDArray[np.uint8],
+) -> None:
+    """
+    Find one header in every value; of several with its name, the last one counts.
+
+    Args:
+        values: the address of the array's bytes.
+        offsets: the address of the array's first offset.
+        total: how many rows the array has.
+        kinds: the kind of each value, as `bodies` has found it.
+        name: the name of the header, in UTF-8.
+        spans: filled with the addresses of the begin and the end of each header's value, 0 where there is none.
+        found: filled with 1 where there is such a header, else with 0.
+    """
+    for row in range(total):
+        spans[row, 0], spans[row, 1], found[row] = 0, 0, 0
+        at, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
+        if kinds[row] != EVENT:
+            continue
+        # `bodies` has read this map already: its numbers make sense, and it ends before the value does.
+        count, at = number_at(at, end)
+        while count != 0:
+            if count < 0:
+                count = -count
+                _, at = number_at(at, end)
+            for _ in range(count):
+                size, at = number_at(at, end)
+                named = size == name.shape[0] and same(at, name.ctypes.data, size)
+                size, at = number_at(at + size, end)
+                if named:
+                    spans[row, 0], spans[row, 1], found[row] = at, at + size, 1
+                at += size
+            count, at = number_at(at, end)
+
+
 @kernel("void(int64[:, ::1], int64[::1], int64, int64)")
 def gather(spans: NDArray[np.int64], picked: NDArray[np.int64], out: int, out_offsets: int) -> None:
     """Copy the spans of the picked rows one after the other. The output must have `SLACK` bytes more than they need."""

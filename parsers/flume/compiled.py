@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -35,6 +36,28 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
     kernels.gather(spans, rows, out.address, offsets.address)
     lines = pa.Array.from_buffers(pa.binary(), len(rows), [_validity(values, rows), offsets, out])
     return Opened(cast("pa.BinaryArray", lines), rows, kinds)
+
+
+def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
+    """Return a column for each name, null where a value is no event or its event has no such header."""
+    source = Buffers.of(values)
+    spans = np.empty((source.total, 2), np.int64)
+    kinds, found = np.empty(source.total, np.uint8), np.empty(source.total, np.uint8)
+    kernels.bodies(source.values, source.offsets, source.validity, source.first, source.total, spans, kinds)
+    if source.validity:
+        kinds[values.is_null().to_numpy(zero_copy_only=False)] = Kind.TRUNCATED
+    rows = np.arange(source.total)
+    columns = []
+    for name in names:
+        wanted = np.array(list(name.encode()), np.uint8)
+        kernels.headers(source.values, source.offsets, source.total, kinds, wanted, spans, found)
+        texts = pa.allocate_buffer(int((spans[:, 1] - spans[:, 0]).sum()) + kernels.SLACK)
+        offsets = pa.allocate_buffer(4 * (source.total + 1))
+        kernels.gather(spans, rows, texts.address, offsets.address)
+        validity = pa.py_buffer(np.packbits(found, bitorder="little").tobytes())
+        column = pa.Array.from_buffers(pa.binary(), source.total, [validity, offsets, texts])
+        columns.append(cast("pa.BinaryArray", column))
+    return columns
 
 
 def _validity(values: pa.BinaryArray, rows: NDArray[np.int64]) -> pa.Buffer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,21 @@ def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noq
     return parser if format == "raw" else FromFlume(parser, strict=format == "flume-avro", engine=choose(engine))
 
 
+def headers(values: pa.BinaryArray, names: Sequence[str], *, engine: str = "auto") -> list[pa.BinaryArray]:
+    """
+    Return the values of some headers of Flume's events.
+
+    Args:
+        values: the events; any other value has no headers.
+        names: the names of the headers.
+        engine: as for `wrap`.
+
+    Returns:
+        A column for each name, as long as `values`: null where there is no such header.
+    """
+    return _module(choose(engine)).headers(as_binary(values), names)
+
+
 class FromFlume:
     """
     Parses the bodies of Flume's Avro events.
@@ -57,7 +73,7 @@ class FromFlume:
         """Load what opens the events."""
         self._parser = parser
         self._strict = strict
-        self._open = _opener(engine)
+        self._open = _module(engine).opened
         self._engine = engine
 
     @property
@@ -72,19 +88,20 @@ class FromFlume:
         return parsed if len(opened.lines) == len(lines) else _renumbered(parsed, opened)
 
 
-class _Open(Protocol):
-    def __call__(self, values: pa.BinaryArray, *, strict: bool) -> Opened: ...
+class _Module(Protocol):
+    def opened(self, values: pa.BinaryArray, *, strict: bool) -> Opened: ...
+    def headers(self, values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]: ...
 
 
-def _opener(engine: Engine) -> _Open:
+def _module(engine: Engine) -> _Module:
     """Import only what this engine needs: Numba may be missing, and fastavro is of no use to the kernels."""
     if engine is Engine.PLAIN:
         from parsers.flume import plain
 
-        return plain.opened
+        return plain
     from parsers.flume import compiled
 
-    return compiled.opened
+    return compiled
 
 
 def _renumbered(parsed: Parsed, opened: Opened) -> Parsed:

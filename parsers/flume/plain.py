@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import fastavro
 import numpy as np
@@ -18,6 +19,13 @@ _SCHEMA = fastavro.parse_schema(
     }
 )
 _MAX_NUMBER_BYTES = 9
+
+
+class Event(NamedTuple):
+    """One of Flume's events."""
+
+    headers: dict[str, str]
+    body: bytes
 
 
 class NoEvent(Exception):
@@ -43,28 +51,41 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
         if not value:
             continue
         try:
-            lines[row] = body(value)
+            lines[row] = event(value).body
         except NoEvent as found:
             kinds[row] = found.kind if strict else Kind.EVENT
     rows = np.flatnonzero(kinds == Kind.EVENT)
     return Opened(pa.array([lines[row] for row in rows.tolist()], pa.binary()), rows, kinds)
 
 
-def body(value: bytes) -> bytes:
+def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
+    """Return a column for each name, null where a value is no event or its event has no such header."""
+    found = [_headers(value) for value in values.to_pylist()]
+    return [pa.array([each.get(name) for each in found], pa.binary()) for name in names]
+
+
+def _headers(value: bytes | None) -> dict[str, str]:
+    try:
+        return event(value).headers if value else {}
+    except NoEvent:
+        return {}
+
+
+def event(value: bytes) -> Event:
     """
-    Return the body of the one event that the value is.
+    Return the one event that the value is.
 
     Raises:
         NoEvent: the value is not exactly one event.
     """
     source = _Source(value)
     try:
-        event = fastavro.schemaless_reader(source, _SCHEMA, None)  # type: ignore[arg-type]
+        found = fastavro.schemaless_reader(source, _SCHEMA, None)  # type: ignore[arg-type]
     except UnicodeDecodeError as error:
         raise NoEvent(Kind.MALFORMED) from error
     if source.rest:
         raise NoEvent(Kind.LEFTOVER)
-    return cast("dict[str, bytes]", event)["body"]
+    return Event(**cast("dict[str, Any]", found))
 
 
 class _Source:

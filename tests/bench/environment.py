@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -27,10 +28,11 @@ def connector_jars() -> list[Path]:
 
 def connector_python() -> Path:
     """Return the Python of that environment; the first call creates it, from hash-pinned packages."""
-    folder = cache_folder() / "bench-spark-4.0.0"
+    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
+    folder = cache_folder() / f"bench-spark-4.0.0-{digest}"
     ready, python = folder / ".ready", folder / "bin" / "python"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("w") as lock:
+    with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists():
             sys.stderr.write("setting up PySpark 4.0.0 for Spark's own Kafka connector (400 MB, once)\n")

@@ -161,9 +161,13 @@ for count in (1, 2, 9, 64):
     for first in (0, 1):
         texts, names = [anything() for _ in range(count)], [anything() for _ in range(2 * count)]
         picked = np.array(sorted(randomly.sample(range(2 * count), count)), np.int32)
+        columns = [("n%d" % h, [anything() for _ in names]) for h in range(randomly.randrange(4))]
         lines = Lines(at_the_edge(texts).slice(first), picked[first:], at_the_edge(names),
-                      np.array([randomly.choice([-1, 0, 5, 2**41]) for _ in names], np.int64))
-        expected = [(texts[first + i], names[row], max(int(lines.timestamps[row]), 0), []) for i, row in enumerate(lines.rows.tolist())]
+                      np.array([randomly.choice([-1, 0, 5, 2**41]) for _ in names], np.int64),
+                      [(name, at_the_edge(column)) for name, column in columns])
+        expected = [(texts[first + i], names[row], max(int(lines.timestamps[row]), 0),
+                     [(name.encode(), column[row]) for name, column in columns if column[row] is not None])
+                    for i, row in enumerate(lines.rows.tolist())]
         refusals.update({0, count // 2})
         at = 0
         while (come := sender.offer(lines, at)) < len(lines):

@@ -320,6 +320,31 @@ def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Ba
     assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
 
 
+@BOTH_BACKENDS
+@BOTH_GUARANTEES
+def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
+    """A line has the headers of its source record in the order of the columns; one that is null is left out."""
+    stage = make_stage(broker.bootstrap, topics, guarantee)
+    columns = {"host": [b"lost", b"a", None, b""], "ü": [None, None, b"\x00\xff", b"x" * 1_000]}
+    lines = replace(
+        make_lines(b"1", b"2", b"3", b"4"),
+        rows=np.array([0, 2, 3, 3], np.int32),
+        keys=pa.array([b"k"] * 4, pa.binary()),
+        timestamps=np.arange(1, 5),
+        headers=[(name, pa.array(column, pa.binary())) for name, column in columns.items()],
+    )
+
+    with writing(stage, backend) as writer:
+        writer.open()
+        writer.send(replace(lines, values=lines.values.slice(1), rows=lines.rows[1:]))
+        writer.send(make_lines(b"5"))
+        writer.commit(7, "")
+
+    last = [("host", b""), ("ü", b"x" * 1_000)]
+    expected = [(b"2", [("ü", b"\x00\xff")]), (b"3", last), (b"4", last), (b"5", [])]
+    assert expected == [(record.value, list(record.headers)) for record in stage.cleansed()]
+
+
 @contextmanager
 def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | AcknowledgedWriter]:
     """Open a writer for the first partition."""

@@ -254,7 +254,7 @@ def set_bytes(fields, field, word, texts, ends, validity, first, row):
 
 @kernel(
     "void(int64, int64, int64[:, ::1], int64, int64, int64, int64, int64, int64, int64, int64,"
-    " int32[::1], int64[::1], int64[::1])"
+    " int64[:, ::1], int32[::1], int64[::1], int64[::1])"
 )
 def produce(
     produceva: int,
@@ -268,6 +268,7 @@ def produce(
     key_ends: int,
     key_validity: int,
     key_first: int,
+    headers: NDArray[np.int64],
     rows: NDArray[np.int32],
     timestamps: NDArray[np.int64],
     state: NDArray[np.int64],
@@ -278,12 +279,15 @@ def produce(
     Args:
         produceva: the address of rd_kafka_produceva.
         client: the `rd_kafka_t *`.
-        fields: one row for each thing about a record, in the order named above; what varies is patched.
+        fields: one row for each thing about a record, in the order named above, and one for each header; what varies is
+            patched.
         values, keys: the address of the bytes of each Arrow array, or 0 if there are none.
         value_ends, key_ends: the address of its first offset.
         value_validity, key_validity: the address of its validity bitmap, or 0 if it has no nulls.
         value_first, key_first: the number of its first bit there.
-        rows: for each value, the row of its key and timestamp.
+        headers: one row for each header: the address of its name, which ends with a zero; then, of the array of its
+            values, what is above of keys. A record does not get a header whose value is null.
+        rows: for each value, the row of its key, timestamp and headers.
         timestamps: in milliseconds; a record without one gets the present time.
         state: where to go on, updated; and the error that refused that row, or 0.
     """
@@ -293,7 +297,14 @@ def produce(
         set_bytes(fields, VALUE_FIELD, 1, values, value_ends, value_validity, value_first, number)
         set_bytes(fields, KEY_FIELD, 1, keys, key_ends, key_validity, key_first, row)
         fields[TIMESTAMP_FIELD, 1] = max(timestamps[row], np.int64(0))  # librdkafka reads 0 as "now"
-        error = call_produceva(produceva, client, fields.ctypes.data, fields.shape[0])
+        field = VALUE_FIELD + 1
+        for header in range(headers.shape[0]):
+            column = headers[header]
+            set_bytes(fields, field, 2, column[1], column[2], column[3], column[4], row)
+            if fields[field, 2] != 0:
+                fields[field, 1] = column[0]
+                field += 1
+        error = call_produceva(produceva, client, fields.ctypes.data, field)
         if error != 0:
             state[ROW], state[ERROR] = number, error
             return

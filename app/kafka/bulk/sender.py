@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 from numpy.typing import NDArray
 
@@ -30,11 +31,13 @@ class BulkSender:
         """Queue lines for the sink, from row `begin` on."""
         self._check_open()
         values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
+        names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # alive until the end
+        headers = _table(names, [column for _, column in lines.headers])
         state = np.array([begin, 0], np.int64)
         kernels.produce(
             _PRODUCEVA,
             self._handle,
-            self._line.fields(),
+            self._line.fields(len(headers)),
             values.values,
             values.offsets,
             values.validity,
@@ -43,6 +46,7 @@ class BulkSender:
             keys.offsets,
             keys.validity,
             keys.first,
+            headers,
             lines.rows,
             lines.timestamps,
             state,
@@ -111,6 +115,14 @@ class _Target:
     def close(self) -> None:
         """Release the topic."""
         native.topic_destroy(self._topic)
+
+
+def _table(names: Sequence[NDArray[np.uint8]], columns: Sequence[pa.BinaryArray]) -> NDArray[np.int64]:
+    """Return where a kernel finds each header: its name, and the parts of its column."""
+    table = np.zeros((len(names), 5), np.int64)
+    for row, name, column in zip(table, names, map(Buffers.of, columns), strict=True):
+        row[:] = name.ctypes.data, column.values, column.offsets, column.validity, column.first
+    return table
 
 
 def _came_to(state: NDArray[np.int64]) -> int:

@@ -60,6 +60,17 @@ class TestSource:
             )
         ] == found
 
+    def test_headers_need_an_envelope(self, file: Path) -> None:
+        """Raw lines have no headers of Flume's."""
+        found = problems(file, "source.flume.headers=[host]")
+
+        assert [
+            (
+                "source.flume.headers needs source.format flume-avro or auto: raw lines have no headers "
+                "(--set source.flume.headers)"
+            )
+        ] == found
+
 
 class TestDestinations:
     def test_sink_and_dead_letters_differ(self, file: Path) -> None:

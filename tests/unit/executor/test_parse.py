@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import BytesIO
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
-from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, with_headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
-from app.records import NO_TIMESTAMP, Chunk
+from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
+from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import outcomes
 from tests.fakes import make_task_config
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 
+AVRO = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "AvroFlumeEvent",
+        "fields": [{"name": "headers", "type": {"type": "map", "values": "string"}}, {"name": "body", "type": "bytes"}],
+    }
+)
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
 LINES = [line(0), b"rubbish", line(1)]
@@ -148,3 +158,35 @@ def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
     detail = "it has no key, and the sink's cleanup.policy is compact"
     assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
     assert 1 == len(rejects(chunk))
+
+
+def event(body: bytes, **headers: str) -> bytes:
+    """Write one of Flume's events."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, AVRO, {"headers": headers, "body": body})
+    return out.getvalue()
+
+
+def test_lines_keep_flumes_headers() -> None:
+    """The wanted headers of each event are columns of its chunk; a header that is missing is null."""
+    chunk = chunk_of([event(line(0), host="a", other="b"), b"", event(line(1), file="f")])
+
+    kept = with_headers(chunk, ("host", "file")).kept
+
+    assert {"host": [b"a", None, None], "file": [None, None, b"f"]} == {
+        name: column.to_pylist() for name, column in kept
+    }
+    assert with_headers(chunk, ()) is chunk
+
+
+def test_headers_count_in_the_size_of_a_line() -> None:
+    """A line that is too large only with its headers is a reject."""
+    parser = envelope.wrap(IdcAccessLog(), "flume-avro")
+    chunk = with_headers(chunk_of([event(line(0)), event(line(1), ü="h" * 30)], [None, b"key"]), ["ü"])
+    size = len(cleansed(1)) + len(b"key") + len("ü".encode()) + 30 + HEADER_FRAMING
+
+    fits, too_large = (parsed_by(parser, chunk, max_bytes=size + 512 - spare) for spare in (0, 1))
+
+    assert [] == list(fits.rejects())
+    detail = f"line, key and headers have {size} bytes, the sink takes {size - 1}"
+    assert [(1, TOO_LARGE, detail)] == list(too_large.rejects())

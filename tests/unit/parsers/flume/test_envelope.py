@@ -288,3 +288,58 @@ def test_lines_in_events_are_cleansed(line: Callable[..., bytes]) -> None:
     expected = outcomes(parser.parse(batch(lines)), 3)
 
     assert expected == outcomes(wrap(parser, "flume-avro").parse(batch([event(one, h="v") for one in lines])), 3)
+
+
+def columns(names: list[str], *values: bytes | None) -> list[list[bytes | None]]:
+    """Return the columns of headers on both engines, which must agree."""
+    compiled, plain = (
+        [column.to_pylist() for column in envelope.headers(batch(values), names, engine=engine)]
+        for engine in ("compiled", "plain")
+    )
+    assert compiled == plain
+    return compiled
+
+
+def test_headers_are_columns() -> None:
+    """A header is null where an event lacks it, and where the value is no event; an empty one is not null."""
+    events = event(b"x", host="a", file=""), event(b"y", host="bb" * 20), event(b"z", hos="c", hosts="d")
+
+    assert [[b"a", b"bb" * 20, None, None, None, None], [b"", None, None, None, None, None]] == columns(
+        ["host", "file"], *events, None, b"", b"no event"
+    )
+
+
+def test_a_header_of_any_name() -> None:
+    """A name may be empty, long or not ASCII; a name that is there twice counts with its last value."""
+    names = ["", "n" * 300, "名"]
+    twice = b"\x04\x02h\x02a\x02h\x02b\x00\x02x"
+
+    assert [[b"1"], [b"2"], [b"3"]] == columns(names, event(b"x", **dict(zip(names, "123", strict=True))))
+    assert [[b"b"]] == columns(["h"], twice)
+
+
+def test_headers_in_blocks_of_a_known_size() -> None:
+    """A map may have several blocks, and a block may tell its size."""
+    blocks = b"\x01\x08\x02a\x021\x02\x02b\x022\x00\x02x"
+
+    assert ["x"] == [str(value, "ascii") for value in opened("flume-avro", blocks) if isinstance(value, bytes)]
+    assert [[b"1"], [b"2"]] == columns(["a", "b"], blocks)
+
+
+def test_headers_of_a_slice(flume_events: list[tuple[bytes, bytes]]) -> None:
+    """A slice of a batch has the headers of its own rows, as fastavro reads them."""
+    values = [value for value, _ in flume_events]
+    read: list[dict[str, dict[str, str]]] = [fastavro.schemaless_reader(BytesIO(each), SCHEMA, None) for each in values]  # type: ignore[misc]
+    names = sorted({name for each in read for name in each["headers"]})
+    expected = [[(each["headers"].get(name) or "").encode() for each in read[2:]] for name in names]
+    part = batch([None, *values]).slice(3)
+
+    for engine in ("compiled", "plain"):
+        found = envelope.headers(part, names, engine=engine)
+        assert expected == [[each or b"" for each in column.to_pylist()] for column in found]
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=40), st.builds(event, st.binary(), a=st.text(), b=st.text()))))
+def test_both_engines_find_the_same_headers(values: list[bytes | None]) -> None:
+    """Whatever the values are, the engines agree, and the headers of an event are found."""
+    assert 2 == len(columns(["a", "b"], *values))

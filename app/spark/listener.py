@@ -1,0 +1,217 @@
+"""
+Commits the offsets of a Structured Streaming query, which only its checkpoint knows otherwise: lag tools see the query.
+
+It is for people who keep an existing query; the service does not use it. Besides this package it needs PySpark and the
+client of the store, for Kafka confluent-kafka:
+
+    listener = OffsetListener("my-query", {"bootstrap.servers": "localhost:9092"})
+    spark.streams.addListener(listener)
+    query.awaitTermination()
+    listener.close()
+
+The checkpoint stays the truth: a query that starts again asks nobody else. So whatever happens to the offsets, the
+query goes on and is not slowed down.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from app.model import CommittedOffset, Partition, Plugin
+from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.registry import open_store
+from app.runtime import REAL
+
+log = logging.getLogger("winnow.spark.listener")
+
+FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
+"""Seconds between two attempts to save; each pause is twice as long as the one before."""
+SAY_AGAIN_SECONDS = 60.0
+RENEW_SECONDS = 3600.0
+"""Brokers expire the offsets of a group without members after 7 days, also while its query is idle."""
+IN_KAFKA: Mapping[str, object] = MappingProxyType({"name": "kafka"})
+
+Offsets = dict[Partition, int]
+
+
+class OffsetListener(StreamingQueryListener):
+    """
+    Saves the end offsets of each Kafka source after every batch, in a thread of its own.
+
+    An offset never goes back: a query that starts anew leaves the group where it is until the query is further.
+
+    Args:
+        group: the consumer group that lag tools look at. Nothing else may commit to it.
+        kafka: librdkafka's properties, as in the `kafka` section of the configuration.
+        store: the offset store, as in `offsets.store` of the configuration.
+        query: the name of the one query to follow; by default, every query of the session. Two queries that read the
+            same partitions need a listener and a group each.
+
+    Raises:
+        UnknownStore, StoreOptionError: there is no such store, or it does not take these options.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        kafka: Mapping[str, str],
+        *,
+        store: Mapping[str, object] = IN_KAFKA,
+        query: str | None = None,
+    ) -> None:
+        options = dict(store)
+        plugin = Plugin(str(options.pop("name", "kafka")), options)
+        self._saver = OffsetSaver(open_store(plugin, StoreContext(group, kafka)))
+        self._query = query
+        self._followed: set[str] = set()
+        self._ended = threading.Condition()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as the three below
+        """Follow the query, if it is the one."""
+        if self._query in (None, event.name):
+            with self._ended:
+                self._followed.add(str(event.runId))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Hand the offsets after a batch to the thread that saves them."""
+        if self._query in (None, event.progress.name):
+            self._saver.offer(end_offsets(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Do nothing: an idle query has no new offsets."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Let `close` go on: no progress of this query follows."""
+        with self._ended:
+            self._followed.discard(str(event.runId))
+            self._ended.notify_all()
+
+    def close(self, seconds: float = 10.0) -> bool:
+        """
+        Wait, at most so many seconds, for the end of the queries and for what is not saved yet; then stop saving.
+
+        Returns:
+            Whether everything was saved.
+        """
+        deadline = REAL.monotonic() + seconds
+        with self._ended:
+            self._ended.wait_for(lambda: not self._followed, seconds)
+        return self._saver.close(max(0.0, deadline - REAL.monotonic()))
+
+
+def end_offsets(progress: str) -> Offsets:
+    """Return where the Kafka sources of a query stand, from the JSON of its progress; of two offsets, the smaller."""
+    found: Offsets = {}
+    for source in json.loads(progress)["sources"]:
+        if source["description"].startswith("Kafka"):
+            for topic, numbers in (source["endOffset"] or {}).items():
+                for number, offset in numbers.items():
+                    partition = Partition(topic, int(number))
+                    found[partition] = min(offset, found.get(partition, offset))
+    return found
+
+
+class OffsetSaver:
+    """
+    Saves the newest offsets in a thread, until it is closed; what keeps it from that is told once a minute.
+
+    Args:
+        store: where to.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, store: OffsetStore, clock: Callable[[], float] = REAL.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._due: Offsets = {}
+        self._saved: Offsets = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        self._failing = False
+        self._say_at: dict[str, float] = {}
+        threading.Thread(target=self._run, name="winnow-offsets", daemon=True).start()
+
+    def offer(self, offsets: Offsets) -> None:
+        """Take the newest offsets; returns at once. Older ones that are not saved yet are not needed any more."""
+        with self._changed:
+            self._due |= {each: offset for each, offset in offsets.items() if self._saved.get(each) != offset}
+            self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Wait, at most so many seconds, until all is saved, and stop; return whether it was."""
+        with self._changed:
+            saved = self._changed.wait_for(lambda: not self._due, seconds)
+            self._closing = True
+            self._changed.notify_all()
+        return saved
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while self._await_due():
+            if self._save():
+                pause = FIRST_PAUSE
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing, pause)
+            pause = min(2 * pause, LAST_PAUSE)
+        self._store.close()
+
+    def _await_due(self) -> bool:
+        """Wait for something to save, or until it is time to renew what is saved; return false at the end."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._due or self._closing, RENEW_SECONDS):
+                self._due |= self._saved
+            return not self._closing
+
+    def _save(self) -> bool:
+        """Save what is due; return whether nothing of it has failed."""
+        with self._changed:
+            due = dict(self._due)
+        try:
+            # One question for all: where nobody answers, each partition would wait for its own timeout.
+            stored = self._store.load(due, stable=True)
+        except Exception as error:  # noqa: BLE001  # whatever a store raises, the thread goes on
+            return self._failed(error)
+        done = [self._save_one(each, offset, stored.get(each)) for each, offset in due.items()]
+        if all(done) and self._failing:
+            self._failing = False
+            log.warning("the offsets of the query are saved again")
+        return all(done)
+
+    def _save_one(self, partition: Partition, offset: int, stored: CommittedOffset | None) -> bool:
+        if stored is not None and stored.offset > offset:
+            self._say("%s stays at %d, because the query is only at %d", partition, stored.offset, offset)
+        else:
+            try:
+                self._store.save(partition, offset, "")
+            except Exception as error:  # noqa: BLE001  # as above
+                return self._failed(error)
+        with self._changed:
+            self._saved[partition] = offset
+            if self._due.get(partition) == offset:
+                del self._due[partition]
+            self._changed.notify_all()
+        return True
+
+    def _failed(self, error: Exception) -> bool:
+        self._failing = True
+        self._say("the query goes on, but its offsets are not saved, and lag tools see old ones: %s", error)
+        return False
+
+    def _say(self, message: str, *details: object) -> None:
+        now = self._clock()
+        if now >= self._say_at.get(message, now):
+            self._say_at[message] = now + SAY_AGAIN_SECONDS
+            log.warning(message, *details)

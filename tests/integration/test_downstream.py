@@ -1,0 +1,46 @@
+"""The reader in README, beside an aborted transaction of ours."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from app.embedded.broker import Cluster
+from app.kafka.backend import best_backend
+from tests.conftest import Topics
+from tests.independent import cleansed
+from tests.integration.tasks import make_stage
+from tests.integration.test_conformance import make_lines, writing
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_reader_in_the_readme(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """It prints each line once; with read_uncommitted it also prints those of a transaction that was aborted, hence twice."""
+    stage = make_stage(broker.bootstrap, topics)
+    for commits in (False, True):
+        with writing(stage, best_backend({})) as writer:
+            writer.open()
+            writer.send(make_lines(*map(cleansed, range(3))))
+            assert 0 == writer._delivery.deliver_all(30)
+            if commits:
+                writer.commit(3, "")
+    (program,) = re.findall(r'```python\n("""Prints cleansed lines.*?)```', README.read_text(), re.DOTALL)
+    file = tmp_path / "reader.py"
+    file.write_text(program.replace("localhost:9092", broker.bootstrap).replace("clean-logs", stage.sink))
+
+    printed = {level: read_by(file, level) for level in ("read_committed", "read_uncommitted")}
+
+    urls = [f"http://x.cn/0/{n}" for n in range(3)]
+    assert urls == printed["read_committed"]
+    assert urls + urls == printed["read_uncommitted"]
+
+
+def read_by(program: Path, isolation_level: str) -> list[str]:
+    """Run a copy of the reader in a group of its own; return the urls that it prints."""
+    copy = program.with_name(f"{isolation_level}.py")
+    copy.write_text(program.read_text().replace("my-app", f"{program.parent.name}-{isolation_level}"))
+    done = subprocess.run([sys.executable, copy, isolation_level], capture_output=True, text=True, check=True)
+    return [line.split()[-1] for line in done.stdout.splitlines()]

@@ -1,0 +1,89 @@
+"""
+A Structured Streaming query with the offset listener. Runs on PySpark 4.0.0 until its standard input is closed.
+
+Usage: python query.py OPTIONS JAR...
+
+OPTIONS are JSON: `bootstrap` and `sources` (a list; each is a value of Spark's option `subscribe`) of the query, its
+`checkpoint` and its `name`; `group` and `kafka` of the listener; `most` records a batch takes of a source, if limited.
+It prints the JSON of each progress, and at last whether everything was saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from app.spark.listener import OffsetListener
+
+
+class Printer(StreamingQueryListener):
+    """Prints the JSON of each progress."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark\'s name
+        """Print nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark\'s name
+        """Print what the offset listener sees."""
+        print(event.progress.json, flush=True)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark\'s name
+        """Print nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark\'s name
+        """Print nothing."""
+
+
+def main() -> None:
+    """Run the query until nobody wants it any more."""
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    spark = session(sys.argv[2:])
+    listener = OffsetListener(options["group"], options["kafka"], query=options["name"])
+    spark.streams.addListener(Printer())
+    spark.streams.addListener(listener)
+    query = (
+        rows(spark, options)
+        .writeStream.format("noop")
+        .queryName(options["name"])
+        .option("checkpointLocation", options["checkpoint"])
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    sys.stdin.read()
+    query.stop()
+    print(json.dumps({"saved": listener.close()}), flush=True)
+
+
+def session(jars: list[str]) -> SparkSession:
+    """Start a small Spark with the connector on its class path."""
+    submit = f"--driver-class-path {':'.join(jars)} --driver-memory 512m pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = submit
+    return SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+
+
+def rows(spark: SparkSession, options: dict[str, Any]) -> DataFrame:
+    """Return the values of all sources: those of Kafka, and one that is not Kafka's and makes each batch have data."""
+    kafka = {"kafka.bootstrap.servers": options["bootstrap"], "startingOffsets": "earliest"}
+    if "most" in options:
+        kafka["maxOffsetsPerTrigger"] = str(options["most"])
+    sources = [
+        spark.readStream.format("kafka").options(**kafka, subscribe=topics).load().selectExpr("cast(value as string)")
+        for topics in options["sources"]
+    ]
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 10).load().selectExpr("cast(value as string)")
+    return reduce(DataFrame.union, [*sources, rate])
+
+
+if __name__ == "__main__":
+    main()
