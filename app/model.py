@@ -90,7 +90,12 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """What every task of a run has in common; durations are in seconds."""
+    """
+    What every task of a run has in common; durations are in seconds.
+
+    `kafka` are the properties of the source's cluster. `sink_kafka` are those of the cluster of sink, dead letters and
+    offsets; empty where that is the same. `placeholder` names the topics that offsets are committed to there.
+    """
 
     group: str
     guarantee: Guarantee
@@ -99,9 +104,16 @@ class TaskConfig:
     format: str
     parser: Plugin
     kafka: Mapping[str, str]
+    sink_kafka: Mapping[str, str] = field(default_factory=dict)
+    placeholder: str = ""
     offset_store: Plugin = Plugin("kafka")
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
+
+    @property
+    def output_kafka(self) -> Mapping[str, str]:
+        """The properties of the cluster that is written to."""
+        return self.sink_kafka or self.kafka
 
 
 @dataclass(frozen=True, slots=True)

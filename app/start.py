@@ -10,8 +10,10 @@ from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.kafka.admin import AdminConnection
+from app.kafka.failures import SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
+from app.kafka.placeholders import KafkaPlaceholders
 from app.kafka.topics import KafkaTopics
 from app.model import Plugin
 from app.offsets.contract import StoreContext
@@ -22,13 +24,18 @@ from app.status import log
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return what the driver talks to; nothing connects before the first question."""
-    kafka, group, store = config.kafka, config.group_id, config.offsets.store
-    connection = AdminConnection(kafka)
+    group, store, placeholder = config.group_id, config.offsets.store, config.placeholder
+    source = sink = AdminConnection(config.kafka)
+    if placeholder:
+        sink = AdminConnection(config.output_kafka, SINK)
+    context = StoreContext(group, config.output_kafka, placeholder=placeholder)
     return Clients(
-        topics=KafkaTopics(connection),
-        group=KafkaGroup(connection, group),
-        fence=KafkaFence(kafka, group, config.transaction_timeout, runtime),
-        offsets=open_store(Plugin(store.name, store.options), StoreContext(group, kafka)),
+        topics=KafkaTopics(source),
+        destinations=KafkaTopics(sink),
+        group=KafkaGroup((source, sink) if placeholder else (source,), group),
+        fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
+        offsets=open_store(Plugin(store.name, store.options), context),
+        placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
     )
 
 

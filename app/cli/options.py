@@ -62,9 +62,10 @@ def check_clients(loaded: config.Loaded) -> None:
 
     settings = loaded.config
     problems = []
-    for name, problem in refusals(settings.kafka, settings.delivery_guarantee):
-        origin = loaded.origins.get(("kafka", name))
-        problems.append(f"{problem} ({origin})" if origin else problem)
+    for section, kafka in ((("kafka",), settings.kafka), (("sink", "kafka"), settings.sink.kafka)):
+        for name, problem in refusals(kafka, settings.delivery_guarantee, ".".join(section)):
+            origin = loaded.origins.get((*section, name))
+            problems.append(f"{problem} ({origin})" if origin else problem)
     if problems:
         raise ConfigError(tuple(problems))
 
@@ -75,7 +76,7 @@ def parser_of(choice: config.ParserChoice) -> Parser:
 
 
 def _check_store(settings: config.Config) -> None:
-    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.kafka)
+    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = _built("offsets.store", lambda: stores.open_store(Plugin(choice.name, choice.options), context))
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
         problem = (

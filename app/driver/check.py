@@ -18,13 +18,16 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
         Unreachable, NotUsable: Kafka cannot be worked with as it is.
     """
     for topic in (config.sink.topic, config.dead_letters.topic):
-        destination = clients.topics.destination(topic)
+        destination = clients.destinations.destination(topic)
         say(f"ok       {topic}: {destination.partitions} partitions, records up to {destination.max_bytes} bytes")
     if config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
         clients.fence.refuse_short_transactions()
     workload = Discovery(config, clients).discover()
     for partition, offset_range in sorted(workload.ranges.items()):
         say(f"ok       {partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
+    if clients.placeholders is not None:
+        for name, partitions in clients.placeholders.lacking(workload.ranges).items():
+            say(f"to do    {name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
     for error in workload.blocked.values():
         say(f"blocked  {error}")
     return 1 if workload.blocked else 0

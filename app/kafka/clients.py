@@ -31,7 +31,7 @@ class TaskClients:
         self, config: TaskConfig, backend: Backend | None = None, producer: Callable[..., Producer] = Producer
     ) -> None:
         self._config = config
-        self._backend = backend or best_backend(config.kafka)
+        self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer
 
     def consumer(self) -> TaskConsumer:
@@ -39,9 +39,11 @@ class TaskClients:
         return self._backend.consumer(self._config)
 
     def offsets(self, consumer: TaskConsumer) -> OffsetStore:
-        """Return the store of the task's offsets; a store in Kafka shares the task's consumer."""
+        """Return the store of the task's offsets; one in Kafka shares the task's consumer where the cluster is one."""
         config = self._config
-        return registry.open_store(config.offset_store, StoreContext(config.group, config.kafka, consumer.client))
+        shared = None if config.sink_kafka else consumer.client
+        context = StoreContext(config.group, config.output_kafka, shared, config.placeholder)
+        return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:
         """Return the writer of one source partition."""

@@ -58,3 +58,15 @@ def test_a_missing_topic_is_raised() -> None:
 
     with pytest.raises(TopicMissing, match="topic 'clean' does not exist: create it"):
         connected(config(), kafka.clients, lambda _: None)
+
+
+def test_what_winnow_would_create_is_told() -> None:
+    """On a second cluster, offsets need topics to stand for the sources; a check says which, and creates none."""
+    kafka = DriverKafka(p0=(0, 1), p1=(0, 1))
+    kafka.room = {}
+    said: list[str] = []
+
+    assert 0 == connected(config(), kafka.clients, said.append)
+
+    assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
+    assert {} == kafka.room

@@ -20,7 +20,7 @@ def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
         raise KafkaException(KafkaError(code))
 
     monkeypatch.setattr(fence, "connect", connect)
-    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60)
+    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead")
 
 
 @pytest.mark.parametrize(
