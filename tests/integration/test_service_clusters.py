@@ -78,7 +78,8 @@ def test_a_cluster_goes_away(centre: Broker, tmp_path: Path, away: str) -> None:
         victim = edge if away == "source" else centre
 
         def done() -> int:
-            return sum(committed(centre.bootstrap, source, f"{source}.winnow-offsets").values())
+            placeholders = topics_of(centre, f"{source}.winnow")
+            return sum(committed(centre.bootstrap, source, *placeholders).values())
 
         with Feeder(edge.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
             until(lambda: done() > 500, what="a flow")
