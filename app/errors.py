@@ -13,6 +13,8 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     └── PartitionError       one source partition; the others go on
         ├── Fenced               another owner took the partition over: drop everything, no harm done
         ├── Transient            retire the producer, open a new one, resume at the committed offset
+        │   └── Refused              Kafka refuses a record; it is looked for, and becomes a dead letter
+        ├── Undeliverable        no broker leads a partition that takes its lines; it goes on by itself
         ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
         └── Blocked              needs a person; retried with each plan, so it heals without a restart
             ├── OutOfRange           records were deleted before they were read
@@ -119,6 +121,14 @@ class Fenced(PartitionError):
 
 class Transient(PartitionError):
     """The outcome of a Kafka call is unknown or bad: the producer is retired and the partition opened again."""
+
+
+class Refused(Transient):
+    """Kafka refuses a record of a transaction, and would refuse it again."""
+
+
+class Undeliverable(PartitionError):
+    """No broker leads a partition that takes what comes of this one; its task tries again and again."""
 
 
 class OffsetMoved(PartitionError):

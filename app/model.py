@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -71,13 +71,35 @@ class OffsetRange:
     topic_id: str = ""
 
 
+class TimestampLimit(NamedTuple):
+    """How far from the broker's clock the timestamp of a record may lie, by a setting of its topic."""
+
+    setting: str
+    milliseconds: int
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A topic that Winnow writes to: its partition count, and the largest record batch it takes, in bytes."""
+    """
+    A topic that Winnow writes to, and which records it takes.
+
+    Args:
+        topic: its name.
+        partitions: how many it has.
+        max_bytes: the size of the largest record batch that it takes.
+        compression: the codec that the broker stores records with; `producer` keeps that of the producer.
+        compacted: whether it takes only records that have a key.
+        before: how old a record may be; None where it may have any age.
+        after: how far in the future the timestamp of a record may lie; None where it may lie anywhere.
+    """
 
     topic: str
     partitions: int
     max_bytes: int
+    compression: str = "producer"
+    compacted: bool = False
+    before: TimestampLimit | None = None
+    after: TimestampLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +131,7 @@ class TaskConfig:
     offset_store: Plugin = Plugin("kafka")
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
+    log_level: str = "info"
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
@@ -133,10 +156,10 @@ class Assignment:
     seconds: float
     deadline: float
 
-    @property
-    def control_partition(self) -> Partition:
-        """The partition that the driver fences to end the task: its first one."""
-        return self.ranges[0].partition
+    def control_partition(self, hanging: Container[Partition] = ()) -> Partition:
+        """Return the partition that the driver fences to end the task: its first one that does not hang."""
+        partitions = [each.partition for each in self.ranges]
+        return next((each for each in partitions if each not in hanging), partitions[0])
 
 
 class Outcome(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import math
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-# Longer than any step of a task may take by the timeouts of its calls: a commit waits at most 10 + 5 + 5 s.
+# Longer than the task's own thread may be busy between two feedings. What may wait for Kafka runs in other threads.
 LIMIT_SECONDS = 30.0
 # How much longer than its own timeout a call may take before it counts as hanging.
 GRACE_SECONDS = 2.0
@@ -30,13 +31,18 @@ def in_time(seconds: float) -> Iterator[None]:
 
     `send_offsets_to_transaction` can ignore its timeout while the group coordinator is down (librdkafka #5456). Until
     the process ends, its open transactions hold back every read_committed reader. So each call is held to its timeout.
+    A call inside another one is held to the earlier deadline.
     """
     thread = threading.get_ident()
-    _deadlines[thread] = time.monotonic() + seconds + GRACE_SECONDS
+    outer = _deadlines.get(thread, math.inf)
+    _deadlines[thread] = min(outer, time.monotonic() + seconds + GRACE_SECONDS)
     try:
         yield
     finally:
-        del _deadlines[thread]
+        if outer == math.inf:
+            del _deadlines[thread]
+        else:
+            _deadlines[thread] = outer
 
 
 class Watchdog:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if {"integration", "containers"} & {folder.name for folder in item.path.parents}:
             stream = "service" if item.path.name.startswith(STREAMS) else "kafka"
             item.add_marker(pytest.mark.xdist_group(stream))
+
+
+@pytest.fixture(autouse=True)
+def _no_watchdog_outlives_its_test() -> Iterator[None]:
+    """Disarm a watchdog that a test has fed and not left: it would end pytest in the middle of another test."""
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 class Topics(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.driver.discover import Discovery
-from app.model import Guarantee
+from app.driver.discover import Discovery, refuse_compacted
+from app.model import Destination, Guarantee
 
 
 def connected(config: Config, clients: Clients, say: Callable[[str], object]) -> int:
@@ -17,9 +17,10 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
     Raises:
         Unreachable, NotUsable: Kafka cannot be worked with as it is.
     """
-    for topic in (config.sink.topic, config.dead_letters.topic):
-        destination = clients.destinations.destination(topic)
-        say(f"ok       {topic}: {destination.partitions} partitions, records up to {destination.max_bytes} bytes")
+    sink, dead_letters = (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters))
+    refuse_compacted(dead_letters)
+    for each in (sink, dead_letters):
+        say(f"ok       {each.topic}: {each.partitions} partitions, {_taken(each)}")
     if config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
         clients.fence.refuse_short_transactions()
     workload = Discovery(config, clients).discover()
@@ -31,3 +32,10 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
     for error in workload.blocked.values():
         say(f"blocked  {error}")
     return 1 if workload.blocked else 0
+
+
+def _taken(topic: Destination) -> str:
+    """Say which records a topic takes."""
+    limits = [f"{limit.setting} {limit.milliseconds}" for limit in (topic.before, topic.after) if limit]
+    keys = ["only with a key"] if topic.compacted else []
+    return ", ".join([f"records up to {topic.max_bytes} bytes", *keys, *limits])

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from app.config import Config, FromTimestamp
 from app.driver.clients import Clients
+from app.driver.destinations import Destinations
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
-from app.errors import Blocked, Leaderless, TopicGone, Unreachable
-from app.model import OffsetRange, Outcome, Partition, Receipt, Topic
+from app.errors import Blocked, Leaderless, NotUsable, PartitionError, TopicGone, Undeliverable, Unreachable
+from app.model import Destination, OffsetRange, Outcome, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -28,12 +29,14 @@ class Workload:
         ranges: what is to be read of each partition that can be worked on.
         blocked: the error of each partition that waits for a person.
         skipped: the offsets that `out.of.range` skips, first and after the last.
+        undeliverable: the error of each partition whose output nobody takes now.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     ranges: Mapping[Partition, OffsetRange]
     blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -48,10 +51,16 @@ class SourceOffsets:
     Args:
         offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
+        undeliverable: the error of each partition whose output nobody takes now.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     unreadable: frozenset[Partition] = frozenset()
+    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
+
+    def trouble(self, partition: Partition) -> PartitionError | None:
+        """Return why no task can go on with a partition now; None where nothing is known."""
+        return Leaderless(partition) if partition in self.unreadable else self.undeliverable.get(partition)
 
 
 class Discovery:
@@ -67,6 +76,7 @@ class Discovery:
         )
         self._timestamp = timestamp
         self._clients = clients
+        self._destinations = Destinations(config, clients.destinations)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
@@ -96,7 +106,8 @@ class Discovery:
         self._remember(offsets)
         self._known = existing if self._known is None else self._known | offsets.keys()
         lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
-        return Workload(offsets, ranges, blocked, {partition: span for partition, span in lost.items() if span})
+        skips = {partition: span for partition, span in lost.items() if span}
+        return Workload(offsets, ranges, blocked, skips, self._destinations.undeliverable(ranges))
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
@@ -104,7 +115,7 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        return SourceOffsets(offsets, found.unreadable)
+        return SourceOffsets(offsets, found.unreadable, self._destinations.undeliverable(offsets))
 
     def reported(self, receipts: Iterable[Receipt]) -> None:
         """Remember what tasks found blocked, and what they have committed: that may vanish before it is seen here."""
@@ -180,6 +191,18 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._clock() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def refuse_compacted(dead_letters: Destination) -> None:
+    """
+    Require that the dead-letter topic keeps every record.
+
+    Raises:
+        NotUsable: it keeps only the last record of each key, and takes none without a key.
+    """
+    if dead_letters.compacted:
+        msg = f"the dead-letter topic {dead_letters.topic!r} is compacted: it refuses records without key, and forgets"
+        raise NotUsable(msg, "set its cleanup.policy to delete")
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

@@ -57,9 +57,12 @@ class Balance:
         done: dict[Partition, int] = {}
         for each in self._ranges:
             partition, was, at = each.partition, before[each.partition], offsets[each.partition]
+            if found.trouble(partition):  # another task could do no more: it neither stalls nor counts as work
+                self._progressed_at[partition] = now
+                loads[partition] = lags[partition] = done[partition] = 0
+                continue
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
-            # Nothing can be said of a partition that cannot be read: it does not count as stalled.
-            if partition in found.unreadable or done[partition] or not was.lag(each.start, each.end):
+            if done[partition] or not was.lag(each.start, each.end):
                 self._progressed_at[partition] = now
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)
@@ -88,7 +91,7 @@ class Balance:
             for each in task:
                 stalled = now - self._progressed_at[each.partition]
                 if stalled > patience:
-                    return f"{each.partition}: nothing was committed for {stalled:.0f} s"
+                    return f"{each.partition}: nothing was committed for {stalled:.0f} s; see its executor's log"
         return ""
 
     def _uneven(

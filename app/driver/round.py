@@ -126,20 +126,23 @@ class Round:
         opened after the fence has fenced us in turn, so all partitions follow. What still runs then is killed.
         """
         self._tracker.round_ends(ending, reason)
-        control = [assignment.control_partition for assignment in self._assignments]
+        control = [assignment.control_partition(self._tracker.undeliverable) for assignment in self._assignments]
         return self._shut_out((control, seconds), (self._all_partitions, FENCE_ALL_SECONDS))
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions step by step, each with its time to end the round; return whether it had to be killed."""
+        reached = True
         for partitions, seconds in steps:
-            if not self._fences(partitions):
+            reached = self._fences(partitions)
+            if not reached:
                 break
             if self._ends_within(seconds):
                 return False
         self._tracker.tasks_killed()
         self._running.cancel()
         self._running.wait(KILL_SECONDS)
-        self._fences(self._all_partitions)
+        if reached:  # ends what the killed tasks left open; where Kafka is away, it would only take time
+            self._fences(self._all_partitions)
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
-from app.driver.discover import Discovery, Workload
+from app.driver.discover import Discovery, Workload, refuse_compacted
 from app.driver.plan import plan
 from app.driver.rebalance import Balance
 from app.driver.retry import Refusals, Stopped, retry_until_available
@@ -80,6 +80,7 @@ class Service:
         rounds: Rounds | None = None
         try:
             config, workload = self._discover()
+            refuse_compacted(config.dead_letters)
             self._clear_leftovers(workload)
             rounds = self._start_rounds()
             self._stop.on_signals()
@@ -122,6 +123,7 @@ class Service:
             offset_store=Plugin(config.offsets.store.name, config.offsets.store.options),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
+            log_level=config.log_level,
         )
 
     def _clear_leftovers(self, workload: Workload) -> None:
@@ -170,7 +172,8 @@ class Service:
 
     def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
         """Return what each partition is expected to bring: its lag, and what arrived between two checks before."""
-        partitions = (each.partition for each in ranges)
+        # What nobody takes is no work; and by being last in its task, it is not the control partition.
+        partitions = [each.partition for each in ranges if each.partition not in workload.undeliverable]
         return {partition: workload.lag(partition) + self._arrived.get(partition, 0) for partition in partitions}
 
     def _take_receipts(self, running: RunningRound, began: float, *, killed: bool) -> None:

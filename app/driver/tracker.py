@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
-from app.errors import AccountingError, Leaderless, NotAllowed, SparkFailed, Unreachable
+from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
@@ -33,6 +33,8 @@ class StatusTracker:
         now = runtime.wall_clock()
         self.snapshot = Snapshot(at=now, group=group, started=now)
         self._ranges: dict[Partition, OffsetRange] = {}
+        self.undeliverable: Mapping[Partition, PartitionError] = {}
+        """The error of each partition whose output nobody takes now."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
         self._totals = Counts()
@@ -42,6 +44,7 @@ class StatusTracker:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self.kafka_is_back()
         self._ranges.update(workload.ranges)
+        self.undeliverable = workload.undeliverable
         partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
@@ -57,12 +60,13 @@ class StatusTracker:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
         if status.state is PartitionState.FAILED:
             return status
-        return replace(self._in_state(status, PartitionState.PLANNED), problem=None)
+        planned = self._in_state(status, PartitionState.PLANNED)
+        return self._in_trouble(planned, self.undeliverable.get(status.partition))
 
     def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
-        offsets = found.offsets
+        offsets, self.undeliverable = found.offsets, found.undeliverable
         now, totals = self._runtime.monotonic(), self._totals
         gone = {
             partition: status
@@ -72,15 +76,15 @@ class StatusTracker:
         partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
             if status.state is PartitionState.RUNNING:
-                partitions[partition] = self._readable(status, readable=partition not in found.unreadable)
+                partitions[partition] = self._in_trouble(status, found.trouble(partition))
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
         self._publish(partitions=partitions, progress=progress)
 
-    def _readable(self, status: PartitionStatus, *, readable: bool) -> PartitionStatus:
-        """Return a partition that a task works on, with a problem while its offsets cannot be read."""
-        problem = None if readable else _began(status.problem, Problem.of(Leaderless(status.partition), self._now()))
+    def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
+        """Return a partition that a task works on, with what keeps the task from going on with it."""
+        problem = None if error is None else _began(status.problem, Problem.of(error, self._now()))
         return replace(status, problem=problem)
 
     def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
@@ -99,7 +103,7 @@ class StatusTracker:
         for each in ranges:
             self._ranges[each.partition] = each
             running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
-            partitions[each.partition] = replace(running, problem=None)
+            partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
         number = self.snapshot.round.number + 1 if self.snapshot.round else 1
         lag = sum(partitions[each.partition].lag for each in ranges)
         began = RoundStatus(number, self._now(), slots, tasks, len(ranges), lag)
@@ -144,11 +148,12 @@ class StatusTracker:
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
         state, problem = self._left_as(receipt)
         after = self._in_state(before, state)
+        known = before.problem if receipt.partition in self.undeliverable else None
         return replace(
             after,
             committed=receipt.end,
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
-            problem=problem,
+            problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,
             reopened=before.reopened + receipt.reopened,
         )

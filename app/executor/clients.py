@@ -39,6 +39,11 @@ class LaneWriter(Protocol):
 
     suspect: bool
 
+    @property
+    def full(self) -> bool:
+        """Whether something that was sent has found no room yet: `send_rest` waits for it."""
+        ...
+
     def open(self) -> None:
         """Fence every earlier owner."""
         ...
@@ -49,6 +54,14 @@ class LaneWriter(Protocol):
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Queue rejects for the dead letters."""
+        ...
+
+    def send_rest(self) -> None:
+        """Queue what found no room."""
+        ...
+
+    def abandon(self) -> None:
+        """Make a call that waits in another thread give up; the one method that may be called meanwhile."""
         ...
 
     def free(self) -> None:

@@ -9,39 +9,48 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from app.executor.limits import CLOCK_MARGIN_MS, Limits
+from app.executor.parse import REFUSED
 from app.model import Partition
-from app.records import Chunk, DeadLetter, DeadLetters, Headers
+from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed, Reject
 
 STAGE = b"VALUE_CONVERTER"
 _NAMES = tuple(
     f"__connect.errors.{name}".encode() + b"\0"
-    for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message")
+    for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message", "timestamp")
 )
 _HEADER_FRAMING = 8
 
 
-def make_dead_letters(chunk: Chunk, parsed: Parsed, max_bytes: int) -> Sequence[DeadLetter]:
-    """Return a dead letter for each rejected row, in order. Headers are read now: after the next poll they are gone."""
+def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> Sequence[DeadLetter]:
+    """
+    Return a dead letter for each rejected row, in order. Headers are read now: after the next poll they are gone.
+
+    Args:
+        chunk: what was read.
+        parsed: what became of it.
+        topic: what the dead-letter topic takes.
+        now: milliseconds since the epoch.
+    """
     if not len(parsed.reject_rows):
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
-        alike = _all_at_once(chunk, parsed)
-        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= max_bytes).all():
+        alike = _all_at_once(chunk, parsed, topic, now)
+        if (alike.sizes() + len(_NAMES) * _HEADER_FRAMING <= topic.max_bytes).all():
             return alike
-    sources = chunk.sources[parsed.reject_rows].tolist()
-    return [
-        make_dead_letter(chunk, chunk.partitions[source], reject, max_bytes)
-        for source, reject in zip(sources, parsed.rejects(), strict=True)
-    ]
+    return [make_dead_letter(chunk, reject, topic, now) for reject in parsed.rejects()]
 
 
-def _all_at_once(chunk: Chunk, parsed: Parsed) -> DeadLetters:
+def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> DeadLetters:
     """Return the dead letters of records without headers, none of them cut, without a Python object for any of them."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
     origins = [chunk.partitions[source] for source in sources.tolist()]
+    stamps = chunk.timestamps[rows]
     columns = [
         chunk.values.take(rows),
         chunk.keys.take(rows),
@@ -51,42 +60,60 @@ def _all_at_once(chunk: Chunk, parsed: Parsed) -> DeadLetters:
         pa.array(chunk.offsets[rows]).cast(pa.string()).cast(pa.binary()),
         parsed.reasons.cast(pa.binary()),
         parsed.details.cast(pa.binary()),
+        pa.array(stamps).cast(pa.string()).cast(pa.binary()),
     ]
-    value, key, name, topic, number, offset, reason, detail = np.cumsum([0, *map(len, columns[:-1])]).tolist()
+    value, key, name, origin, number, offset, reason, detail, stamp = np.cumsum([0, *map(len, columns[:-1])]).tolist()
     each, zeros = np.arange(total), np.zeros(total, np.int64)
     order = [value + each, key + each]
-    stage, origin = name + len(_NAMES) + zeros, (topic + origin_of, number + origin_of)
-    for place, header in enumerate((stage, *origin, offset + each, reason + each, detail + each)):
-        order += name + place + zeros, header
-    parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1).ravel()))
-    return DeadLetters(parts, np.arange(total + 1, dtype=np.int32) * len(order), chunk.timestamps[rows])
+    stage, place = name + len(_NAMES) + zeros, (origin + origin_of, number + origin_of)
+    for header, text in enumerate((stage, *place, offset + each, reason + each, detail + each, stamp + each)):
+        order += name + header + zeros, text
+    moved = _moved(stamps, pc.equal(parsed.reasons, REFUSED).to_numpy(zero_copy_only=False), topic, now)
+    wanted = np.ones((total, len(order)), np.bool_)
+    wanted[:, -2:] = moved[:, np.newaxis]
+    parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1)[wanted]))
+    begins = np.zeros(total + 1, np.int32)
+    np.cumsum(wanted.sum(axis=1), out=begins[1:])
+    return DeadLetters(parts, begins, np.where(moved, NO_TIMESTAMP, stamps))
 
 
-def make_dead_letter(chunk: Chunk, partition: Partition, reject: Reject, max_bytes: int) -> DeadLetter:
+def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: int) -> NDArray[np.bool_]:
     """
-    Return the dead letter of a rejected record, with key, value, headers and timestamp unchanged.
+    Tell which timestamps give way to the time of writing: those that the topic may refuse, and those of records that
+    Kafka has refused already, perhaps because of them.
+    """
+    untimely = topic.too_old(stamps, now, -CLOCK_MARGIN_MS) | topic.too_new(stamps, now, -CLOCK_MARGIN_MS)
+    moved: NDArray[np.bool_] = (refused | untimely) & (stamps != NO_TIMESTAMP)
+    return moved
+
+
+def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int) -> DeadLetter:
+    """
+    Return the dead letter of a rejected record, with key, value and headers unchanged, and the timestamp, too.
 
     Only what the dead-letter topic could not take even compressed is cut; then the message says how long the value
-    was, its SHA-256, and where the whole record still stands.
+    was, its SHA-256, and where the whole record still stands. A timestamp that it could not take becomes a header.
     """
     key, value = chunk.keys[reject.row].as_py(), chunk.values[reject.row].as_py()
-    where, original = int(chunk.offsets[reject.row]), chunk.headers(reject.row)
-    stamp = int(chunk.timestamps[reject.row])
-    whole = DeadLetter(key, value, [*original, *_context(partition, where, reject)], stamp)
-    if _fits(whole, max_bytes):
+    stamps, original = chunk.timestamps[reject.row : reject.row + 1], chunk.headers(reject.row)
+    moved = _moved(stamps, np.array([reject.reason == REFUSED]), topic, now).item()
+    stamp = NO_TIMESTAMP if moved else stamps.item()
+    moved_from = [("__connect.errors.timestamp", b"%d" % stamps.item())] if moved else []
+    whole = DeadLetter(key, value, [*original, *_context(chunk, reject), *moved_from], stamp)
+    if topic.takes(_size(whole), value or b""):
         return whole
     cut = f"{reject.detail}; cut from {len(value or b'')} bytes, SHA-256 {hashlib.sha256(value or b'').hexdigest()}"
-    context = _context(partition, where, reject._replace(detail=cut))
+    context = [*_context(chunk, reject._replace(detail=cut)), *moved_from]
     bare = DeadLetter(key, b"", [*original, *context], stamp)
-    if _size(bare) > max_bytes:
+    if _size(bare) > topic.max_bytes:
         bare = DeadLetter(None, b"", context, stamp)
-    return bare._replace(value=(value or b"")[: max(0, max_bytes - _size(bare))])
+    return bare._replace(value=(value or b"")[: max(0, topic.max_bytes - _size(bare))])
 
 
-def _context(partition: Partition, offset: int, reject: Reject) -> Headers:
+def _context(chunk: Chunk, reject: Reject) -> Headers:
     return [
-        *_origin(partition),
-        ("__connect.errors.offset", b"%d" % offset),
+        *_origin(chunk.partitions[chunk.sources[reject.row]]),
+        ("__connect.errors.offset", b"%d" % chunk.offsets[reject.row]),
         ("__connect.errors.exception.class.name", reject.reason.encode("utf-8", "replace")),
         ("__connect.errors.exception.message", reject.detail.encode("utf-8", "replace")),
     ]
@@ -99,15 +126,6 @@ def _origin(partition: Partition) -> Headers:
         ("__connect.errors.topic", partition.topic.encode()),
         ("__connect.errors.partition", b"%d" % partition.number),
     ]
-
-
-def _fits(one: DeadLetter, max_bytes: int) -> bool:
-    """Tell whether the topic takes it; large ones are tried compressed, as the broker measures them."""
-    size = _size(one)
-    if size <= max_bytes or not one.value:
-        return size <= max_bytes
-    saved = len(one.value) - len(pa.compress(one.value, codec="lz4"))
-    return size - saved * 9 // 10 <= max_bytes
 
 
 def _size(one: DeadLetter) -> int:

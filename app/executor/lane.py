@@ -3,56 +3,33 @@ One source partition on its way through a task: its position, what is open, what
 
         open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
           ▲         │ Transient         │
-          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset
+          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset; after
+                    │                   │                    Refused with fewer records (`app.executor.search`)
                     │ Fenced, Blocked   ▼
                     └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
+
+`open`, `begin`, `commit`, `send_rest` and `discard` may wait for Kafka; only one of them runs at a time, in any thread.
+Everything else belongs to the task's own thread.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused
+from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
+from app.executor.search import Search
+from app.executor.trouble import Trouble
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import DeadLetter, Lines
 
 FIRST_BACKOFF = 0.25
 # Short, because readers wait for it too after an outage.
 LAST_BACKOFF = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Cleansed:
-    """
-    What became of some consecutive records of one partition.
-
-    Args:
-        records: how many there were.
-        bytes_in: the size of their values.
-        lines: the cleansed lines.
-        bytes_out: the size of these lines.
-        dead_letters: the rejects.
-        reasons: the reason of each reject.
-        position: the offset after the last of the records.
-    """
-
-    records: int
-    bytes_in: int
-    lines: Lines
-    bytes_out: int
-    dead_letters: Sequence[DeadLetter]
-    reasons: Sequence[str]
-    position: int
-
-    @property
-    def counts(self) -> Counts:
-        """How many records and bytes this is."""
-        return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
+REFUSED_CURE = (
+    "mend max.message.bytes, cleanup.policy, message.timestamp.* or compression.type of the dead-letter topic; "
+    "to give the record up, set the group's offset past it with kafka-consumer-groups --reset-offsets --shift-by 1"
+)
 
 
 class Lane:
@@ -78,11 +55,19 @@ class Lane:
         self._open = Counts()
         """What waits for the next commit."""
         self._uncertain: int | None = None
+        self._search = Search()
+        self._reach = 0
+        """The offset after the last record that was handed to the writer, taken or refused."""
         self._start: int | None = None
+        self._ready = False
+        """Whether the writer takes records: it has fenced the others, and the start is decided."""
+        self._spent: LaneWriter | None = None
+        """A writer that is no longer used, and not discarded yet."""
         self._reading = False
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
-        self._error = self._cure = ""
+        self._error = self._cure = self._refused_because = ""
+        self._trouble = Trouble(offset_range.partition)
 
     @property
     def partition(self) -> Partition:
@@ -92,20 +77,70 @@ class Lane:
     @property
     def running(self) -> bool:
         """Whether records of this partition are wanted now."""
-        return self.outcome is None and self._reading
+        return self._ready and self._reading
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can commit."""
+        return self._ready
 
     @property
     def dirty(self) -> bool:
         """Whether there is something to commit: records, or a position after control records."""
-        return self.running and self.position != self._committed
+        return self._ready and self.position != self._committed
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it takes records, and there are more to come."""
+        return self._ready and self._reading and not self.at_end
+
+    def reopens(self, now: float) -> bool:
+        """Whether its back-off is over."""
+        return self.retry_at is not None and self.retry_at <= now
+
+    @property
+    def opened(self) -> bool:
+        """Whether earlier owners are fenced, but the start is not decided."""
+        return self._writer is not None and not self._ready
+
+    @property
+    def full(self) -> bool:
+        """Whether some of what it took found no room yet: `send_rest` waits for it."""
+        return self._writer is not None and self._writer.full
+
+    @property
+    def spent(self) -> bool:
+        """Whether a writer waits to be discarded."""
+        return self._spent is not None
+
+    @property
+    def troubled(self) -> bool:
+        """Whether something has failed since the last commit."""
+        return self._backoff > FIRST_BACKOFF
 
     @property
     def at_end(self) -> bool:
         """Whether the agreed end is reached."""
         return self.range.end is not None and self.position >= self.range.end
 
+    @property
+    def stop(self) -> int | None:
+        """The offset that no record is taken from before the next commit: the agreed end, or one that is nearer."""
+        return min((stop for stop in (self.range.end, self._search.stop) if stop is not None), default=None)
+
+    @property
+    def at_stop(self) -> bool:
+        """Whether the search for a refused record waits for a commit."""
+        return self._ready and self._search.stop is not None and self.position >= self._search.stop
+
+    @property
+    def refusal(self) -> str | None:
+        """Why Kafka refuses the next record, if that was found out: it must become a dead letter."""
+        return None if self._search.found is None else self._refused_because
+
     def open(self) -> None:
         """Fence every earlier owner. Only then may the committed offset be read that `begin` takes."""
+        self.discard()
         self._writer = self._clients.writer(self.partition, self._offsets)
         self._writer.open()
 
@@ -129,7 +164,10 @@ class Lane:
         self._metadata = self._continued(committed)
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
+        self._reach = self.position
+        self._search.committed(self.position)
         self.retry_at, self.committed_at = None, now
+        self._ready = True
         self._replace_suspect_writer(now)
 
     def _first_position(self, committed: CommittedOffset | None) -> int:
@@ -159,13 +197,22 @@ class Lane:
 
     def read(self) -> None:
         """
-        Begin to read, unless the writer must be replaced first.
+        Read from the position on while records are wanted, and not otherwise.
 
-        Only the task's own thread may: the consumer's table of partitions is not locked.
+        Only the task's own thread may, and only between two chunks: the consumer's table of partitions is not locked,
+        and what is left of an earlier chunk does not follow the position.
         """
-        if self._writer is not None:
+        if self._ready and not self._reading and not self.at_stop:
             self._consumer.start(self.partition, self.position)
             self._reading = True
+        elif not self._ready:
+            self.hold()
+
+    def hold(self) -> None:
+        """Read no more for now; what was fetched ahead is dropped."""
+        if self._reading:
+            self._consumer.stop(self.partition)
+            self._reading = False
 
     def _resolve_uncertain_commit(self) -> None:
         """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
@@ -181,12 +228,19 @@ class Lane:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # only running lanes take
+        self._reach = cleansed.position
         if len(cleansed.lines):
             self._writer.send(cleansed.lines)
         if cleansed.dead_letters:
             self._writer.send_dead_letters(cleansed.dead_letters)
         self._open += cleansed.counts
         self.position = cleansed.position
+        self._hold_at_stop()
+
+    def send_rest(self) -> None:
+        """Send what found no room; raises what `take` does."""
+        if self._writer is not None:
+            self._writer.send_rest()
 
     def free(self) -> None:
         """Free the memory of what was delivered."""
@@ -195,8 +249,14 @@ class Lane:
 
     def pass_over(self, position: int) -> None:
         """Move past offsets that hold no record for us: control records, aborted and compacted ones."""
-        end = self.range.end
-        self.position = max(self.position, position if end is None else min(position, end))
+        stop = self.stop
+        self.position = max(self.position, position if stop is None else min(position, stop))
+        self._hold_at_stop()
+
+    def _hold_at_stop(self) -> None:
+        """Read again from the stop when the search knows the next one: what follows was dropped."""
+        if self.at_stop:
+            self.hold()
 
     def commit(self, now: float) -> None:
         """
@@ -216,49 +276,84 @@ class Lane:
         self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
+        self._search.committed(self.position)
+        self._trouble.over(self.position)
         self._replace_suspect_writer(now)
 
     def _replace_suspect_writer(self, now: float) -> None:
         """Open the lane again with a new writer if the last commit may have been sent twice."""
         if self._writer is not None and self._writer.suspect:
-            self._drop_writer()
+            self._retire_writer()
+            self.discard()
             self._reopened += 1
             self.retry_at = now
 
     def give_up(self, error: PartitionError, now: float) -> None:
         """Drop what is open after an error: try again after a back-off, or leave the partition to others."""
-        self._drop_writer()
+        self._retire_writer()
+        if self.outcome is not None:  # abandoned meanwhile
+            return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
-        elif isinstance(error, OffsetMoved):
+            return
+        self._trouble.happened(error, self.range.start if self._committed is None else self._committed, now)
+        if isinstance(error, OffsetMoved):
             self.fail(str(error))
         elif isinstance(error, Blocked):
-            self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, error.cause, error.cure, None
+            self._block(error.cause, error.cure)
+        elif isinstance(error, Refused) and self._search.found is not None:
+            self._block(f"neither the record nor its dead letter is taken: {error.cause}", REFUSED_CURE)
         else:
             self._error = str(error)
             self._reopened += 1
             self.retry_at = now + self._backoff
             self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+            if isinstance(error, Refused):
+                self._look_for_the_record(error.cause, now)
+
+    def _look_for_the_record(self, cause: str, now: float) -> None:
+        """Learn from a refusal what to take next; a search does not wait between its steps."""
+        self._refused_because = cause
+        if self._committed is not None:  # otherwise nothing was taken
+            self._search.refused(self._committed, self._reach)
+        if self._search.stop is not None:
+            self.retry_at = now
+
+    def _block(self, cause: str, cure: str) -> None:
+        """Leave the partition alone until a person has acted."""
+        self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, cause, cure, None
 
     def fail(self, error: str) -> None:
         """Leave the partition alone for the rest of the round; the driver decides what to do then."""
-        self._drop_writer()
         self.outcome, self._error, self.retry_at = Outcome.FAILED, error, None
 
     def finish(self) -> None:
         """Stop: everything was committed or dropped."""
         waiting = self.retry_at is not None and self._error
-        self._drop_writer()
+        self._retire_writer()
+        self.hold()
         if self.outcome is None:
             self.outcome = Outcome.FAILED if waiting else Outcome.DONE
 
-    def _drop_writer(self) -> None:
-        if self._reading:
-            self._consumer.stop(self.partition)
-            self._reading = False
+    def abandon(self) -> None:
+        """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
+        self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+        self.hold()
+        if (writer := self._writer) is not None:
+            writer.abandon()
+
+    def _retire_writer(self) -> None:
+        self._ready = False
         if self._writer is not None:
-            self._writer.discard()
-            self._writer = None
+            self._spent, self._writer = self._writer, None
+
+    def discard(self) -> None:
+        """Discard the writer that is no longer used, which aborts what it left open."""
+        if self.outcome is not None:
+            self._retire_writer()
+        if self._spent is not None:
+            writer, self._spent = self._spent, None
+            writer.discard()
 
     def receipt(self) -> Receipt:
         """Return what is committed, and how it ended."""

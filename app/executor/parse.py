@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from app.executor.limits import Limits
 from app.model import TaskConfig
-from app.records import offsets_of
+from app.records import Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
 from parsers.flume import envelope
 
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
+REFUSED = "refused"
 
 
 def make_parser(config: TaskConfig) -> Parser:
@@ -23,16 +26,25 @@ def make_parser(config: TaskConfig) -> Parser:
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
-def parse(parser: Parser, values: pa.BinaryArray, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
+def parse(parser: Parser, chunk: Chunk, sink: Limits, now: int) -> Parsed:
     """
-    Return the outcome of raw values. A line that the sink's topic would not take with its key is a reject, and so is a
-    value for which the parser raises.
+    Return the outcome of a chunk's values. A line that the sink would not take with the key and timestamp of its record
+    is a reject, and so is a value for which the parser raises.
+
+    Args:
+        parser: the parser.
+        chunk: what was read.
+        sink: what the sink takes.
+        now: milliseconds since the epoch.
     """
-    return _without_oversized(_guarded(parser, values), keys, max_bytes)
+    parsed = _without_oversized(_guarded(parser, chunk.values), chunk.keys, sink)
+    return _without_untimely(_without_keyless(parsed, chunk.keys, sink), chunk.timestamps, sink, now)
 
 
 def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
     """Call the parser; if it raises or breaks its contract, call it row by row to find the rows that make it do so."""
+    if not len(values):  # only the end of a partition was read
+        return _assemble(values, np.zeros(0, np.int32), [])
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))
@@ -90,16 +102,44 @@ def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
         yield f"{len(parsed.rows)} rows, {len(parsed.reject_rows)} rejects, {records} in"
 
 
-def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, max_bytes: int) -> Parsed:
+def _without_oversized(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Parsed:
     sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(keys))[parsed.rows]
-    if not len(sizes) or sizes.max() <= max_bytes:
+    detail = f"line and key have {{}} bytes, the sink takes {sink.max_bytes}"
+    return _reject(parsed, sizes > sink.max_bytes, TOO_LARGE, detail, sizes)
+
+
+def _without_keyless(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Parsed:
+    if not sink.topic.compacted or not keys.null_count:
         return parsed
-    large, fits = np.flatnonzero(sizes > max_bytes), np.flatnonzero(sizes <= max_bytes)
-    too_large = (
-        Reject(int(parsed.rows[i]), TOO_LARGE, f"line and key have {sizes[i]} bytes, the sink takes {max_bytes}")
-        for i in large
+    keyless = keys.is_null().to_numpy(zero_copy_only=False)[parsed.rows]
+    return _reject(parsed, keyless, REFUSED, "it has no key, and the sink's cleanup.policy is compact", parsed.rows)
+
+
+def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: int) -> Parsed:
+    for limit, untimely in ((sink.topic.before, sink.too_old), (sink.topic.after, sink.too_new)):
+        if limit is not None:
+            stamps = timestamps[parsed.rows]
+            detail = f"its timestamp is {{}}, the time is {now}, the sink's {limit.setting} is {limit.milliseconds}"
+            parsed = _reject(parsed, untimely(stamps, now), REFUSED, detail, stamps)
+    return parsed
+
+
+def _reject(
+    parsed: Parsed, bad: NDArray[np.bool_], reason: str, detail: str, numbers: NDArray[np.integer[Any]]
+) -> Parsed:
+    """Make rejects of some lines; the detail of each shows its number."""
+    if not bad.any():
+        return parsed
+    details = [detail.format(number) for number in numbers[bad].tolist()]
+    rows = np.concatenate([parsed.reject_rows, parsed.rows[bad]])
+    order = np.argsort(rows)
+    return Parsed(
+        parsed.values.filter(pa.array(~bad)),
+        parsed.rows[~bad],
+        rows[order],
+        pa.concat_arrays([parsed.reasons, pa.array([reason] * len(details), pa.string())]).take(order),
+        pa.concat_arrays([parsed.details, pa.array(details, pa.string())]).take(order),
     )
-    return _assemble(parsed.values.take(fits), parsed.rows[fits], sorted([*parsed.rejects(), *too_large]))
 
 
 def _assemble(values: pa.BinaryArray, rows: NDArray[np.int32], rejects: Iterable[Reject]) -> Parsed:

@@ -9,33 +9,40 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from functools import partial
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.errors import NotUsable, Transient, Unreachable
+from app.errors import NotUsable, PartitionError, Transient, Unreachable
+from app.executor.calls import Calls
+from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients
-from app.executor.commits import SIDE_BY_SIDE, Commits
-from app.executor.dead_letters import make_dead_letters
-from app.executor.lane import Cleansed, Lane
-from app.executor.parse import parse
-from app.model import Assignment, Outcome, Receipt
+from app.executor.commits import Commits
+from app.executor.dead_letters import make_dead_letter, make_dead_letters
+from app.executor.lane import Lane
+from app.executor.limits import Limits
+from app.executor.parse import REFUSED, parse
+from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
-from parsers.contract import Parsed, Parser
+from parsers.contract import Parsed, Parser, Reject
 
 # Short, so that commits are punctual and a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
 # How soon a task without traffic notices that the driver has fenced its control partition.
 HEARTBEAT_SECONDS = 1.0
+# How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
+# task begins without the lanes that are late, once no other was opened for a second.
+OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
+# How long a call that hangs may hold up the end of a task.
+LAST_SECONDS = 2.0
 # Much can be delivered between two commits of a lane; its memory is wanted earlier.
 FREE_SECONDS = 0.5
-# A record's own framing and its batch's header count against a topic's max.message.bytes too.
-FRAMING_BYTES = 512
 
 
 def run(
@@ -50,7 +57,8 @@ def run(
             chunk = task.consumer.poll(POLL_SECONDS)
             task.catching_up = chunk is not None and chunk.full
             if chunk is not None:
-                task.deliver(chunk, parse(parser, chunk.values, chunk.keys, task.max_line_bytes))
+                now = round(runtime.wall_clock() * 1000)
+                task.deliver(chunk, parse(parser, chunk, task.sink, now), now)
             task.keep_up()
         return task.finish()
 
@@ -76,17 +84,17 @@ class Task:
     def __init__(self, assignment: Assignment, clients: Clients[C], runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
         self.consumer = clients.consumer()
-        self.max_line_bytes = config.sink.max_bytes - FRAMING_BYTES
+        self.sink = Limits.of(config.sink, config)
         self.catching_up = False
         """Whether more records wait to be taken."""
-        self._max_dead_letter_bytes = config.dead_letters.max_bytes - FRAMING_BYTES
+        self._dead_letters = Limits.of(config.dead_letters, config)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
         self._lanes = {each.partition: Lane(each, clients, self.consumer, offsets) for each in assignment.ranges}
-        self._control_lane = self._lanes[assignment.control_partition]
-        self._threads = runtime.threads(min(SIDE_BY_SIDE, len(self._lanes)), "winnow-lane")
-        self._commits = Commits(len(self._lanes), config.commit_seconds, self._threads, self._clock, watchdog)
+        self._threads = runtime.threads(len(self._lanes) + 1, "winnow-lane")
+        self._calls = Calls(self._threads, self._clock, watchdog)
+        self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
         self._next_free = 0.0
 
     def __enter__(self) -> Self:
@@ -94,12 +102,32 @@ class Task:
 
     def __exit__(self, *_: object) -> None:
         """Drop whatever is open: after an error nothing of it may count."""
-        self._commits.wait_for_all()
-        for lane in self._lanes.values():
+        try:
+            self._discard_all()
+        finally:
+            self._close()
+            self._threads.shutdown(wait=False)
+
+    def _discard_all(self) -> None:
+        self._calls.abandon(LAST_SECONDS)
+        for lane in self._free_lanes():
             lane.finish()
-        self._threads.shutdown()
-        self._offsets.close()
-        self.consumer.close()
+            self._calls.start(lane, lane.discard)
+        self._calls.settle()
+        self._calls.abandon(LAST_SECONDS)
+
+    def _close(self) -> None:
+        """Close the clients as soon as nobody uses them; earlier, librdkafka would crash the process."""
+
+        def close() -> None:
+            wait(in_use)
+            self._offsets.close()
+            self.consumer.close()
+
+        if in_use := self._calls.ends:
+            self._threads.submit(close)
+        else:
+            close()
 
     @property
     def working(self) -> bool:
@@ -108,86 +136,123 @@ class Task:
         return None in outcomes and Outcome.FENCED not in outcomes
 
     def open(self) -> None:
-        """Open every lane side by side. The first chunk is committed at once: readers have waited long enough."""
-        self._open(list(self._lanes.values()))
+        """
+        Open every lane side by side: fence first, read the committed offsets after that, decide then.
 
-    def deliver(self, chunk: Chunk, parsed: Parsed) -> None:
-        """Hand each lane its part of a parsed chunk, in order."""
+        Lanes whose opening hangs follow later, as those do whose opening fails.
+        """
+        self._side_by_side(self._free_lanes(), Lane.open)
+        opened = [lane for lane in self._free_lanes() if lane.opened]
+        partitions = [lane.partition for lane in opened]
+        try:
+            self.consumer.connect(partitions)
+            committed = self._committed(partitions)
+        except PartitionError as error:
+            for lane in opened:
+                lane.give_up(Transient(lane.partition, error.cause), self._clock())
+            return
+        self._side_by_side(opened, lambda lane: lane.begin(committed.get(lane.partition), self._clock()))
+        self._attend()
+
+    def _side_by_side(self, lanes: Iterable[Lane], step: Callable[[Lane], None]) -> None:
+        for lane in lanes:
+            self._calls.start(lane, partial(step, lane), OPEN_SECONDS)
+        self._calls.settle_while_some_end(LATE_SECONDS)
+
+    def _open_again(self, lane: Lane) -> None:
+        """Do the same for one lane, beside the flow."""
+        if not lane.opened:
+            lane.open()
+        lane.begin(self._committed([lane.partition]).get(lane.partition), self._clock())
+
+    def _committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, CommittedOffset]:
+        try:
+            return self._offsets.load(partitions, stable=True)
+        except (Unreachable, NotUsable) as error:
+            raise Transient(partitions[0], f"its committed offset cannot be read: {error}") from error
+
+    def _free_lanes(self) -> list[Lane]:
+        return [lane for lane in self._lanes.values() if lane not in self._calls]
+
+    def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
+        """Hand each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
         # Dead letters are made now, because a chunk's headers can be read only until the next poll.
-        rejects = make_dead_letters(chunk, parsed, self._max_dead_letter_bytes), parsed.reasons.to_pylist()
+        rejects = make_dead_letters(chunk, parsed, self._dead_letters, now), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            self._commits.step(lane, partial(lane.take, _cleansed(lane, chunk, parsed, rejects, slice(begin, end))))
+            cleansed = _cleansed(lane, chunk, parsed, rejects, slice(begin, end))
+            if lane.refusal is not None and cleansed.records:
+                reject = Reject(begin, REFUSED, lane.refusal)
+                cleansed = cleansed.rejected(make_dead_letter(chunk, reject, self._dead_letters, now), REFUSED)
+            self._calls.step(lane, partial(lane.take, cleansed))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]
-            self._commits.step(lane, partial(lane.pass_over, position))
+            self._calls.step(lane, partial(lane.pass_over, position))
         for failure in chunk.failures:
             lane = self._lanes[failure.partition]
-            self._commits.step(lane, partial(lane.give_up, failure, self._clock()))
+            self._calls.step(lane, partial(lane.give_up, failure, self._clock()))
 
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
-        self._commits.settle_ended()
+        self._calls.settle_ended()
         now = self._clock()
-        self._complete([lane for lane in self._lanes.values() if lane.running and lane.at_end])
         if self._commits.pass_is_due(now, catching_up=self.catching_up):
             self._commits.start_pass(self._lanes.values(), now)
+        self._attend()
         self._free(now)
         if self._owes_heartbeat(now):
             self._commits.start([self._control_lane])
-        self._open([lane for lane in self._lanes.values() if self._opens_again(lane, now)])
 
-    def _complete(self, ended: Sequence[Lane]) -> None:
-        self._commits.start(lane for lane in [self._commits.settle(each) for each in ended] if lane.dirty)
-        for lane in ended:
-            if self._commits.settle(lane).running:
-                lane.finish()
+    def _attend(self) -> None:
+        """Take care of the lanes that do not just go on."""
+        for lane in [lane for lane in self._lanes.values() if not lane.goes_on]:
+            if lane not in self._calls:
+                self._attend_to(lane, self._clock())
+
+    def _attend_to(self, lane: Lane, now: float) -> None:
+        lane.read()
+        if lane.spent:
+            self._calls.start(lane, lane.discard)
+        elif lane.outcome is not None:
+            return
+        elif lane.opened or lane.reopens(now):
+            self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
+        elif (lane.at_end or lane.at_stop) and lane.dirty:
+            self._commits.start([lane])
+        elif lane.at_end and lane.ready:
+            lane.finish()
 
     def _free(self, now: float) -> None:
         if now < self._next_free:
             return
         self._next_free = now + FREE_SECONDS
         for lane in self._lanes.values():
-            if lane.running and lane not in self._commits:
-                self._commits.attempt(lane, lane.free)
+            if lane.running and lane not in self._calls:
+                self._calls.attempt(lane, lane.free)
 
-    def _opens_again(self, lane: Lane, now: float) -> bool:
-        return lane not in self._commits and lane.retry_at is not None and lane.retry_at <= now
+    @property
+    def _control_lane(self) -> Lane:
+        """The lane by which the driver ends the task: its first one that does not hang, as the driver sees it too."""
+        lanes = self._lanes.values()
+        return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
 
     def _owes_heartbeat(self, now: float) -> bool:
         lane = self._control_lane
-        return lane not in self._commits and lane.running and now - lane.committed_at >= HEARTBEAT_SECONDS
+        return lane.ready and now - lane.committed_at >= HEARTBEAT_SECONDS
 
     def finish(self) -> list[Receipt]:
-        """Commit what is open, renew the offsets of idle partitions, and return the receipts."""
-        self._commits.settle_all()
-        self._commits.start(lane for lane in self._lanes.values() if lane.running)
-        self._commits.settle_all()
-        for lane in self._lanes.values():
+        """
+        Commit what is open, renew the offsets of idle partitions, and return the receipts.
+
+        A lane that hangs comes last, and does not hold up the report for long.
+        """
+        self._calls.settle()
+        self._commits.start(lane for lane in self._lanes.values() if lane.ready)
+        self._calls.settle()
+        self._calls.abandon(LAST_SECONDS)
+        for lane in self._free_lanes():
             lane.finish()
         return [lane.receipt() for lane in self._lanes.values()]
-
-    def _open(self, lanes: Sequence[Lane]) -> None:
-        """Fence first, read the committed offsets after that, decide then."""
-        self._watchdog.feed()
-        opened = [lane for lane, ok in zip(lanes, self._commits.side_by_side(lanes, Lane.open), strict=True) if ok]
-        if not opened:
-            return
-        self._watchdog.feed()
-        partitions = [lane.partition for lane in opened]
-        try:
-            self.consumer.connect(partitions)
-            committed = self._offsets.load(partitions, stable=True)
-        except (Transient, Unreachable, NotUsable) as error:
-            for lane in opened:
-                lane.give_up(Transient(lane.partition, f"its committed offset cannot be read: {error}"), self._clock())
-            return
-        begun = self._commits.side_by_side(
-            opened, lambda lane: lane.begin(committed.get(lane.partition), self._clock())
-        )
-        for lane, ok in zip(opened, begun, strict=True):
-            if ok:
-                lane.read()
 
 
 def _cleansed(
@@ -197,12 +262,12 @@ def _cleansed(
     rejects: tuple[Sequence[DeadLetter], Sequence[str]],
     rows: slice,
 ) -> Cleansed:
-    """Return a lane's part of a parsed chunk: these rows, or those up to the lane's agreed end."""
-    begin, end = rows.start, rows.stop
+    """Return a lane's part of a parsed chunk: these rows, or those before the lane's stop."""
+    begin, end, stop = rows.start, rows.stop, lane.stop
     position = int(chunk.offsets[end - 1]) + 1
-    if lane.range.end is not None and position > lane.range.end:
-        end = begin + int(np.searchsorted(chunk.offsets[begin:end], lane.range.end))
-        position = lane.range.end
+    if stop is not None and position > stop:
+        end = begin + int(np.searchsorted(chunk.offsets[begin:end], stop))
+        position = stop
     good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
     bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
     dead_letters, reasons = rejects

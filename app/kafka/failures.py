@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import Fenced, NotAllowed, NotUsable, OffsetMoved, PartitionError, Transient, Unreachable
+from app.errors import Fenced, NotAllowed, NotUsable, OffsetMoved, PartitionError, Refused, Transient, Unreachable
 from app.model import Partition
 
 FENCED = frozenset(
@@ -70,6 +70,34 @@ def of_partition(
     if error.code() in OUT_OF_RANGE:
         return OffsetMoved(partition, "the partition no longer holds this offset", offset)
     return Transient(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
+
+
+# What a broker, or librdkafka before it, answers where it refuses a record for good. An error that says nothing of a
+# record (UNKNOWN, for one) is none of these: a good line must not become a dead letter because a broker is ill.
+RECORD_REFUSED = frozenset(
+    {
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError._INVALID_DIFFERENT_RECORD,  # noqa: SLF001
+    }
+)
+
+
+def of_writing(
+    problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
+) -> PartitionError:
+    """Return what an error means for the owner of a partition that writes: as above, or Kafka refuses a record."""
+    error = error_of(problem)
+    if error.code() in RECORD_REFUSED:
+        return Refused(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
+    return of_partition(problem, partition, doing, offset)
 
 
 NO_ANSWER = frozenset(

@@ -24,9 +24,15 @@ OWNED: Mapping[str, str] = {
     "retry.backoff.ms": _BACKOFF,
     "retry.backoff.max.ms": _BACKOFF,
     "transaction.timeout.ms": "use transaction.timeout",
+    "allow.auto.create.topics": "a topic that was deleted would come back with one partition and without its settings",
     "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
 }
 """The properties that only Winnow sets, each with the reason that a user is given."""
+
+DEFAULT_COMPRESSION = "lz4"
+LARGEST_BATCH = 1_000_000
+# librdkafka takes no message.max.bytes above this, however much the topics take.
+LARGEST_RECORD = 1_000_000_000
 
 BROKERS = ("bootstrap.servers", "metadata.broker.list")
 """The two names of the property that says where Kafka is; one of them must be set."""
@@ -49,3 +55,22 @@ def value_name(name: str) -> str:
 def is_secret(name: str) -> bool:
     """Return whether the value of a property must not be shown; a path to a secret may be."""
     return bool(_SECRETS.search(name)) and not name.endswith((".file", ".location"))
+
+
+def compression(kafka: Mapping[str, str]) -> str:
+    """Return the codec that producers compress with; of the property's two names librdkafka reads the second last."""
+    return kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
+
+
+def largest_record(kafka: Mapping[str, str], largest_batch: int) -> int:
+    """
+    Return the size of the largest record that producers take, in bytes before compression.
+
+    The broker measures a batch compressed, librdkafka a record before that.
+
+    Args:
+        kafka: what the user wrote.
+        largest_batch: the largest batch that any of the topics takes, in bytes.
+    """
+    usual = min(max(4 * largest_batch, LARGEST_BATCH), LARGEST_RECORD)
+    return int(kafka.get("message.max.bytes", usual))

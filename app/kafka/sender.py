@@ -30,6 +30,10 @@ class Targets:
             partition.number % dead_letters.partitions,
         )
 
+    def __str__(self) -> str:
+        """Return the names of both partitions."""
+        return f"{self.sink}-{self.sink_partition} or {self.dead_letters}-{self.dead_letter_partition}"
+
 
 class Sender(Protocol):
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.errors import NotUsable
-from app.kafka.properties import is_secret_file, value_name
+from app.kafka.properties import DEFAULT_COMPRESSION, LARGEST_BATCH, is_secret_file, largest_record, value_name
 from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
@@ -17,6 +17,9 @@ SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 QUIET: Settings = {"log_level": 2, "log.connection.close": False}
+# Where brokers create topics, any question about a deleted one would bring it back with one partition. A producer's own
+# default is true, and it keeps to false like the other clients (librdkafka 2.16).
+NO_NEW_TOPICS: Settings = {"allow.auto.create.topics": False}
 # Between two attempts to connect librdkafka waits for half of the first (rd_kafka_connect_any). A producer needs two
 # attempts to open, and there may be a thousand producers. With the second, whose default is 10 s, librdkafka notices
 # the return of a broker within a second.
@@ -32,7 +35,7 @@ CONSUMER_DEFAULTS: Settings = {
     "queued.max.messages.kbytes": 32 << 10,
 }
 PRODUCER_DEFAULTS: Settings = {
-    "compression.type": "lz4",
+    "compression.type": DEFAULT_COMPRESSION,
     "linger.ms": 20,
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 32 << 10,
@@ -40,9 +43,6 @@ PRODUCER_DEFAULTS: Settings = {
 # Nobody sees a record before its transaction is committed, and the commit sends at once whatever lingers. Fuller
 # batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
-LARGEST_BATCH = 1_000_000
-# librdkafka takes no message.max.bytes above this, however much the topics take.
-LARGEST_RECORD = 1_000_000_000
 # How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
 RETRY_BACKOFF_MS = 500
 
@@ -54,7 +54,7 @@ def common(kafka: Mapping[str, str]) -> Settings:
     Raises:
         NotUsable: if a file of a secret cannot be read, or is not text.
     """
-    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items()))
+    return QUIET | PROMPT | {"client.id": "winnow"} | dict(map(_read, kafka.items())) | NO_NEW_TOPICS
 
 
 def _read(item: tuple[str, str]) -> tuple[str, str]:
@@ -93,8 +93,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": max(1, min(LARGEST_BATCH, smallest)),
-        # The broker measures a batch compressed, librdkafka a record before that.
-        "message.max.bytes": min(max(4 * largest, LARGEST_BATCH), LARGEST_RECORD),
+        "message.max.bytes": largest_record({}, largest),  # what the user wrote replaces it below
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
     return defaults | sizes | common(config.output_kafka) | {"enable.idempotence": True}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,10 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 from app.errors import TopicMissing, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
 from app.kafka.failures import error_of, is_refusal
-from app.model import Destination, Partition, Topic, Watermarks
+from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
 
 # The broker's default for max.message.bytes, for where we may not read the topic's configuration.
 USUAL_MAX_BYTES = 1_048_588
+UNLIMITED_MS = (1 << 63) - 1
+"""What a broker says of a topic that takes any timestamp: the largest number of 64 bits."""
 
 
 def is_internal(topic: str) -> bool:
@@ -89,16 +91,26 @@ class KafkaTopics:
             TopicMissing: it does not exist.
         """
         topic = self.source_topics([name], None)[name]
-        return Destination(name, topic.partitions, self._max_bytes(name))
+        settings = self._settings(name)
+        return Destination(
+            name,
+            topic.partitions,
+            max_bytes=int(settings.get("max.message.bytes", USUAL_MAX_BYTES)),
+            compression=settings.get("compression.type", "producer"),
+            compacted="compact" in settings.get("cleanup.policy", ""),
+            before=_timestamp_limit(settings, "before"),
+            after=_timestamp_limit(settings, "after"),
+        )
 
-    def _max_bytes(self, name: str) -> int:
+    def _settings(self, name: str) -> dict[str, str]:
+        """Return a topic's configuration; nothing where we may not read it."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         described = self._connection.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
         try:
-            return int(self._connection.wait(described[resource])["max.message.bytes"].value)
+            return {key: entry.value for key, entry in self._connection.wait(described[resource]).items()}
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return USUAL_MAX_BYTES
+                return {}
             raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
@@ -138,3 +150,17 @@ class KafkaTopics:
             if not found or not isinstance(failure, Unreachable):
                 raise failure from worst
         return found
+
+
+def _timestamp_limit(settings: Mapping[str, str], side: str) -> TimestampLimit | None:
+    """
+    Return how far a timestamp may lie on one side of the broker's clock; None where that is not limited or not known.
+
+    Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4, it counts where its successor is unset.
+    """
+    if settings.get("message.timestamp.type") == "LogAppendTime":
+        return None
+    for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
+        if (limit := int(settings.get(name, UNLIMITED_MS))) != UNLIMITED_MS:
+            return TimestampLimit(name, limit)
+    return None

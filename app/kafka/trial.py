@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from app.errors import NotUsable
 from app.kafka import settings
 from app.kafka.failures import error_of
-from app.kafka.properties import BROKERS, is_secret_file, value_name
+from app.kafka.properties import BROKERS, LARGEST_BATCH, is_secret_file, value_name
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
@@ -38,7 +38,7 @@ class Refusal(NamedTuple):
 
 def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kafka") -> tuple[Refusal, ...]:
     """Return what keeps a section's settings from making a client; no text repeats a value: it may be a secret."""
-    none = Destination("none", 1, settings.LARGEST_BATCH)
+    none = Destination("none", 1, LARGEST_BATCH)
     config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
     try:
         written = settings.common(kafka)

@@ -8,8 +8,11 @@ Both kinds have the same methods. `TransactionalWriter` commits output and offse
 from __future__ import annotations
 
 import contextlib
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -18,7 +21,7 @@ from app.errors import PartitionError, Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
-from app.kafka.failures import error_of, of_partition, raised
+from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.sender import Sender
 from app.model import Partition
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
@@ -29,11 +32,15 @@ from app.watchdog import in_time
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
 # sends again, so a commit that took less was sent once. After any other commit the producer is replaced: a new epoch.
 SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
-# How long librdkafka's queue may stay full before the broker counts as gone.
-FULL_QUEUE_SECONDS = 30.0
+# How long a full queue of librdkafka may hold up the caller, who has other partitions; usually there is room within ms.
+ROOM_SECONDS = 0.25
+# How long the queue may stay full before the broker counts as gone.
+FULL_QUEUE_SECONDS = 10.0
 FULL_QUEUE_PAUSE = 0.05
 # What commit_transaction may take once everything is acknowledged; usually 2 ms.
 COMMIT_SECONDS = 5.0
+# How often to look whether the transaction is lost while its records are not acknowledged.
+LOOK_SECONDS = 0.5
 ABORT_SECONDS = 5.0
 
 
@@ -46,14 +53,25 @@ def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> N
     will do, but a thousand producers ask: one with few partitions is best.
 
     Raises:
-        KafkaException: Kafka does not answer.
+        KafkaException: Kafka does not answer within so many seconds.
     """
+    deadline = time.monotonic() + seconds
     for _ in range(2):
-        client.list_topics(topic, seconds)
+        client.list_topics(topic, max(0.1, deadline - time.monotonic()))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows to be queued: what offers them, how many they are, the next one, and what an error says was done."""
+
+    offer: Callable[[int], int]
+    count: int
+    doing: str
+    at: int = 0
 
 
 class Writer:
-    """Sends, and waits while librdkafka's queue is full; both kinds of writer do that alike."""
+    """Sends, and keeps what finds librdkafka's queue full; both kinds of writer do that alike."""
 
     def __init__(self, partition: Partition, sender: Sender, delivery: Delivery) -> None:
         self._partition = partition
@@ -62,6 +80,13 @@ class Writer:
         self._client = delivery.client
         self.suspect = False
         """Whether the producer must be replaced although its last commit succeeded."""
+        self._left: deque[_Rows] = deque()
+        self._abandoned = False
+
+    @property
+    def full(self) -> bool:
+        """Whether rows are left that found no room in librdkafka's queue: `send_rest` waits for it."""
+        return bool(self._left)
 
     def send(self, lines: Lines) -> None:
         """
@@ -70,8 +95,8 @@ class Writer:
         Raises:
             Fenced, Transient: the open transaction is lost.
         """
-        with self._translated("sending to the sink"):
-            self._offer_all(partial(self._sender.offer, lines), len(lines))
+        self._left.append(_Rows(partial(self._sender.offer, lines), len(lines), "sending to the sink"))
+        self._send_left(ROOM_SECONDS)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         """
@@ -80,8 +105,39 @@ class Writer:
         Raises:
             Fenced, Transient: the open transaction is lost.
         """
-        with self._translated("sending to the dead letters"):
-            self._offer_all(partial(self._sender.offer_dead_letters, dead_letters), len(dead_letters))
+        offer = partial(self._sender.offer_dead_letters, dead_letters)
+        self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
+        self._send_left(ROOM_SECONDS)
+
+    def send_rest(self) -> None:
+        """
+        Queue what found no room; that may take FULL_QUEUE_SECONDS and longer.
+
+        Raises:
+            Fenced, Transient: the open transaction is lost.
+        """
+        self._send_left(FULL_QUEUE_SECONDS)
+        if self._left:
+            where = self._sender.targets
+            raise Transient(self._partition, f"nothing could be delivered to {where} for {FULL_QUEUE_SECONDS:.0f} s")
+
+    def _send_left(self, patience: float) -> None:
+        """Offer what is left in order, until all is queued or there was no room for so many seconds."""
+        deadline = math.inf
+        while self._left:
+            rows = self._left[0]
+            with self._translated(rows.doing):
+                came_to = rows.offer(rows.at)
+                self._delivery.serve(0)
+            if came_to == rows.count:
+                self._left.popleft()
+                continue
+            if came_to > rows.at or deadline == math.inf:
+                rows.at, deadline = came_to, time.monotonic() + patience
+            if time.monotonic() > deadline:
+                return
+            self._refuse_if_abandoned()
+            self._delivery.serve(FULL_QUEUE_PAUSE)
 
     def free(self) -> None:
         """
@@ -93,42 +149,51 @@ class Writer:
         with self._translated("taking delivery reports"):
             self._delivery.serve(0)
 
-    def _offer_all(self, offer: Callable[[int], int], count: int) -> None:
-        """Offer all rows; where the queue was full, go on from there when there is room."""
-        at, deadline = offer(0), time.monotonic() + FULL_QUEUE_SECONDS
-        self._delivery.serve(0)
-        while at < count:
-            if time.monotonic() > deadline:
-                raise Transient(self._partition, f"nothing could be delivered for {FULL_QUEUE_SECONDS:.0f} s")
-            self._delivery.serve(FULL_QUEUE_PAUSE)
-            came_to = offer(at)
-            if came_to > at:
-                at, deadline = came_to, time.monotonic() + FULL_QUEUE_SECONDS
-
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
         try:
             yield
         except (KafkaException, SystemError) as error:
-            raise of_partition(self._root(raised(error)), self._partition, doing) from error
+            raise of_writing(self._root(raised(error)), self._partition, doing) from error
 
     def _root(self, error: KafkaException) -> KafkaException:
-        """Return the reason of a fatal state: `produce` says only that there is one, and abort_transaction says why."""
-        if error_of(error).code() == KafkaError._FATAL:  # noqa: SLF001
-            try:
+        """Return the reason of a lost transaction: `produce` says only that it is lost, other calls say why."""
+        code = error_of(error).code()
+        try:
+            if code == KafkaError._FATAL:  # noqa: SLF001
                 self._client.abort_transaction(1.0)
-            except KafkaException as reason:
-                return reason
+            elif code == KafkaError._STATE:  # noqa: SLF001
+                self._client.begin_transaction()
+        except KafkaException as reason:
+            return reason
         return error
 
     def _close(self) -> None:
         self._sender.close()
         self._delivery.close()
 
+    def abandon(self) -> None:
+        """Make a commit that waits for acknowledgements in another thread give up: nothing of it will count."""
+        self._abandoned = True
+        with contextlib.suppress(KafkaException):
+            self._client.purge()
+
+    def _refuse_if_abandoned(self) -> None:
+        if self._abandoned:
+            raise Transient(self._partition, "given up at the end of the round")
+
     def _deliver_all(self) -> None:
-        left = self._delivery.deliver_all(CONTROL_SECONDS)
-        if left:
-            raise Transient(self._partition, f"{left} records were not acknowledged within {CONTROL_SECONDS:.0f} s")
+        self.send_rest()
+        deadline = time.monotonic() + CONTROL_SECONDS
+        while (left := self._delivery.deliver_all(LOOK_SECONDS)) and not self._abandoned:
+            self._raise_if_lost()
+            if time.monotonic() > deadline:
+                what = f"{left} records were not acknowledged by {self._sender.targets} within {CONTROL_SECONDS:.0f} s"
+                raise Transient(self._partition, what)
+        self._refuse_if_abandoned()
+
+    def _raise_if_lost(self) -> None:
+        """Raise the reason if what was sent is lost already; librdkafka may keep some of it for a long time."""
 
 
 class TransactionalWriter(Writer):
@@ -150,6 +215,7 @@ class TransactionalWriter(Writer):
         """
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
+            self._refuse_if_abandoned()  # otherwise it would fence the next owner
             with in_time(CONTROL_SECONDS):
                 self._client.init_transactions(CONTROL_SECONDS)
 
@@ -195,6 +261,13 @@ class TransactionalWriter(Writer):
             self._open = False
         self._close()
 
+    def _raise_if_lost(self) -> None:
+        try:
+            self._client.begin_transaction()
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError._STATE:  # noqa: SLF001  # that one is open is no error
+                raise
+
     def _begin(self) -> None:
         if not self._open:
             with self._translated("beginning a transaction"):
@@ -232,7 +305,7 @@ class AcknowledgedWriter(Writer):
         with self._translated(f"committing up to offset {offset}"):
             self._deliver_all()
             if self._delivery.undelivered is not None:
-                raise of_partition(self._delivery.undelivered, self._partition, "delivering a record", offset)
+                raise of_writing(self._delivery.undelivered, self._partition, "delivering a record", offset)
 
     def discard(self) -> None:
         """Drop what is not delivered; the client ends with its last reference."""

@@ -38,6 +38,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "too_large": "tl",
         "envelope": "en",
         "parser_error": "pe",
+        "refused": "rf",
     }
 )
 _REASONS = {code: reason for reason, code in CODES.items()}

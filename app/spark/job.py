@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
 
+from app import log
 from app.errors import SparkFailed
 from app.executor import task
 from app.executor.parse import make_parser
@@ -30,6 +31,7 @@ RESTART = "start Winnow again; it goes on from the committed offsets"
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
     for assignment in assignments:
+        log.configure(assignment.config.log_level)
         clients, parser = TaskClients(assignment.config), make_parser(assignment.config)
         yield from task.run(assignment, clients, parser, seconds_left(assignment))
 

@@ -21,6 +21,8 @@ ENDINGS = {
     End.OVERDUE: ("warning", "a task does not end; the round ends for a rebalance"),
     End.LOST: ("error", "round failed; nothing is lost, the next one goes on from the committed offsets"),
 }
+# A partition in these states has a problem only while something is away; otherwise its task works on it.
+WORKED_ON = (PartitionState.PLANNED, PartitionState.RUNNING)
 
 
 class Line(NamedTuple):
@@ -90,10 +92,10 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
         elif after.state is PartitionState.FAILED:
             fields = {"error": str(after.problem), "offset": after.committed, **where}
             yield Line("warning", "partition failed; the next round tries again", fields)
-        elif after.state is PartitionState.RUNNING:
-            yield Line("warning", "partition cannot be read; its task waits", {"error": str(after.problem), **where})
-    if was is PartitionState.RUNNING is after.state and problem_before and not after.problem:
-        yield Line("info", "partition can be read again", where)
+        else:
+            yield Line("warning", "partition waits; the others go on", {"error": str(after.problem), **where})
+    if was in WORKED_ON and after.state in WORKED_ON and problem_before and not after.problem:
+        yield Line("info", "partition goes on", where)
     if was is PartitionState.BLOCKED and after.state is not PartitionState.BLOCKED:
         yield Line("info", "partition no longer blocked", where)
     if after.skipped and (before is None or after.skipped != before.skipped):

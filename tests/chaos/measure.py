@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.embedded.broker import Broker
-from app.executor.commits import SIDE_BY_SIDE
+from app.executor.calls import SIDE_BY_SIDE
 from app.kafka.clients import TaskClients
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.records import Lines

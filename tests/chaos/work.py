@@ -142,6 +142,16 @@ class LabelledWriter:
     def reset(self, offset: int, metadata: str) -> None:
         self._writer.reset(offset, metadata)
 
+    @property
+    def full(self) -> bool:
+        return self._writer.full
+
+    def send_rest(self) -> None:
+        self._writer.send_rest()
+
+    def abandon(self) -> None:
+        self._writer.abandon()
+
     def free(self) -> None:
         self._writer.free()
 

@@ -8,7 +8,7 @@ letters, and an epoch for each transactional id. `Script` lists what fails, at w
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Blocked, Fenced, Transient
+from app.errors import Blocked, Fenced, Refused, Transient
 from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
+from tests.fakes.simulation import Inline
 
 
 class Point(StrEnum):
@@ -105,6 +106,9 @@ class FakeKafka:
         self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
         self.dead: dict[Partition, list[DeadLetter]] = {partition: [] for partition in source}
         self.epochs: dict[Partition, int] = {}
+        self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
+        self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
+        """Which records the broker refuses; the commit that waits for them fails."""
 
 
 class FakeClock:
@@ -118,7 +122,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that uses this clock."""
+        """Return a runtime that uses this clock, and runs each call of a lane at once: its time does not pass by itself."""
+        return replace(self.threaded, threads=Inline)
+
+    @property
+    def threaded(self) -> Runtime:
+        """Return a runtime that uses this clock, and real threads."""
         return replace(REAL, monotonic=self)
 
 
@@ -244,6 +253,7 @@ class FakeWriter:
         self._partition = partition
         self._script = clients.script
         self._epoch = 0
+        self._refused = False
 
     def open(self) -> None:
         self._script.at(Point.BEFORE_OPEN, self._partition)
@@ -252,11 +262,24 @@ class FakeWriter:
 
     def send(self, lines: Lines) -> None:
         self._script.at(Point.BEFORE_SEND, self._partition)
-        self._send(lines.values.to_pylist())
+        values = lines.values.to_pylist()
+        self._refused |= any(map(self._kafka.refuses_line, values))
+        self._send([value for value in values if not self._kafka.refuses_line(value)])
         self._script.at(Point.AFTER_SEND, self._partition)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
-        self._send_dead_letters(dead_letters)
+        self._refused |= any(map(self._kafka.refuses_dead_letter, dead_letters))
+        self._send_dead_letters([each for each in dead_letters if not self._kafka.refuses_dead_letter(each)])
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    def send_rest(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
     def free(self) -> None:
         self.freed += 1
@@ -264,6 +287,8 @@ class FakeWriter:
     def commit(self, offset: int, metadata: str) -> None:
         self._script.at(Point.BEFORE_COMMIT, self._partition)
         self._check_epoch()
+        if self._refused:
+            raise Refused(self._partition, "the broker does not like it")
         self._commit(CommittedOffset(offset, metadata))
         self.commits += 1
         self._script.at(Point.AFTER_COMMIT, self._partition)

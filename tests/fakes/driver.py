@@ -30,6 +30,11 @@ class DriverKafka:
         """Errors that the next requests raise, one each."""
         self.topic_id = "id-1"
         self.topic_gone = False
+        self.sink_leaderless: set[int] = set()
+        """Partitions of the sink, which has two, without a leader."""
+        self.sink_gone: NotUsable | None = None
+        self.reachable = True
+        """Whether a fence reaches anybody."""
         self.leaderless: set[int] = set()
         """Partitions that the topic's description names without a leader."""
         self.silent: set[Partition] = set()
@@ -37,6 +42,8 @@ class DriverKafka:
         self.short_transactions: NotUsable | None = None
         self.room: dict[str, int] | None = None
         """The placeholders and their partitions; None where source and sink are on one cluster."""
+        self.compacted: set[str] = set()
+        """The topics that take only records with a key."""
 
     @property
     def clients(self) -> Clients:
@@ -51,14 +58,25 @@ class DriverKafka:
         )
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
+        if "clean" in names:
+            self._raise_if_gone()
+            return {
+                "clean": Topic("clean", "id-2", 2, frozenset(self.sink_leaderless)),
+                "dead": Topic("dead", "id-3", 1),
+            }
         if self.topic_gone and "raw" in known:
             return {}
         return {"raw": Topic("raw", self.topic_id, len(self.watermark), frozenset(self.leaderless))}
 
+    def _raise_if_gone(self) -> None:
+        if self.sink_gone is not None:
+            raise self.sink_gone
+
     def destination(self, name: str) -> Destination:
         if self.troubles:
             raise self.troubles.pop(0)
-        return Destination(name, 2, 1_000_000)
+        self._raise_if_gone()
+        return Destination(name, 2, 1_000_000, compacted=name in self.compacted)
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
         ends = {partition: self.watermark[partition] for partition in partitions if partition not in self.silent}
@@ -96,7 +114,7 @@ class DriverKafka:
 
     def fence(self, partitions: Iterable[Partition]) -> bool:
         self.fenced.append(list(partitions))
-        return True
+        return self.reachable
 
 
 class FakeRounds:

@@ -125,7 +125,7 @@ class Winnow:
         self._listener.join(5)
         return code
 
-    def stop(self, number: int = signal.SIGTERM) -> int:
+    def stop(self, number: int = signal.SIGTERM, within: float = STOP_SECONDS) -> int:
         """
         Send a signal, and require that the service stops in the promised time; return the exit code.
 
@@ -136,7 +136,7 @@ class Winnow:
             os.killpg(self._process.pid, number)
         else:
             self._process.send_signal(number)
-        return self.code(STOP_SECONDS)
+        return self.code(within)
 
     def leftovers(self, seconds: float = 10) -> list[psutil.Process]:
         """Return the processes that it started and that are still alive after so many seconds."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.executor import task
 from app.executor.parse import make_parser
@@ -20,6 +21,7 @@ from app.kafka.clients import TaskClients
 from app.kafka.fence import KafkaFence
 from app.kafka.topics import KafkaTopics
 from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
+from parsers.contract import Parser
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Record
@@ -57,6 +59,7 @@ class Stage:
     guarantee: Guarantee
     changes: dict[str, object] = field(default_factory=dict)
     backend: Backend | None = None
+    parser: Parser | None = None
 
     @property
     def source(self) -> str:
@@ -71,6 +74,11 @@ class Stage:
         sink, dead = topics.destination(self.sink), topics.destination(self.dead)
         task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
         return replace(task_config, **self.changes)  # type: ignore[arg-type]  # fields of many types
+
+    def keep_plan(self) -> None:
+        """Let later tasks know of the topics what is known now, whatever becomes of these."""
+        now = self.task_config
+        self.changes |= {"sink": now.sink, "dead_letters": now.dead_letters}
 
     def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
         """Plan as a driver would: from the committed offsets to the ends, or to the given end."""
@@ -87,7 +95,8 @@ class Stage:
         """Run one task, by default from the committed offsets to the ends of all partitions."""
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
-        receipts = task.run(assignment, TaskClients(task_config, self.backend), make_parser(task_config), seconds)
+        parser = self.parser or make_parser(task_config)
+        receipts = task.run(assignment, TaskClients(task_config, self.backend), parser, seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
     def running(self, *ranges: OffsetRange) -> RunningTask:
@@ -140,6 +149,17 @@ class RunningTask:
         """Wait for the end of the task; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
+
+
+def alter(bootstrap: str, topic: str, **settings: object) -> None:
+    """Change the configuration of a topic; `_` stands for a dot."""
+    entries = [
+        ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    for altered in independent.client(bootstrap).incremental_alter_configs([resource]).values():
+        altered.result(30)
 
 
 def make_stage(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -20,12 +21,12 @@ from app.kafka.clients import TaskClients
 from app.kafka.consumer import TaskConsumer
 from app.kafka.fence import KafkaFence
 from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
-from app.model import Guarantee, Partition
+from app.model import Guarantee, Partition, Receipt
 from app.records import Chunk, DeadLetter, Headers, Lines
-from tests import independent
 from tests.conftest import Topics
-from tests.independent import Record, Written, committed, line, produce, read, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, make_stage, noise, until
+from tests.fakes.parsers import WRONG, Wrong
+from tests.independent import Record, Written, cleansed, committed, line, produce, read, values
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise, until
 
 MEBIBYTE = 1 << 20
 
@@ -262,6 +263,22 @@ def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend
 
 
 @BOTH_BACKENDS
+def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, backend: Backend) -> None:
+    """A commit in another thread asks the consumer for its group's metadata, and gets them between two polls."""
+    stage = make_stage(broker.bootstrap, topics)
+    with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
+        commits = threading.Thread(target=lambda: [consumer.client.consumer_group_metadata() for _ in range(20)])
+        commits.start()
+        polls = 0
+        while commits.is_alive():
+            consumer.poll(0.01)
+            polls += 1
+        commits.join()
+
+    assert polls < 500
+
+
+@BOTH_BACKENDS
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """Polling a closed consumer raises an error and does not crash; closing it twice does no harm."""
     stage = make_stage(broker.bootstrap, topics)
@@ -341,7 +358,7 @@ def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
 def test_a_queue_that_stays_full(
     broker: Cluster, topics: Topics, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If nothing can be delivered, a writer gives up after a while, and its partition is opened again."""
+    """If nothing can be delivered, sending returns soon, and a writer gives the rest up after a while."""
     monkeypatch.setattr("app.kafka.writers.FULL_QUEUE_SECONDS", 0.3)
     stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
     task_config = replace(
@@ -351,8 +368,10 @@ def test_a_queue_that_stays_full(
     consumer = clients.consumer()
     writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
 
+    writer.send(make_lines(*[b"x"] * 100))
+    assert writer.full
     with pytest.raises(Transient, match="nothing could be delivered"):
-        writer.send(make_lines(*[b"x"] * 100))
+        writer.send_rest()
     writer.discard()
     consumer.close()
 
@@ -387,7 +406,7 @@ def test_an_undelivered_record_fails_the_commit(
     with writing(stage, backend) as writer:
         writer.open()
         writer.commit(3, "")
-        limit(broker, stage.sink if what == "line" else stage.dead, 1_000)
+        alter(broker.bootstrap, stage.sink if what == "line" else stage.dead, max_message_bytes=1_000)
         writer.send(make_lines(b"good"))
         big = noise(5_000)
         if what == "line":
@@ -399,14 +418,6 @@ def test_an_undelivered_record_fails_the_commit(
             writer.commit(6, "")
 
     assert {(stage.source, 0): 3} == committed(broker.bootstrap, stage.group, stage.source)
-
-
-def limit(broker: Cluster, topic: str, max_bytes: int) -> None:
-    """Lower the topic's max.message.bytes after the writer has read it."""
-    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for altered in independent.client(broker.bootstrap).incremental_alter_configs([resource]).values():
-        altered.result(30)
 
 
 @BOTH_BACKENDS
@@ -445,6 +456,11 @@ RECORDS = st.lists(
 )
 
 
+Shown = list[tuple[Any, ...]]
+Outcome = tuple[Shown, Shown, Mapping[tuple[str, int], int], Mapping[Partition, Receipt]]
+"""The sink, the dead letters, the committed offsets and the receipts of a task."""
+
+
 def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     """Both backends give random records the same values, keys, timestamps, partitions, dead letters and offsets."""
     stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
@@ -460,10 +476,28 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     check()
 
 
-def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> tuple[object, ...]:
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_parser_does_the_same_on_both_backends(broker: Cluster, topics: Topics, what: str) -> None:
+    """Whatever a user's parser returns: the same lines and dead letters come out, and none is wrong."""
+    stage = make_stage(broker.bootstrap, topics, source=2)
+    sources = [line(0), b"rubbish", line(1), line(2), None, line(3)]
+    produce(broker.bootstrap, stage.source, [Written(value, b"k", n % 2, n) for n, value in enumerate(sources, 1)])
+    stage.parser = Wrong(WRONG[what])
+
+    plain, bulk = (outcome(broker, topics, stage, backend) for backend in (PLAIN, best_backend({})))
+
+    assert plain == bulk
+    sink, dead, offsets, _ = plain
+    assert len(sources) == len(sink) + len(dead)
+    assert {each[1] for each in sink} <= {cleansed(n) for n in range(4)}
+    assert {each[1] for each in dead} <= set(sources)
+    assert {(stage.source, 0): 3, (stage.source, 1): 3} == offsets
+
+
+def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> Outcome:
     """Cleanse a source with its own group and topics."""
     stage = make_stage(broker.bootstrap, topics, sink=2)
-    stage.sources, stage.backend = like.sources, backend
+    stage.sources, stage.backend, stage.parser = like.sources, backend, like.parser
     receipts = stage.run()
     offsets = committed(broker.bootstrap, stage.group, stage.source)
     # A slow commit may replace a producer on either backend.
@@ -471,6 +505,6 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> t
     return shown(stage.cleansed()), shown(stage.dead_letters()), offsets, done
 
 
-def shown(records: list[Record]) -> list[tuple[object, ...]]:
+def shown(records: list[Record]) -> Shown:
     """Return all but the offsets, which commit markers move; two sources that share a sink partition may interleave."""
     return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)

@@ -10,7 +10,7 @@ import yaml
 
 from app.cli import main
 from app.config import described, load
-from app.executor.parse import PARSER_ERROR, TOO_LARGE
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -66,7 +66,7 @@ def test_every_reason_is_in_the_readme() -> None:
     """README lists the reasons in the order in which they apply."""
     listed = re.search(r"The reasons are\s(.*?)\.", README, re.DOTALL)
     assert listed
-    reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR]
+    reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED]
 
     assert reasons == re.findall(r"`(\w+)`", listed[1])
 

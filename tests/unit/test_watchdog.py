@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
+
+from app import watchdog
 
 PROGRAM = """
 import time
@@ -77,6 +80,19 @@ def test_a_call_must_keep_its_own_timeout(*, takes: float, ended: bool) -> None:
     assert ended == ("time.sleep" in done.stderr or "line" in done.stderr)
 
 
+def test_a_call_inside_another_keeps_the_earlier_deadline() -> None:
+    """When the inner call has returned, the outer one is held to its own deadline again."""
+    thread = threading.get_ident()
+    with watchdog.in_time(100):
+        outer = watchdog._deadlines[thread]
+        with watchdog.in_time(5):
+            assert outer > watchdog._deadlines[thread]
+        with watchdog.in_time(1_000):
+            assert outer == watchdog._deadlines[thread]
+        assert outer == watchdog._deadlines[thread]
+    assert thread not in watchdog._deadlines
+
+
 HANGING_COMMIT = """
 import time
 import app.watchdog
@@ -96,7 +112,7 @@ fakes.FakeTransaction = Hanging
 partition = Partition("raw", 0)
 kafka, task_config, clock = fakes.FakeKafka({partition: []}), fakes.make_task_config(), fakes.FakeClock()
 clients = fakes.FakeClients(kafka, task_config, clock)
-task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, runtime=clock.runtime)
+task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, runtime=clock.threaded)
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,10 @@ from app.kafka.failures import of_partition
 from app.model import Partition
 from app.records import Chunk, Headers
 
+# confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between two polls
+# a commit in another thread, which asks for the group's metadata, may wait for many seconds.
+TURN_SECONDS = 0.001
+
 
 class PlainConsumer(TaskConsumer):
     """Consumes confluent-kafka's message objects."""
@@ -24,10 +29,12 @@ class PlainConsumer(TaskConsumer):
     def poll(self, seconds: float) -> Chunk | None:
         """Return what has arrived; None if nothing has. Wait at most so many seconds for a full chunk."""
         messages = self._client.consume(self.batch_size, seconds)
+        full = len(messages) == self.batch_size
+        if not full:
+            time.sleep(TURN_SECONDS)
         if not messages:
             return None
         # map over C methods: no Python frame per record
-        full = len(messages) == self.batch_size
         ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]

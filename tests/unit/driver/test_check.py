@@ -70,3 +70,16 @@ def test_what_winnow_would_create_is_told() -> None:
 
     assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
     assert {} == kafka.room
+
+
+def test_a_compacted_dead_letter_topic_is_refused() -> None:
+    """It would lose dead letters; a sink may be compacted, and which lines it takes is shown."""
+    kafka = DriverKafka(p0=(0, 1))
+    kafka.compacted = {"clean"}
+    said: list[str] = []
+
+    assert 0 == connected(config(), kafka.clients, said.append)
+    assert "ok       clean: 2 partitions, records up to 1000000 bytes, only with a key" == said[0]
+    kafka.compacted = {"dead"}
+    with pytest.raises(NotUsable, match=r"'dead' is compacted.*: set its cleanup\.policy to delete"):
+        connected(config(), kafka.clients, said.append)

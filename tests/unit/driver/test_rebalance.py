@@ -12,7 +12,7 @@ from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
 from app.driver.rebalance import STALLED_SECONDS, Balance
 from app.driver.starting_offsets import PartitionOffsets
-from app.errors import NoStartingOffset
+from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 
 PARTITIONS = [Partition("raw", number) for number in range(4)]
@@ -94,7 +94,7 @@ def test_a_stalled_partition() -> None:
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(
+    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, STALLED_SECONDS + 5
     )
 
@@ -105,7 +105,9 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
     waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 80 s" == round_.needs_rebalance(SourceOffsets(waiting), 2, 80)
+    assert "raw-1: nothing was committed for 80 s; see its executor's log" == round_.needs_rebalance(
+        SourceOffsets(waiting), 2, 80
+    )
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -142,7 +144,21 @@ def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
 
     assert not round_.needs_rebalance(SourceOffsets(stuck, frozenset({B})), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s" == round_.needs_rebalance(SourceOffsets(stuck), 2, 1_020)
+    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
+        SourceOffsets(stuck), 2, 1_020
+    )
+
+
+def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
+    """No other task could deliver it, and its backlog is no reason to divide the work anew; its time counts later."""
+    round_ = balance(BEFORE)
+    lost = [partition for partition in PARTITIONS if partition.number % 2]
+    backlog = everywhere(at(1_000)) | dict.fromkeys(lost, at(100, stable=1_000_000))
+    undeliverable = {each: Undeliverable(each, "no leader for clean-1") for each in lost}
+
+    assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 1_000)
+    assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 2_000)
+    assert "the work has become uneven" == round_.needs_rebalance(SourceOffsets(backlog), 2, 2_010)
 
 
 def test_a_leaderless_partition_that_answers_again_is_planned() -> None:

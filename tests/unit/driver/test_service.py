@@ -160,7 +160,7 @@ class TestRounds:
         service(kafka, rounds, config("round.interval=7s")).run(until_end=True)
 
         (assignments,) = rounds.rounds
-        assert {A, B} == {assignment.control_partition for assignment in assignments}
+        assert {A, B} == {assignment.control_partition() for assignment in assignments}
         assert {60 * 7.0} == {assignment.seconds for assignment in assignments}
         assert {"id-1"} == {assignment.ranges[0].topic_id for assignment in assignments}
 
@@ -307,6 +307,22 @@ class TestStop:
         assert rounds.cancelled
         assert rounds.stopped
 
+    def test_where_kafka_is_away_a_stop_fences_once_and_kills(self) -> None:
+        """What no fence reaches now, none will reach a moment later: the stop must not take longer."""
+        kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
+        rounds = FakeRounds(lambda _: SparkFailed("cancelled"), slots=1, unending=True)
+
+        def submit(assignments: Sequence[Assignment], real: Any = rounds.submit) -> FakeRound:
+            kafka.reachable = False
+            stop.request("SIGTERM")
+            return real(assignments)  # type: ignore[no-any-return]
+
+        rounds.submit = submit  # type: ignore[method-assign]
+
+        assert 0 == service(kafka, rounds, stop=stop).run(until_end=False)
+        assert 2 == len(kafka.fenced)  # the clean-up before Spark starts, and the control partition
+        assert rounds.cancelled
+
     def test_a_stop_before_the_first_round_is_clean(self) -> None:
         """A signal while Spark starts ends the service with 0, and no round runs."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
@@ -374,6 +390,17 @@ class TestKafkaTrouble:
         events = [entry["event"] for entry in logs]
         assert 1 == events.count("waiting for Kafka")
         assert 1 == events.count("Kafka is back")
+
+    def test_a_compacted_dead_letter_topic_ends_the_service_before_spark_starts(self) -> None:
+        """It would refuse and forget dead letters."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.compacted = {"dead"}
+        rounds = FakeRounds(works(kafka))
+
+        with pytest.raises(NotUsable, match=r"set its cleanup\.policy to delete"):
+            service(kafka, rounds).run(until_end=True)
+
+        assert [] == rounds.rounds
 
     def test_a_refusal_that_lasts_ends_the_service(self) -> None:
         """A wrong password is an error that a person must mend, told within seconds; the log names it before."""
@@ -544,7 +571,41 @@ class TestChecks:
         rounds, logs = self.run(kafka, monkeypatch)
 
         assert 1 == len(rounds.rounds)
-        assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition cannot be read")]
+        assert [1] == [each["partition"] for each in logs if each["event"].startswith("partition waits")]
+
+    def test_a_partition_whose_output_nobody_takes_does_not_end_the_round(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The log names it, its cause and its cure when that begins, and says when it goes on."""
+        kafka, checks = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10), p3=(0, 10)), count()
+        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.sink_leaderless.add(1)))
+
+        def heal_at_last() -> None:
+            if next(checks) == 10:
+                kafka.sink_leaderless.clear()
+
+        kafka.refuse_foreign_members = heal_at_last  # type: ignore[method-assign]
+
+        rounds, logs = self.run(kafka, monkeypatch, seconds=60)
+
+        assert 1 == len(rounds.rounds)
+        waiting = [each for each in logs if each["event"] == "partition waits; the others go on"]
+        assert [1, 3] == [each["partition"] for each in waiting]
+        cause = "its lines cannot be delivered: no leader for clean-1"
+        assert f"raw-1: {cause}: bring the broker back; the partition goes on by itself" == waiting[0]["error"]
+        assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition goes on"]
+
+    def test_a_sink_that_is_deleted_ends_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The round ends at the next check, and the service with a named error: nobody creates the topic again."""
+        kafka = DriverKafka(p0=(0, 10))
+        monkeypatch.setattr(Stop, "wait", lambda stop, seconds: False)
+        gone = TopicMissing("topic 'clean' does not exist", "create it")
+        monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: setattr(kafka, "sink_gone", gone)))
+
+        with pytest.raises(TopicMissing, match="'clean' does not exist"):
+            self.run(kafka, monkeypatch)
+
+        assert 2 == len(kafka.fenced)  # the clean-up before Spark starts, and the control partition
 
     def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A broker that restarts may refuse once; the tasks have their connections."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
-from app.model import Partition
-from app.records import Chunk, DeadLetter, DeadLetters, Headers
-from parsers.contract import Parsed
+from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
+from app.model import Destination, Partition, TimestampLimit
+from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
+from parsers.contract import Parsed, Reject
+from tests.fakes import make_task_config
 
 PARTITIONS = [Partition("raw", 0), Partition("raw", 12), Partition("other", 3)]
-ROOMY = 1 << 20
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
 
 texts = st.binary(max_size=40)
 headers = st.lists(st.tuples(st.text("ab€", max_size=3), st.none() | texts), max_size=2)
@@ -48,30 +53,47 @@ def chunk_of(
     return chunk, parsed
 
 
-def one_by_one(chunk: Chunk, parsed: Parsed, max_bytes: int) -> list[DeadLetter]:
-    return [
-        make_dead_letter(chunk, chunk.partitions[chunk.sources[reject.row]], reject, max_bytes)
-        for reject in parsed.rejects()
-    ]
+def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits) -> list[DeadLetter]:
+    return [make_dead_letter(chunk, reject, topic, NOW) for reject in parsed.rejects()]
 
 
-@given(st.lists(records, max_size=8), st.sampled_from([ROOMY, 420, 200]))
+def taking(kafka: Mapping[str, str] | None = None, **settings: object) -> Limits:
+    """Return what a dead-letter topic with these settings takes, whose sink takes a mebibyte."""
+    topic = replace(Destination("dead", 1, 1 << 20), **settings)  # type: ignore[arg-type]  # fields of many types
+    return Limits.of(topic, make_task_config(dead_letters=topic, kafka=kafka or {}))
+
+
+ROOMY = taking()
+
+
+@given(
+    st.lists(records, max_size=8),
+    st.sampled_from([1 << 20, 420 + FRAMING_BYTES, 200 + FRAMING_BYTES]),
+    st.sampled_from([None, TimestampLimit("message.timestamp.before.max.ms", NOW - 4 + CLOCK_MARGIN_MS)]),
+    st.sampled_from(["reason", "refused"]),
+)
 def test_all_at_once_is_the_same_as_one_by_one(
-    rows: list[tuple[bytes | None, bytes | None, int, bool]], max_bytes: int
+    rows: list[tuple[bytes | None, bytes | None, int, bool]],
+    max_bytes: int,
+    before: TimestampLimit | None,
+    reason: str,
 ) -> None:
-    """Dead letters of a whole chunk equal those that are made one by one."""
+    """Dead letters of a whole chunk equal those that are made one by one, also where some timestamps are moved."""
     chunk, parsed = chunk_of(rows)
+    reasons = [reason if row % 2 else "reason" for row in parsed.reject_rows.tolist()]
+    parsed = replace(parsed, reasons=pa.array(reasons, pa.string()))
+    topic = taking(max_bytes=max_bytes, before=before)
 
-    made = make_dead_letters(chunk, parsed, max_bytes)
+    made = make_dead_letters(chunk, parsed, topic, NOW)
 
-    assert list(made) == one_by_one(chunk, parsed, max_bytes)
+    assert list(made) == one_by_one(chunk, parsed, topic)
 
 
 def test_rejects_without_headers_become_one_array() -> None:
     """If no record has headers, the dead letters of a chunk are one Arrow array."""
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (b"k", b"good", 1, False), (b"", None, 2, True)])
 
-    made = make_dead_letters(chunk, parsed, ROOMY)
+    made = make_dead_letters(chunk, parsed, ROOMY, NOW)
 
     assert isinstance(made, DeadLetters)
     assert [(one.key, one.value, one.timestamp) for one in made] == [(None, b"bad", -1), (b"", None, 1)]
@@ -82,7 +104,7 @@ def test_headers_of_the_record_come_first() -> None:
     own: list[Headers] = [[("h", b"1")], [], [("h", None)]]
     chunk, parsed = chunk_of([(None, b"bad", 0, True), (None, b"good", 0, False), (None, b"bad", 1, True)], own)
 
-    made = make_dead_letters(chunk, parsed, ROOMY)
+    made = make_dead_letters(chunk, parsed, ROOMY, NOW)
 
     assert [one.headers[0] for one in made] == [("h", b"1"), ("h", None)]
 
@@ -105,3 +127,83 @@ def test_a_missing_dead_letter_is_an_index_error() -> None:
     assert flat[-1] == flat[0] == DeadLetter(b"k", b"v", [], 1)
     with pytest.raises(IndexError):
         flat[1]
+
+
+COMPRESSIBLE = b"again and " * 200_000
+"""Two megabytes, which every codec makes small."""
+
+
+@pytest.mark.parametrize(
+    ("topic", "value", "whole"),
+    [
+        (taking(), COMPRESSIBLE, True),
+        (taking(), COMPRESSIBLE * 3, False),  # librdkafka takes four times the largest batch, before compression
+        (taking({"message.max.bytes": "10000000"}), COMPRESSIBLE * 3, True),
+        (taking({"message.max.bytes": "1000000"}), COMPRESSIBLE, False),
+        (taking({"compression.type": "none"}), COMPRESSIBLE, False),
+        (taking({"compression.codec": "none"}), COMPRESSIBLE, False),
+        (taking({"compression.codec": "none"}), COMPRESSIBLE[: 1 << 19], True),
+        (taking({"compression.type": "zstd"}), COMPRESSIBLE, True),
+        (taking({"compression.type": "gzip"}), COMPRESSIBLE, True),
+        (taking({"compression.type": "snappy"}), COMPRESSIBLE, True),
+        (taking(compression="uncompressed"), COMPRESSIBLE, False),
+        (taking(compression="gzip"), COMPRESSIBLE, True),
+        (taking({"compression.type": "none"}, compression="gzip"), COMPRESSIBLE, False),
+    ],
+)
+def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool) -> None:
+    """The producer's codec and limit count, and the codec of the topic, as librdkafka and the broker measure them."""
+    chunk, parsed = chunk_of([(b"k", value, 0, True)])
+
+    (made,) = make_dead_letters(chunk, parsed, topic, NOW)
+
+    assert made.value is not None
+    assert value.startswith(made.value)
+    assert whole == (made.value == value)
+    assert whole or topic.max_bytes - 1_000 < len(made.value) < topic.max_bytes
+    message = dict(made.headers)["__connect.errors.exception.message"] or b""
+    assert whole == (hashlib.sha256(value).hexdigest().encode() not in message)
+
+
+AN_HOUR = TimestampLimit("message.timestamp.after.max.ms", HOUR)
+A_DAY = TimestampLimit("message.timestamp.before.max.ms", 24 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "reason", "moved"),
+    [
+        (NOW, "empty", False),
+        (NOW, "refused", True),
+        (NO_TIMESTAMP, "refused", False),
+        (NO_TIMESTAMP, "empty", False),
+        (NOW + HOUR - 2 * CLOCK_MARGIN_MS, "empty", False),
+        (NOW + HOUR - CLOCK_MARGIN_MS // 2, "empty", True),
+        (NOW - 24 * HOUR + 2 * CLOCK_MARGIN_MS, "empty", False),
+        (NOW - 24 * HOUR + CLOCK_MARGIN_MS // 2, "empty", True),
+        (0, "empty", True),
+        ((1 << 63) - 1, "empty", True),
+    ],
+)
+@pytest.mark.parametrize("headers", [[], [("h", b"1")]])
+def test_a_timestamp_that_is_refused_becomes_a_header(
+    stamp: int, reason: str, moved: bool, headers: list[tuple[str, bytes]]
+) -> None:
+    """The dead letter then gets the time of writing; a margin is left for clocks that differ."""
+    chunk, parsed = chunk_of([(b"k", b"v", 0, True)], [headers])
+    chunk = replace(chunk, timestamps=np.array([stamp]))
+    parsed = replace(parsed, reasons=pa.array([reason], pa.string()))
+
+    (made,) = make_dead_letters(chunk, parsed, taking(before=A_DAY, after=AN_HOUR), NOW)
+
+    assert (NO_TIMESTAMP if moved else stamp) == made.timestamp
+    assert (b"%d" % stamp if moved else None) == dict(made.headers).get("__connect.errors.timestamp")
+    assert headers == made.headers[: len(headers)]
+
+
+def test_a_topic_that_sets_the_time_itself_keeps_every_timestamp() -> None:
+    """Where no limit is known, nothing is moved."""
+    chunk, _ = chunk_of([(b"k", b"v", 0, True)])
+
+    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), ROOMY, NOW)
+
+    assert 0 == made.timestamp

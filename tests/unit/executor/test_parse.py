@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.executor.parse import PARSER_ERROR, parse
+from app.executor.limits import CLOCK_MARGIN_MS, Limits
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse
+from app.model import Destination, Partition, TimestampLimit
+from app.records import NO_TIMESTAMP, Chunk
+from parsers.contract import Parsed, Parser
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import outcomes
+from tests.fakes import make_task_config
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import cleansed, line
 
-LINES = pa.array([line(0), b"rubbish", line(1)], pa.binary())
-KEYS = pa.array([None] * 3, pa.binary())
-ROOMY = 1_000_000
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+LINES = [line(0), b"rubbish", line(1)]
+
+
+def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timestamps: Sequence[int] = ()) -> Chunk:
+    """Make a chunk of one partition."""
+    return Chunk(
+        partitions=[Partition("raw", 0)],
+        sources=np.zeros(len(values), np.int32),
+        offsets=np.arange(len(values)),
+        timestamps=np.array(timestamps or [NOW] * len(values), np.int64),
+        keys=pa.array(keys or [None] * len(values), pa.binary()),
+        values=pa.array(values, pa.binary()),
+        headers=lambda row: [],
+    )
+
+
+def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Parsed:
+    """Parse for a sink with these settings."""
+    topic = replace(Destination("clean", 1, 1_000_000), **sink)  # type: ignore[arg-type]  # fields of many types
+    return parse(
+        parser, chunk_of(LINES) if chunk is None else chunk, Limits.of(topic, make_task_config(sink=topic)), NOW
+    )
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
     """Wrong types, nulls and layouts become dead letters; the backends read these arrays by their layout."""
-    parsed = parse(Wrong(WRONG[what]), LINES, KEYS, ROOMY)
+    parsed = parsed_by(Wrong(WRONG[what]))
 
     values, rejected = {cleansed(0), cleansed(1)}, {"no_marker", PARSER_ERROR}
     for outcome in outcomes(parsed, len(LINES)):
@@ -42,14 +71,79 @@ def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
 )
 def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
     """Whoever wrote the parser finds the breach in the message of the dead letter."""
-    parsed = parse(Wrong(WRONG[what]), LINES, KEYS, ROOMY)
+    parsed = parsed_by(Wrong(WRONG[what]))
 
     assert any(f"the parser broke its contract: {detail}" in each for each in parsed.details.to_pylist())
 
 
+@pytest.mark.parametrize("what", WRONG)
+def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
+    """The end of a partition comes alone where nothing follows; a parser that fails even then makes no dead letter."""
+    parsed = parsed_by(Wrong(WRONG[what]), chunk_of([]))
+
+    assert [] == outcomes(parsed, 0)
+
+
 def test_a_right_outcome_is_handed_on() -> None:
     """Nothing is copied or asked for twice."""
-    parsed = parse(IdcAccessLog(), LINES, KEYS, ROOMY)
+    parsed = parsed_by(IdcAccessLog())
 
     assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
     assert ["no_marker"] == parsed.reasons.to_pylist()
+
+
+def rejects(chunk: Chunk, **sink: object) -> list[tuple[int, str, str]]:
+    return list(parsed_by(IdcAccessLog(), chunk, **sink).rejects())
+
+
+def test_a_line_too_large_for_the_sink_is_a_reject() -> None:
+    """Its key counts, and room is left for the record's framing."""
+    size = len(cleansed(0))
+    chunk = chunk_of([line(0), b"rubbish", line(1)], [b"k", b"k", b"keyed"])
+
+    ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + 512)
+
+    assert 1 == rubbish
+    assert (2, TOO_LARGE, f"line and key have {size + 5} bytes, the sink takes {size + 1}") == large
+    assert 1 == len(rejects(chunk, max_bytes=size + 5 + 512))
+
+
+BEFORE = TimestampLimit("message.timestamp.before.max.ms", HOUR)
+AFTER = TimestampLimit("message.timestamp.difference.max.ms", HOUR)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "limit"),
+    [
+        (NOW + HOUR + CLOCK_MARGIN_MS, None),
+        (NOW + HOUR + CLOCK_MARGIN_MS + 1, AFTER),
+        ((1 << 63) - 1, AFTER),
+        (NOW - HOUR - CLOCK_MARGIN_MS, None),
+        (NOW - HOUR - CLOCK_MARGIN_MS - 1, BEFORE),
+        (0, BEFORE),
+        (NO_TIMESTAMP, None),
+    ],
+)
+def test_a_timestamp_that_the_sink_refuses_is_a_reject(stamp: int, limit: TimestampLimit | None) -> None:
+    """The detail names the timestamp and the topic's setting; what a clock that differs might allow is tried."""
+    chunk = chunk_of(LINES, timestamps=[NOW, stamp, stamp])
+
+    parsed = parsed_by(IdcAccessLog(), chunk, before=BEFORE, after=AFTER)
+
+    detail = limit and f"its timestamp is {stamp}, the time is {NOW}, the sink's {limit.setting} is {HOUR}"
+    expected = [(1, "no_marker"), *([(2, REFUSED)] if limit else [])]
+    assert expected == [each[:2] for each in parsed.rejects()]
+    assert not limit or detail == parsed.details[1].as_py()
+    assert [cleansed(0), *([] if limit else [cleansed(1)])] == parsed.values.to_pylist()
+    assert [0, 2][: len(parsed.values)] == parsed.rows.tolist()
+
+
+def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
+    """An empty key is one; any other sink takes lines without."""
+    chunk = chunk_of([line(0), line(1), b"rubbish", line(2)], [None, b"", None, None])
+
+    found = rejects(chunk, compacted=True)
+
+    detail = "it has no key, and the sink's cleanup.policy is compact"
+    assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
+    assert 1 == len(rejects(chunk))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -14,7 +13,7 @@ from app.executor import commits, task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Destination, Guarantee, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import Chunk, Lines
+from app.records import NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
@@ -62,6 +61,7 @@ def run(
     *,
     start: int | None = None,
     topic_id: str = "",
+    seconds: float = 8,
 ) -> list[Receipt]:
     """Run one task on all partitions of a fake Kafka; the ranges are those that the driver would plan now."""
     task_config, clock = make_task_config(guarantee), FakeClock()
@@ -72,18 +72,12 @@ def run(
         ranges.append(OffsetRange(partition, committed.offset if committed else None, begin, end, topic_id))
     clients = FakeClients(kafka, task_config, clock, script)
     return task.run(
-        make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=8, runtime=clock.runtime
+        make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds, runtime=clock.runtime
     )
 
 
 def expected() -> list[bytes]:
     return [cleansed(n) for n in range(10)]
-
-
-@pytest.fixture(autouse=True)
-def in_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Park nothing, so that the points of a script come in a fixed order."""
-    monkeypatch.setattr(commits, "MAX_PARKED", 0)
 
 
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
@@ -437,44 +431,6 @@ class TestOutcomes:
         assert expected() == kafka.sink[A]
         assert (Outcome.DONE, 1) == (receipt.outcome, receipt.reopened)
 
-    def test_a_lane_that_commits_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """While one lane commits slowly, the other lanes send; its own records wait in order, and none is lost."""
-        monkeypatch.setattr(commits, "MAX_PARKED", 8)
-        kafka = FakeKafka({A: source(40), B: source(40)})
-        task_config, clock = make_task_config(), FakeClock()
-        clients = FakeClients(kafka, task_config, clock)
-        real, b_went_on = clients.writer, threading.Event()
-        counted: Counter[Partition] = Counter()
-
-        def held(partition: Partition, offsets: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
-            writer = real(partition, offsets)
-            commit, send = writer.commit, writer.send
-
-            def held_commit(offset: int, metadata: str) -> None:
-                counted[partition] += 1
-                if partition == A and counted[A] == 2:  # the first only stores where to start
-                    assert b_went_on.wait(10), "nothing was sent for the other lane"
-                commit(offset, metadata)
-
-            def watched_send(lines: Lines) -> None:
-                send(lines)
-                if partition == B and counted[A] == 2:
-                    b_went_on.set()
-
-            writer.commit, writer.send = held_commit, watched_send  # type: ignore[method-assign]
-            return writer
-
-        clients.writer = held  # type: ignore[method-assign]
-
-        ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
-        task.run(
-            make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
-        )
-
-        for partition in (A, B):
-            assert [cleansed(n) for n in range(40)] == kafka.sink[partition]
-            assert 1 == len(kafka.dead[partition])
-
     @pytest.mark.parametrize(
         ("full", "few", "least", "most"),
         [(False, 1, 2.0, 5.0), (True, 1, 10.0, 13.0), (True, 16, 2.0, 5.0)],
@@ -522,6 +478,92 @@ class TestOutcomes:
         passes = began[1:-1]  # the first stores where to start, the last is the final commit
         assert len(passes) > 2
         assert all(least <= later - one <= most for one, later in pairwise(passes))
+
+
+def reasons(kafka: FakeKafka) -> list[bytes | None]:
+    return [dict(dead_letter.headers)["__connect.errors.exception.class.name"] for dead_letter in kafka.dead[A]]
+
+
+class TestRefusedRecords:
+    @pytest.mark.parametrize("refused", [{0}, {9}, {2, 3, 7}, set(range(10))], ids=str)
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_exactly_these_become_dead_letters(self, guarantee: Guarantee, refused: set[int]) -> None:
+        """The other lines go out, the counts balance, and the other partition notices nothing."""
+        kafka = FakeKafka({A: source(), B: [CONTROL, Record(line(77)), CONTROL]})
+        kafka.refuses_line = {cleansed(n) for n in refused}.__contains__
+
+        first, second = run(kafka, guarantee, seconds=200)
+
+        good = [cleansed(n) for n in range(10) if n not in refused]
+        assert good == (kafka.sink[A] if guarantee is EXACTLY else list(dict.fromkeys(kafka.sink[A])))
+        wanted = [b"refused" if n in refused else b"" for n in range(10)]
+        wanted.insert(5, b"no_marker")
+        if guarantee is EXACTLY:
+            assert [reason for reason in wanted if reason] == reasons(kafka)
+        assert {"no_marker": 1, "refused": len(refused)} == first.dead
+        assert (True, 11, Outcome.DONE, 12) == (first.balances, first.records, first.outcome, first.end)
+        assert "the broker does not like it" in first.error
+        assert [cleansed(77)] == kafka.sink[B]
+        assert (Outcome.DONE, 0) == (second.outcome, second.reopened)
+
+    def test_the_dead_letter_holds_the_words_of_the_broker(self) -> None:
+        """It has the time of writing, the record's own timestamp in a header, and key and value unchanged."""
+        kafka = FakeKafka({A: [*source(3)[:2], Record(line(5), b"k", 1_234, [("h", b"1")])]})
+        kafka.refuses_line = {cleansed(5)}.__contains__
+
+        run(kafka, seconds=60)
+
+        (dead_letter,) = kafka.dead[A]
+        assert (b"k", line(5), NO_TIMESTAMP) == dead_letter[:2] + dead_letter[3:]
+        headers = dict(dead_letter.headers)
+        assert (b"1", b"1234") == (headers["h"], headers["__connect.errors.timestamp"])
+        assert b"the broker does not like it" == headers["__connect.errors.exception.message"]
+
+    def test_a_reject_whose_dead_letter_is_refused_gets_another_chance(self) -> None:
+        """As `refused` it may be taken: its timestamp is another one."""
+        kafka = FakeKafka({A: source()})
+        kafka.refuses_dead_letter = lambda dead_letter: dead_letter.timestamp != NO_TIMESTAMP
+
+        (receipt,) = run(kafka, seconds=60)
+
+        assert expected() == kafka.sink[A]
+        assert ([b"refused"], {"refused": 1}) == (reasons(kafka), receipt.dead)
+
+    def test_a_record_that_even_the_dead_letters_refuse_blocks_its_partition(self) -> None:
+        """What came before it is committed, its receipt holds the broker's words and a cure, and the others go on."""
+        kafka = FakeKafka({A: source(), B: source()})
+        kafka.refuses_line = {cleansed(3)}.__contains__
+        kafka.refuses_dead_letter = lambda dead_letter: dead_letter.value == line(3)
+        kafka.source[B] = [Record(line(n)) for n in range(20, 30)]
+
+        first, second = run(kafka, seconds=60)
+
+        assert expected()[:3] == kafka.sink[A]
+        assert (Outcome.BLOCKED, 3, 3) == (first.outcome, first.end, kafka.committed[A].offset)
+        assert "the broker does not like it" in first.error
+        assert "kafka-consumer-groups" in first.cure
+        assert (Outcome.DONE, 10) == (second.outcome, second.out)
+
+    def test_the_agreed_end_is_kept_during_a_search(self) -> None:
+        """The search ends where the task ends, although more records follow."""
+        kafka = FakeKafka({A: source()})
+        kafka.refuses_line = {cleansed(3), cleansed(8)}.__contains__
+
+        (receipt,) = run(kafka, end=4, seconds=60)
+
+        assert expected()[:3] == kafka.sink[A]
+        assert (Outcome.DONE, 4, {"refused": 1}) == (receipt.outcome, kafka.committed[A].offset, receipt.dead)
+
+    def test_a_refusal_that_passes_makes_no_dead_letter(self) -> None:
+        """Two refusals in a row are not enough to blame a record."""
+        kafka = FakeKafka({A: source()})
+        refusals = iter([True, True])
+        kafka.refuses_line = lambda value: value == cleansed(9) and next(refusals, False)
+
+        (receipt,) = run(kafka, seconds=60)
+
+        assert expected() == kafka.sink[A]
+        assert {"no_marker": 1} == receipt.dead
 
 
 class TestBrokenParsers:

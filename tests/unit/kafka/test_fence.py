@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+from unittest.mock import Mock
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import NotAllowed, NotUsable
 from app.kafka import fence
-from app.kafka.fence import KafkaFence
+from app.kafka.fence import FENCES_AT_ONCE, KafkaFence
 from app.model import Partition
 
 P = Partition("raw", 3)
@@ -44,3 +47,36 @@ def test_what_a_person_must_act_on_is_raised(
 def test_an_outage_only_reaches_nobody(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition's next owner shuts the last one out."""
     assert not fence_that_meets(code, monkeypatch).fence([P])
+
+
+@pytest.mark.parametrize("partitions", [FENCES_AT_ONCE, 1_000])
+def test_an_outage_costs_a_few_fences_however_many_partitions_there_are(
+    partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits some seconds in vain; a stop has ten for everything."""
+    tried: list[object] = []
+
+    def connect(*_: object) -> None:
+        tried.append(None)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(fence, "connect", connect)
+
+    assert not KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * partitions)
+    assert FENCES_AT_ONCE <= len(tried) < 2 * FENCES_AT_ONCE
+
+
+def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One coordinator that is away is no outage."""
+    tried, reached = count(), list[object]()
+
+    def connect(*_: object) -> None:
+        if next(tried) < FENCES_AT_ONCE - 1:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        reached.append(None)
+
+    monkeypatch.setattr(fence, "connect", connect)
+    monkeypatch.setattr(fence, "Producer", Mock())
+
+    assert KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * 100)
+    assert 100 - (FENCES_AT_ONCE - 1) == len(reached)

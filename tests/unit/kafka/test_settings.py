@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from app.errors import NotUsable
 from app.kafka import settings
+from app.kafka.properties import compression, largest_record
 from app.kafka.writers import SENT_AGAIN_SECONDS
 from app.model import Destination, Partition
 from tests.fakes import make_task_config
@@ -56,6 +57,19 @@ def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_no_client_creates_topics() -> None:
+    """A question about a deleted topic would bring it back with one partition; a user cannot allow that."""
+    task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "allow.auto.create.topics": "true"})
+    made = (
+        settings.common(task_config.kafka),
+        settings.consumer(task_config),
+        settings.producer(task_config),
+        settings.transactional_producer(task_config, Partition("raw", 0)),
+    )
+
+    assert [False] * 4 == [each["allow.auto.create.topics"] for each in made]
+
+
 def test_a_users_setting_is_kept() -> None:
     """The defaults favour throughput; a user's own setting is not changed."""
     fast, patient = (
@@ -66,3 +80,23 @@ def test_a_users_setting_is_kept() -> None:
     assert settings.transactional_producer(fast, Partition("raw", 0))["linger.ms"] == 100
     assert settings.producer(fast)["linger.ms"] == 20
     assert settings.transactional_producer(make_task_config(kafka=patient), Partition("raw", 0))["linger.ms"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "codec", "largest"),
+    [
+        ({}, "lz4", 4_000_000),
+        ({"compression.type": "gzip"}, "gzip", 4_000_000),
+        ({"compression.type": "gzip", "compression.codec": "none"}, "none", 4_000_000),
+        ({"compression.codec": "none", "compression.type": "gzip"}, "none", 4_000_000),
+        ({"message.max.bytes": "5000000"}, "lz4", 5_000_000),
+    ],
+)
+def test_what_a_producer_takes_is_known_without_one(kafka: dict[str, str], codec: str, largest: int) -> None:
+    """A task measures dead letters by these; of two names of one property librdkafka reads the second last."""
+    config = make_task_config(kafka=kafka)
+    made = settings.producer(config)
+    last = [value for name, value in made.items() if name in ("compression.type", "compression.codec")][-1]
+
+    assert codec == last == compression(kafka)
+    assert largest == int(made["message.max.bytes"]) == largest_record(kafka, 1_000_000)

@@ -1,19 +1,26 @@
-"""Which topics are a source."""
+"""Which topics are a source, and what a topic takes that we write to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from app.kafka.topics import KafkaTopics
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in its __all__
+
+from app.kafka.topics import USUAL_MAX_BYTES, KafkaTopics
+from app.model import Destination, TimestampLimit
 
 
 class Connection:
     """A connection to a cluster with these topics, each of one partition."""
 
-    def __init__(self, *topics: str) -> None:
+    def __init__(self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None) -> None:
         self._topics = topics
+        self._settings = settings or {}
         self.client = self
 
     def list_topics(self, timeout: float) -> Any:
@@ -26,6 +33,14 @@ class Connection:
             future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
         return found
 
+    def describe_configs(self, resources: list[ConfigResource], request_timeout: float) -> dict[Any, Future[Any]]:
+        future = Future[Any]()
+        if isinstance(self._settings, KafkaError):
+            future.set_exception(KafkaException(self._settings))
+        else:
+            future.set_result({name: SimpleNamespace(value=value) for name, value in self._settings.items()})
+        return dict.fromkeys(resources, future)
+
     def wait(self, future: Future[Any]) -> Any:
         return future.result()
 
@@ -36,3 +51,59 @@ def test_a_pattern_never_matches_an_internal_topic() -> None:
 
     assert {"raw", "_raw"} == topics.source_topics([], ".*").keys()
     assert {"__consumer_offsets"} == topics.source_topics(["__consumer_offsets"], None).keys()
+
+
+def destination(settings: Mapping[str, str] | KafkaError) -> Destination:
+    """Return what is known of a topic with this configuration."""
+    return KafkaTopics(Connection("clean", settings=settings)).destination("clean")  # type: ignore[arg-type]
+
+
+NEVER = str((1 << 63) - 1)
+SPLIT = {"message.timestamp.before.max.ms": NEVER, "message.timestamp.after.max.ms": "3600000"}
+OLD = {"message.timestamp.difference.max.ms": "5000"}
+HOUR_AFTER = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
+DIFFERENCE = TimestampLimit("message.timestamp.difference.max.ms", 5_000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "before", "after"),
+    [
+        ({}, None, None),
+        (SPLIT, None, HOUR_AFTER),
+        (SPLIT | {"message.timestamp.type": "CreateTime"}, None, HOUR_AFTER),
+        (SPLIT | {"message.timestamp.type": "LogAppendTime"}, None, None),
+        (SPLIT | {"message.timestamp.before.max.ms": "7"}, ("message.timestamp.before.max.ms", 7), HOUR_AFTER),
+        (OLD, DIFFERENCE, DIFFERENCE),
+        (OLD | SPLIT, DIFFERENCE, HOUR_AFTER),
+        ({"message.timestamp.difference.max.ms": NEVER}, None, None),
+    ],
+)
+def test_which_timestamps_a_topic_takes(
+    settings: Mapping[str, str], before: TimestampLimit | None, after: TimestampLimit | None
+) -> None:
+    """Kafka 4 limits both sides by a setting each; before 3.6 there was one for both, and 3.6 to 3.9 know all three."""
+    known = destination(settings)
+
+    assert (before, after) == (known.before, known.after)
+
+
+@pytest.mark.parametrize(
+    ("policy", "compacted"), [("delete", False), ("compact", True), ("compact,delete", True), ("", False)]
+)
+def test_a_compacted_topic_takes_only_records_with_a_key(policy: str, compacted: bool) -> None:
+    """Whatever else its policy says."""
+    assert compacted == destination({"cleanup.policy": policy}).compacted
+
+
+def test_what_is_known_of_a_topic() -> None:
+    """The number of its partitions, its limit, and the codec that the broker stores it with."""
+    known = destination({"max.message.bytes": "77", "compression.type": "uncompressed"})
+
+    assert Destination("clean", 1, 77, "uncompressed") == known
+
+
+def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None:
+    """Its limit is the broker's default; what else it refuses is found when it does."""
+    known = destination(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    assert Destination("clean", 1, USUAL_MAX_BYTES) == known

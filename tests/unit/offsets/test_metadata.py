@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.executor.parse import PARSER_ERROR, TOO_LARGE
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.offsets.metadata import CODES, MAX_BYTES, OTHER, UNKNOWN, Counts, OffsetMetadata
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -49,7 +49,7 @@ def test_the_first_version_is_still_read() -> None:
 
 def test_every_reason_of_the_product_has_a_code() -> None:
     """Each built-in reason has a code, which keeps the metadata short."""
-    assert {*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR} == set(CODES)
+    assert {*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED} == set(CODES)
     assert len(set(CODES.values())) == len(CODES)
 
 

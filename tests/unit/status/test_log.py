@@ -128,9 +128,9 @@ def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
     """An operator reads when a running partition's broker is away, and when it is back."""
     unreadable = with_partition(problem=Problem.of(Leaderless(P), 90))
 
-    assert [("warning", "partition cannot be read; its task waits")] == events(BEFORE, unreadable)
+    assert [("warning", "partition waits; the others go on")] == events(BEFORE, unreadable)
     assert [] == events(unreadable, replace(unreadable, at=110))
-    assert [("info", "partition can be read again")] == events(unreadable, BEFORE)
+    assert [("info", "partition goes on")] == events(unreadable, BEFORE)
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:

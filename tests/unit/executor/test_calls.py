@@ -1,0 +1,246 @@
+"""What of a task's lanes runs beside the flow: who waits for whom, and who does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pytest
+
+from app.errors import PartitionError, Transient
+from app.executor.calls import HANGS_SECONDS, MAX_PARKED, SIDE_BY_SIDE, Calls
+from app.executor.lane import Lane
+from app.model import Outcome, Partition
+from app.watchdog import Watchdog
+from tests.fakes import FakeClock
+
+LANES = 2 * SIDE_BY_SIDE
+
+
+class FakeLane:
+    """A lane whose calls last until it is let go, and which remembers what was asked of it."""
+
+    def __init__(self, *, troubled: bool = False) -> None:
+        self.troubled, self.full, self.running = troubled, False, True
+        self.outcome: Outcome | None = None
+        self.let_go = threading.Event()
+        self.did: list[str] = []
+
+    def waits(self) -> None:
+        assert self.let_go.wait(20)
+        self.full = False
+        if self.outcome is not None:
+            raise Transient(Partition("raw", 0), "abandoned")
+
+    def hold(self) -> None:
+        self.running = False
+        self.did.append("hold")
+
+    def give_up(self, error: PartitionError, now: float) -> None:
+        self.did.append("give up")
+
+    def discard(self) -> None:
+        self.did.append("discard")
+
+    def abandon(self) -> None:
+        self.outcome = Outcome.FAILED
+        self.did.append("abandon")
+        self.let_go.set()
+
+    send_rest = waits
+
+
+class Stage:
+    """Lanes, and the calls under test, whose time passes only as a test says."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.lanes: list[FakeLane] = []
+        self.threads = ThreadPoolExecutor(2 * LANES)
+        self.calls = Calls(self.threads, self.clock, Watchdog())
+
+    def lane(self, *, troubled: bool = False) -> Lane:
+        self.lanes.append(FakeLane(troubled=troubled))
+        return cast("Lane", self.lanes[-1])
+
+    def hanging(self, lane: Lane) -> Lane:
+        """Return the lane with a call that hangs."""
+        self.start(lane)
+        began = self.calls._calls[lane]
+        self.until(lambda: began.began is not None)
+        self.clock.now += 2 * HANGS_SECONDS
+        return lane
+
+    def start(self, lane: Lane) -> None:
+        self.calls.start(lane, cast("FakeLane", lane).waits)
+
+    def until(self, condition: Callable[[], bool], tick: float = 0.0) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+            self.clock.now += tick
+            self.calls.settle_ended()
+            time.sleep(0.001)
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """Return a stage, and let everything end that hangs."""
+    made = Stage()
+    yield made
+    for lane in made.lanes:
+        lane.let_go.set()
+    made.threads.shutdown()
+
+
+def test_lanes_that_hang_take_no_thread_from_the_others(stage: Stage) -> None:
+    """However many lanes hang, each of the others has its turn as soon as those before it count as hanging."""
+    for _ in range(LANES):
+        stage.start(stage.lane())
+    well = stage.lane()
+    cast("FakeLane", well).let_go.set()
+    stage.start(well)
+    assert stage.calls.crowded
+
+    stage.until(lambda: well not in stage.calls, tick=HANGS_SECONDS)
+
+    assert not stage.calls.crowded
+
+
+def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
+    """Its next call may well hang again, so it delays no lane that is well, not even for a moment."""
+    for _ in range(LANES):
+        stage.start(stage.lane(troubled=True))
+    well = stage.lane()
+    cast("FakeLane", well).let_go.set()
+    stage.start(well)
+
+    stage.until(lambda: well not in stage.calls)
+
+    assert not stage.calls.crowded
+
+
+def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
+    """When everything goes on at once, no more run side by side than usual."""
+    for _ in range(LANES):
+        stage.start(stage.lane())
+    stage.until(lambda: not stage.calls.crowded, tick=HANGS_SECONDS)
+    for each in stage.lanes:
+        each.let_go.set()
+    stage.until(lambda: not stage.calls.ends)
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def counted() -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.005)
+        with lock:
+            at_once -= 1
+
+    for _ in range(2 * LANES):
+        stage.calls.start(stage.lane(), counted)
+    stage.until(lambda: not stage.calls.ends)
+
+    assert most == SIDE_BY_SIDE
+
+
+def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
+    """Steps wait for the call of their lane, and none is lost."""
+    lane, taken = stage.lane(), list[int]()
+    stage.start(lane)
+    for number in range(MAX_PARKED):
+        stage.calls.step(lane, lambda number=number: taken.append(number))  # type: ignore[misc]
+    assert [] == taken
+    stage.lanes[0].let_go.set()
+
+    stage.until(lambda: lane not in stage.calls)
+    stage.calls.step(lane, lambda: taken.append(MAX_PARKED))
+
+    assert list(range(MAX_PARKED + 1)) == taken
+
+
+@pytest.mark.parametrize("troubled", [True, False])
+def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(stage: Stage, *, troubled: bool) -> None:
+    """Its steps are dropped and its partition is not read for now; the steps of the others go on, and nobody waits."""
+    hangs = stage.lane(troubled=troubled)
+    if troubled:
+        stage.start(hangs)
+    else:
+        stage.hanging(hangs)
+    well, taken = stage.lane(), list[str]()
+    for _ in range(MAX_PARKED):
+        stage.calls.step(hangs, lambda: taken.append("of the lane that hangs"))
+    stage.start(well)
+    stage.calls.step(well, lambda: taken.append("well"))
+    stage.calls.step(hangs, lambda: taken.append("of the lane that hangs"))
+    stage.lanes[1].let_go.set()
+
+    stage.until(lambda: well not in stage.calls)
+
+    assert ["hold"] == stage.lanes[0].did
+    assert ["well"] == taken
+
+
+def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(stage: Stage) -> None:
+    """So it takes no more than it can write, and no partition is read twice."""
+    one, other, taken = stage.lane(), stage.lane(), list[int]()
+    stage.start(one)
+    stage.start(other)
+    for number in range(MAX_PARKED):
+        stage.calls.step(one, lambda number=number: taken.append(number))  # type: ignore[misc]
+    threading.Timer(0.1, stage.lanes[1].let_go.set).start()
+
+    stage.calls.step(other, lambda: taken.append(99))
+
+    assert [99] == taken
+    assert [[], ["discard"]] == [lane.did for lane in stage.lanes]
+
+
+def test_what_finds_no_room_is_sent_beside_the_flow(stage: Stage) -> None:
+    """A lane whose output queue is full waits for room in a thread, and its next steps wait with it."""
+    lane, taken = stage.lane(), list[int]()
+
+    def fill() -> None:
+        stage.lanes[0].full = True
+
+    stage.calls.step(lane, fill)
+    stage.calls.step(lane, lambda: taken.append(1))
+    assert lane in stage.calls
+    assert [] == taken
+    stage.lanes[0].let_go.set()
+    stage.until(lambda: lane not in stage.calls)
+
+    assert [1] == taken
+
+
+def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
+    """The others end in peace; what hangs is let go after its time, and what waits for a thread is not begun."""
+    hanging = [stage.hanging(stage.lane()) for _ in range(3)]
+    well = stage.lane()
+    threading.Timer(0.1, cast("FakeLane", well).let_go.set).start()
+    stage.start(well)
+
+    stage.calls.settle()
+    assert set(hanging) == set(stage.calls._calls)
+    stage.clock.now += 10
+    stage.calls.abandon(2.0)
+
+    assert [["abandon", "give up", "discard"]] * 3 + [["discard"]] == [lane.did for lane in stage.lanes]
+    assert [] == stage.calls.ends
+
+
+def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
+    """To discard a producer may take as long as any other call."""
+    lane = stage.lane()
+    stage.lanes[0].outcome = Outcome.FAILED
+    stage.lanes[0].let_go.set()
+    stage.start(lane)
+
+    stage.until(lambda: lane not in stage.calls)
+
+    assert ["give up", "discard"] == stage.lanes[0].did

@@ -1,0 +1,184 @@
+"""A task one of whose lanes hangs: its other lanes go on, and its own records come late, but all of them once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.executor import task
+from app.executor.parse import make_parser
+from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.records import Lines
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeConsumer,
+    FakeKafka,
+    FakeWriter,
+    Record,
+    make_assignment,
+    make_task_config,
+)
+from tests.unit.executor.test_task import cleansed, line
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+RECORDS = 300
+"""Far more than may be parked."""
+EXPECTED = [cleansed(n) for n in range(RECORDS)]
+
+
+class QuickClock(FakeClock):
+    """Twenty seconds pass in one."""
+
+    def __call__(self) -> float:
+        return self.now + 20 * time.monotonic()
+
+
+class Stage:
+    """A task with two lanes; what a test replaces in the writers of the first may wait until the second has sent all."""
+
+    def __init__(self) -> None:
+        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(RECORDS)] for each in (A, B)})
+        self.b_has_sent, self.over = threading.Event(), threading.Event()
+        self.clock, self.task_config = QuickClock(), make_task_config()
+        self.clients = FakeClients(self.kafka, self.task_config, self.clock)
+        self.made = 0
+        self.change: Callable[[FakeWriter, int], None] = lambda _writer, _number: None
+        self.consumer = FakeConsumer(self.clients, tick=0.0)
+        self.clients.consumer = lambda: self.consumer  # type: ignore[method-assign]
+        self._make = self.clients.writer
+        self.clients.writer = self.writer  # type: ignore[method-assign]
+
+    def writer(self, partition: Partition, offsets: object) -> FakeWriter:
+        writer = self._make(partition, offsets)
+        if partition == A:
+            self.made += 1
+            self.change(writer, self.made)
+        else:
+            self._watch(writer)
+        return writer
+
+    def _watch(self, writer: FakeWriter) -> None:
+        send = writer.send
+
+        def watched(lines: Lines) -> None:
+            send(lines)
+            if EXPECTED[-1] in lines.values.to_pylist():
+                self.b_has_sent.set()
+
+        writer.send = watched  # type: ignore[method-assign]
+
+    def run(self, seconds: float = 600, end: int | None = RECORDS) -> list[Receipt]:
+        """Run the task to the agreed end, or for so long."""
+        ranges = OffsetRange(A, None, 0, end), OffsetRange(B, None, 0, end)
+        assignment = make_assignment(self.task_config, *ranges)
+        parser = make_parser(self.task_config)
+        return task.run(assignment, self.clients, parser, seconds, runtime=self.clock.threaded)
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """Return a stage, and let go at the end what still waits."""
+    made = Stage()
+    yield made
+    made.over.set()
+
+
+def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
+    """While its commit hangs, the others send; when too much of it waits it is held, and read on afterwards."""
+
+    def change(writer: FakeWriter, _: int) -> None:
+        commit = writer.commit
+
+        def hangs(offset: int, metadata: str) -> None:
+            if offset > 0:  # not the start
+                assert stage.b_has_sent.wait(20)
+            commit(offset, metadata)
+
+        writer.commit = hangs  # type: ignore[method-assign]
+
+    stage.change = change
+
+    stage.run()
+
+    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+
+
+def test_an_opening_that_hangs(stage: Stage) -> None:
+    """The others begin without the lane, which follows."""
+
+    def change(writer: FakeWriter, number: int) -> None:
+        open_ = writer.open
+
+        def hangs() -> None:
+            assert number > 1 or stage.b_has_sent.wait(20)
+            open_()
+
+        writer.open = hangs  # type: ignore[method-assign]
+
+    stage.change = change
+
+    stage.run()
+
+    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert 1 == stage.made
+
+
+def test_an_output_queue_that_stays_full(stage: Stage) -> None:
+    """What finds no room waits in a thread, and what comes after it waits too."""
+    rest: list[bytes | None] = []
+
+    class Full(FakeWriter):
+        full = property(lambda _: bool(rest))
+
+    def change(writer: FakeWriter, _: int) -> None:
+        send = writer._send
+
+        def keep(values: list[bytes | None]) -> None:
+            assert not rest
+            rest.extend(values)
+
+        def send_rest() -> None:
+            assert stage.b_has_sent.wait(20)
+            send(list(rest))
+            rest.clear()
+
+        kind = type("Full", (type(writer),), {"full": Full.full})
+        writer.__class__ = kind  # full is a property
+        writer._send, writer.send_rest = keep, send_rest  # type: ignore[method-assign]
+
+    stage.change = change
+
+    stage.run()
+
+    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+
+
+def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
+    """The task reports without the lane: its records are left to the next round; its clients close when it returns."""
+
+    def change(writer: FakeWriter, _: int) -> None:
+        commit = writer.commit
+
+        def hangs(offset: int, metadata: str) -> None:
+            assert not offset or stage.over.wait(20)
+            commit(offset, metadata)
+
+        writer.commit = hangs  # type: ignore[method-assign]
+
+    stage.change = change
+
+    a, b = stage.run(20, None)
+
+    assert (Outcome.FAILED, 0) == (a.outcome, a.end)
+    assert "did not end in time" in a.error
+    assert (Outcome.DONE, RECORDS) == (b.outcome, b.end)
+    assert not stage.consumer.closed
+    stage.over.set()
+    deadline = time.monotonic() + 10
+    while not stage.consumer.closed:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

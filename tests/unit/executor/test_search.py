@@ -1,0 +1,159 @@
+"""The search for refused records: exactly these become dead letters, in few steps, whatever gaps the offsets have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.executor.search import LARGEST_STEP, REFUSALS_IN_A_ROW, Search
+
+
+@dataclass
+class Partition:
+    """
+    A partition that is cleansed as a lane does it, where a transaction with a refused record fails as a whole.
+
+    Args:
+        offsets: where its records stand.
+        refused: tells whether the line of a record is refused.
+        end: the offset after the last.
+        chunk: how many offsets a transaction covers where the search does not limit it.
+    """
+
+    offsets: Collection[int]
+    refused: Callable[[int], bool]
+    end: int
+    chunk: int = 1 << 30
+    search: Search = field(default_factory=Search)
+    committed: int = 0
+    lines: list[int] = field(default_factory=list)
+    dead_letters: list[int] = field(default_factory=list)
+    steps: int = 0
+
+    def cleanse(self) -> None:
+        """Cleanse everything."""
+        while self.committed < self.end:
+            self.step()
+
+    def step(self) -> None:
+        """Try one transaction."""
+        self.steps += 1
+        end = min(self.end, self.committed + self.chunk)
+        if self.search.stop is not None:
+            assert self.search.stop > self.committed
+            end = min(end, self.search.stop)
+        records = [offset for offset in self.offsets if self.committed <= offset < end]
+        if self.search.found is not None:
+            assert self.search.found == self.committed
+            assert records == [self.search.found], "a record is found only where it is"
+            self.dead_letters += records
+        elif any(map(self.refused, records)):
+            self.search.refused(self.committed, end)
+            return
+        else:
+            self.lines += records
+        self.committed = end
+        self.search.committed(end)
+
+
+@given(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 300)), st.integers(1, 400))
+def test_exactly_the_refused_records_become_dead_letters(refused: set[int], gaps: set[int], chunk: int) -> None:
+    """Everything else goes out in order, and each refused record costs few steps."""
+    offsets = [offset for offset in range(301) if offset not in gaps]
+    partition = Partition(offsets, refused.__contains__, 301, chunk)
+
+    partition.cleanse()
+
+    assert [offset for offset in offsets if offset not in refused] == partition.lines
+    assert [offset for offset in offsets if offset in refused] == partition.dead_letters
+    # Between two refused records: doubling up to the second, halving down to it, the dead letter.
+    assert partition.steps <= 301 // chunk + 22 * (len(partition.dead_letters) + 1)
+
+
+def test_one_record_among_twenty_thousand() -> None:
+    """It is found in about as many steps as the number has binary digits."""
+    partition = Partition(range(20_000), {12_345}.__contains__, 20_000)
+
+    while not partition.dead_letters:
+        partition.step()
+
+    assert partition.steps <= REFUSALS_IN_A_ROW + 17
+
+
+def test_a_row_of_refused_records_makes_steady_progress() -> None:
+    """Where one is refused, the next is tried alone: two steps each, however many follow."""
+    partition = Partition(range(2_000), range(500, 700).__contains__, 2_000)
+
+    partition.cleanse()
+
+    assert list(range(500, 700)) == partition.dead_letters
+    assert partition.steps <= 2 * 200 + 40
+
+
+def test_a_refusal_that_passes_is_not_searched() -> None:
+    """A few refusals at different offsets, or fewer than it takes, change nothing."""
+    search = Search()
+    for start in (0, 0, 7, 7):
+        search.refused(start, 100)
+
+    assert (None, None) == (search.stop, search.found)
+    search.refused(7, 100)
+    assert 53 == search.stop
+
+
+def test_a_record_that_is_taken_in_the_end_is_not_found() -> None:
+    """If somebody mends the topic during the search, no record becomes a dead letter, and the search ends."""
+    refuses = True
+    partition = Partition(range(100_000), lambda offset: refuses and offset == 700, 100_000)
+    while partition.search._refused_end != 701:
+        partition.step()
+    refuses = False
+
+    partition.cleanse()
+
+    assert [] == partition.dead_letters
+    assert list(range(100_000)) == partition.lines
+    assert partition.search.stop is None
+
+
+def test_what_took_no_record_blames_none() -> None:
+    """A refusal before anything was taken says nothing about a record."""
+    search = Search()
+    for _ in range(10):
+        search.refused(5, 5)
+
+    assert (None, None) == (search.stop, search.found)
+
+
+@pytest.mark.parametrize("offset", [8, 9, 100])
+def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
+    """If the refused commit happened after all, or a person moved the offset, the search goes on behind it."""
+    search = Search()
+    for _ in range(REFUSALS_IN_A_ROW):
+        search.refused(7, 8)
+    assert (7, 8) == (search.found, search.stop)
+
+    search.committed(7)
+    assert 7 == search.found
+    search.committed(offset)
+
+    assert search.found is None
+    assert (search.stop or 0) > offset
+
+
+def test_the_search_ends_when_nothing_is_refused_any_more() -> None:
+    """The steps grow up to a limit, and then there are none."""
+    search = Search()
+    for _ in range(REFUSALS_IN_A_ROW):
+        search.refused(0, 1)
+    steps, at = [], 0
+    while search.stop is not None:
+        steps.append(search.stop - at)
+        at = search.stop
+        search.committed(at)
+
+    assert [1, *(1 << n for n in range(LARGEST_STEP.bit_length()))] == steps
