@@ -166,7 +166,12 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """What every task of a run has in common; durations are in seconds."""
+    """
+    What every task of a run has in common; durations are in seconds.
+
+    `kafka` are the properties of the source's cluster. `sink_kafka` are those of the cluster of sink, dead letters and
+    offsets; empty where that is the same. `placeholder` names the topics that offsets are committed to there.
+    """
 
     group: str
     guarantee: Guarantee
@@ -175,6 +180,8 @@ class TaskConfig:
     format: str
     parser: Plugin
     kafka: Mapping[str, str]
+    sink_kafka: Mapping[str, str] = field(default_factory=dict)
+    placeholder: str = ""
     offset_store: Plugin = Plugin("kafka")
     owner: Owner = NOBODY
     mirrors: tuple[Plugin, ...] = ()
@@ -182,6 +189,11 @@ class TaskConfig:
     transaction_seconds: float = 60.0
     flume_headers: tuple[str, ...] = ()
     log_level: str = "info"
+
+    @property
+    def output_kafka(self) -> Mapping[str, str]:
+        """The properties of the cluster that is written to."""
+        return self.sink_kafka or self.kafka
 
 
 @dataclass(frozen=True, slots=True)

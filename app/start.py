@@ -10,8 +10,10 @@ from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.kafka.admin import AdminConnection
+from app.kafka.failures import SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
+from app.kafka.placeholders import KafkaPlaceholders
 from app.kafka.topics import KafkaTopics
 from app.offsets.contract import StoreContext
 from app.offsets.mirrors import mirrors_of_the_driver
@@ -22,15 +24,19 @@ from app.status import log
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return what the driver talks to; nothing connects before the first question."""
-    kafka, group, offsets = config.kafka, config.group_id, config.offsets
-    connection, context = AdminConnection(kafka), StoreContext(group, kafka)
-    store = open_store(offsets.store.plugin, context)
+    group, placeholder, here = config.group_id, config.placeholder, StoreContext(config.group_id, config.kafka)
+    source = sink = AdminConnection(config.kafka)
+    if placeholder:
+        sink = AdminConnection(config.output_kafka, SINK)
+    store = open_store(config.offsets.store.plugin, StoreContext(group, config.output_kafka, placeholder=placeholder))
     return Clients(
-        topics=KafkaTopics(connection),
-        group=KafkaGroup(connection, group),
-        fence=KafkaFence(kafka, group, config.transaction_timeout, runtime),
+        topics=KafkaTopics(source),
+        destinations=KafkaTopics(sink),
+        group=KafkaGroup((source, sink) if placeholder else (source,), group),
+        fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
-        mirrors=mirrors_of_the_driver([each.plugin for each in offsets.mirrors], context, store),
+        mirrors=mirrors_of_the_driver(config.mirrors, here, store),
+        placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
     )
 
 

@@ -22,7 +22,7 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool) -> int
     click.echo(config.shown(loaded), nl=False)
     from app.kafka.backend import explain_backend
 
-    click.echo(f"# clients: {explain_backend(settings.kafka)}")
+    click.echo(f"# clients: {explain_backend(settings.kafka, settings.output_kafka)}")
     check_clients(loaded)
     if not connect:
         return 0

@@ -62,9 +62,10 @@ def check_clients(loaded: config.Loaded) -> None:
 
     settings = loaded.config
     problems = []
-    for name, problem in refusals(settings.kafka, settings.delivery_guarantee):
-        origin = loaded.origins.get(("kafka", name))
-        problems.append(f"{problem} ({origin})" if origin else problem)
+    for section, kafka in ((("kafka",), settings.kafka), (("sink", "kafka"), settings.sink.kafka)):
+        for name, problem in refusals(kafka, settings.delivery_guarantee, ".".join(section)):
+            origin = loaded.origins.get((*section, name))
+            problems.append(f"{problem} ({origin})" if origin else problem)
     if problems:
         raise ConfigError(tuple(problems))
 
@@ -76,7 +77,7 @@ def parser_of(choice: config.ParserChoice) -> Parser:
 
 def _check_stores(settings: config.Config) -> None:
     """Make sure that the offset store and its mirrors can be opened, and can be what they are meant to be."""
-    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.kafka)
+    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
     problems: list[str] = []
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:

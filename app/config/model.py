@@ -62,7 +62,14 @@ def _regular_expression(pattern: str | None) -> str | None:
     return pattern
 
 
-PROPERTY_SECTIONS = ("kafka", "spark")
+def _topic_template(name: str) -> str:
+    if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
+        msg = "must hold {topic} once, and otherwise only what a topic's name may hold"
+        raise ValueError(msg)
+    return name
+
+
+PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
 """The sections whose keys and values are others': taken verbatim, and possibly secret."""
 
 Seconds = Annotated[float, BeforeValidator(_seconds)]
@@ -132,6 +139,10 @@ class Sink(Section):
     """Where cleansed lines go."""
 
     topic: str = Field(description="the topic for cleansed lines; partition = source partition mod its partitions")
+    kafka: Properties = Field(
+        default={},
+        description="the cluster of the sink and the dead letters, where it is not that of the source; as `kafka`",
+    )
 
 
 class DeadLetterTopic(Section):
@@ -181,6 +192,11 @@ class Offsets(Section):
         description="other stores that get a copy of each committed offset, for tools that watch them: a list such as "
         "`[{name: redis, url: …}]`; a mirror that fails never stops the flow",
     )
+    placeholder: Annotated[str, AfterValidator(_topic_template)] = Field(
+        default="{topic}.winnow-offsets",
+        description="with `sink.kafka`: the empty topic on the sink's cluster that the offsets of a source topic are "
+        "committed to, in the transaction; Winnow creates it",
+    )
 
 
 class Config(Section):
@@ -229,6 +245,22 @@ class Config(Section):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what to log")
 
+    @property
+    def output_kafka(self) -> Mapping[str, str]:
+        """The properties of the cluster that is written to."""
+        return self.sink.kafka or self.kafka
+
+    @property
+    def mirrors(self) -> tuple[Plugin, ...]:
+        """The stores that get copies; where the sink has a cluster of its own, lag tools still look at the source's."""
+        lag_tools = (Plugin("kafka"),) if self.sink.kafka else ()
+        return (*lag_tools, *(each.plugin for each in self.offsets.mirrors))
+
+    @property
+    def placeholder(self) -> str:
+        """The topics that stand for those of the source on the sink's cluster; empty where there is one cluster."""
+        return self.offsets.placeholder if self.sink.kafka else ""
+
 
 def keys_of(model: object) -> Mapping[str, FieldInfo]:
     """Return the declared keys of a section, as a user writes them; nothing for what is not a section."""
@@ -254,6 +286,16 @@ def path_of(key: str, model: object = Config) -> tuple[str, ...]:
             rest = key.removeprefix(f"{name}.")
             return name, *(path_of(rest, field.annotation) if keys_of(field.annotation) else (rest,))
     return (key,)
+
+
+def holds_properties(keys: tuple[object, ...]) -> bool:
+    """Return whether a key is a section of properties, or one of the properties in it."""
+    return any(keys[: len(section)] == section for section in PROPERTY_SECTIONS)
+
+
+def is_property(keys: tuple[object, ...]) -> bool:
+    """Return whether a key is a property of librdkafka or Spark."""
+    return holds_properties(keys) and keys not in PROPERTY_SECTIONS
 
 
 def duration(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """
 Says in plain words what pydantic finds wrong with a single key, and where that key was written.
 
-A value of `kafka` or `spark` is never repeated, because it may be a secret.
+A value of `kafka`, `sink.kafka` or `spark` is never repeated, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from app.config.model import PROPERTY_SECTIONS, Config, declared, duration, keys_of, path_of
+from app.config.model import Config, declared, duration, holds_properties, keys_of, path_of
 from app.config.sources import Keys, Tree, full_name, named, variable
 
 _KEYS = dict(declared())
@@ -87,7 +87,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 def _not(keys: Keys, value: object) -> str:
     """Return what was written instead, as it was written."""
-    if keys[0] in PROPERTY_SECTIONS or keys == ("offsets", "mirrors"):  # it may hold a password
+    if holds_properties(keys) or keys == ("offsets", "mirrors"):  # it may hold a password
         return ""
     if isinstance(value, str):
         is_duration = _annotation(keys) is float and value[:1].isdigit()

@@ -16,6 +16,8 @@ from app.kafka import properties as kafka_properties
 from app.spark import properties as spark_properties
 
 WRITTEN = ("sink.topic", "dead.letters.topic")
+SOURCE_CLUSTER = "kafka"
+CLUSTERS = (SOURCE_CLUSTER, "sink.kafka")
 
 
 class Rule(NamedTuple):
@@ -47,21 +49,21 @@ def _destinations_differ(tree: Tree, sink: str, dead_letters: str) -> Iterator[s
 
 
 def _is_not_named(written: str) -> Rule:
-    def check(tree: Tree, topics: tuple[str, ...], topic: str) -> Iterator[str]:
-        if topic in topics:
+    def check(tree: Tree, topics: tuple[str, ...], topic: str, other_cluster: Mapping[str, str]) -> Iterator[str]:
+        if topic in topics and not other_cluster:
             where = tree.at("source.topics", written)
             yield f"source.topics: {topic!r} is also {written}: Winnow would feed itself{where}"
 
-    return Rule(("source.topics", written), check)
+    return Rule(("source.topics", written, "sink.kafka"), check)
 
 
 def _is_not_matched(written: str) -> Rule:
-    def check(tree: Tree, pattern: str | None, topic: str) -> Iterator[str]:
-        if pattern and re.fullmatch(pattern, topic):
+    def check(tree: Tree, pattern: str | None, topic: str, other_cluster: Mapping[str, str]) -> Iterator[str]:
+        if pattern and re.fullmatch(pattern, topic) and not other_cluster:
             where = tree.at("source.topics.pattern", written)
             yield f"source.topics.pattern matches {topic!r}, which is also {written}: Winnow would feed itself{where}"
 
-    return Rule(("source.topics.pattern", written), check)
+    return Rule(("source.topics.pattern", written, "sink.kafka"), check)
 
 
 def _headers_have_an_envelope(tree: Tree, names: tuple[str, ...], source_format: str) -> Iterator[str]:
@@ -79,24 +81,33 @@ def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -
         )
 
 
-def _a_broker_is_named(tree: Tree, _kafka: Mapping[str, str]) -> Iterator[str]:
-    names = [f"kafka.{name}" for name in kafka_properties.BROKERS]
-    if not any(map(tree.has, names)):
-        yield f"{tree.missing(names[0])}; for example localhost:9092"
+def _a_broker_is_named(cluster: str) -> Rule:
+    names = [f"{cluster}.{name}" for name in kafka_properties.BROKERS]
+
+    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
+        if (kafka or cluster == SOURCE_CLUSTER) and not any(map(tree.has, names)):
+            yield f"{tree.missing(names[0])}; for example localhost:9092"
+
+    return Rule((cluster,), check)
 
 
-def _kafka_is_not_overruled(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
-    for name in kafka:
-        if reason := kafka_properties.OWNED.get(name):
-            yield f"kafka.{name} cannot be set: {reason}{tree.at(f'kafka.{name}')}"
+def _is_not_overruled(cluster: str) -> Rule:
+    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
+        for name in kafka:
+            if reason := kafka_properties.OWNED.get(name):
+                yield f"{cluster}.{name} cannot be set: {reason}{tree.at(f'{cluster}.{name}')}"
+
+    return Rule((cluster,), check)
 
 
-def _a_secret_is_given_once(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
-    for name in filter(kafka_properties.is_secret_file, kafka):
-        value = kafka_properties.value_name(name)
-        if value in kafka:
-            where = tree.at(f"kafka.{name}", f"kafka.{value}")
-            yield f"kafka.{name} and kafka.{value} are both set: keep the file{where}"
+def _gives_a_secret_once(cluster: str) -> Rule:
+    def check(tree: Tree, kafka: Mapping[str, str]) -> Iterator[str]:
+        for name in filter(kafka_properties.is_secret_file, kafka):
+            file, value = f"{cluster}.{name}", f"{cluster}.{kafka_properties.value_name(name)}"
+            if kafka_properties.value_name(name) in kafka:
+                yield f"{file} and {value} are both set: keep the file{tree.at(file, value)}"
+
+    return Rule((cluster,), check)
 
 
 def _spark_is_not_overruled(tree: Tree, spark: Mapping[str, str]) -> Iterator[str]:
@@ -113,8 +124,8 @@ RULES = (
     *map(_is_not_matched, WRITTEN),
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
-    Rule(("kafka",), _a_broker_is_named),
-    Rule(("kafka",), _kafka_is_not_overruled),
-    Rule(("kafka",), _a_secret_is_given_once),
+    *map(_a_broker_is_named, CLUSTERS),
+    *map(_is_not_overruled, CLUSTERS),
+    *map(_gives_a_secret_once, CLUSTERS),
     Rule(("spark",), _spark_is_not_overruled),
 )

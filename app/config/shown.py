@@ -26,7 +26,8 @@ def shown(loaded: Loaded) -> str:
 def masked(config: Config) -> dict[str, Any]:
     """Return the configuration as a tree in which secrets are replaced."""
     tree = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    tree["kafka"] = _without_secrets(tree["kafka"], _is_secret)
+    for holder in (tree, tree["sink"]):
+        holder["kafka"] = _without_secrets(holder["kafka"], _is_secret)
     tree["spark"] = _without_secrets(tree["spark"], spark_properties.is_secret)
     tree["offsets"] = _without_secrets(tree["offsets"], _is_secret)
     return tree

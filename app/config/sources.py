@@ -7,14 +7,14 @@ The later source wins. The only check here is that each source can be read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import PROPERTY_SECTIONS, path_of
+from app.config.model import PROPERTY_SECTIONS, is_property, path_of
 from app.errors import ConfigError
 
 ENV_PREFIX = "WINNOW_"
@@ -25,6 +25,7 @@ _QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
+_DEEPEST_PROPERTY = 3
 _NUMBERS_AND_DATES = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 Keys = tuple[Any, ...]
@@ -117,7 +118,7 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
     values, lines = _parsed(file)
     for key, value in values.items():
         for keys, leaf in _leaves(value, (key,)):
-            yield Entry(keys, leaf, f"{file}:{lines[keys]}")
+            yield Entry((*_path(key), *keys[1:]), leaf, f"{file}:{lines[keys]}")
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
@@ -143,16 +144,20 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     return values, lines
 
 
-def _take_properties_verbatim(node: yaml.Node | None) -> None:
+def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
     """Turn the numbers and dates among properties into text: as YAML the password 012345 is the number 5349."""
-    for key, section in _pairs(node):
-        if key.value in PROPERTY_SECTIONS:
-            for _, value in _pairs(section):
-                value.tag = _TEXT if value.tag in _NUMBERS_AND_DATES else value.tag
+    pairs = node.value if isinstance(node, yaml.MappingNode) and len(outer) < _DEEPEST_PROPERTY else ()
+    for key, value in pairs:
+        keys = (*outer, key.value) if outer else _path(key.value)
+        if is_property(keys) and value.tag in _NUMBERS_AND_DATES:
+            value.tag = _TEXT
+        _take_properties_verbatim(value, keys)
 
 
-def _pairs(node: yaml.Node | None) -> Sequence[tuple[yaml.Node, yaml.Node]]:
-    return node.value if isinstance(node, yaml.MappingNode) else ()
+def _path(key: object) -> Keys:
+    """Return a key at the top of the file with its sections: `sink.kafka: {…}` stands for `sink: {kafka: {…}}`."""
+    path = path_of(key) if isinstance(key, str) else (key,)
+    return path if path in PROPERTY_SECTIONS else (key,)
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
@@ -224,7 +229,7 @@ def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
 
     A single property is always taken as it is: as YAML the password 012345 is the number 5349.
     """
-    if keys[0] in PROPERTY_SECTIONS and len(keys) > 1:
+    if is_property(keys):
         yield Entry(keys, text or None, origin)
         return
     try:

@@ -19,7 +19,7 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
     Raises:
         Unreachable, NotUsable: Kafka cannot be worked with as it is.
     """
-    sink, dead_letters = (clients.topics.destination(each.topic) for each in (config.sink, config.dead_letters))
+    sink, dead_letters = (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters))
     refuse_compacted(dead_letters)
     for each in (sink, dead_letters):
         say(f"ok       {each.topic}: {each.partitions} partitions, {_taken(each)}")
@@ -28,6 +28,9 @@ def connected(config: Config, clients: Clients, say: Callable[[str], object]) ->
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
     for partition, offset_range in sorted(workload.ranges.items()):
         say(f"ok       {partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
+    if clients.placeholders is not None:
+        for name, partitions in clients.placeholders.lacking(workload.ranges).items():
+            say(f"to do    {name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
     for error in workload.blocked.values():
         say(f"blocked  {error}")
     return 1 if workload.blocked else 0

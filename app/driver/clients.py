@@ -63,15 +63,43 @@ class Fence(Protocol):
         ...
 
 
+class Placeholders(Protocol):
+    """
+    Makes room for offsets where the sink has a cluster of its own; see `app.kafka.placeholders`.
+
+    Every method raises Unreachable where that cluster does not answer, and NotUsable where a person must act.
+    """
+
+    def make_room(self, partitions: Iterable[Partition]) -> None:
+        """Create what is missing for the offsets of these partitions."""
+        ...
+
+    def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
+        """Return the topics that `make_room` would create or grow, with the partitions that each needs."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """Everything that the driver talks to, except Spark."""
+    """
+    Everything that the driver talks to, except Spark.
+
+    Args:
+        topics: the topics of the source.
+        destinations: the topics that are written to; those of another cluster where the sink has its own.
+        group: the consumer group.
+        fence: ends tasks.
+        offsets: where the next offsets are remembered.
+        placeholders: makes room for offsets; None where source and sink are on one cluster.
+    """
 
     topics: Topics
+    destinations: Topics
     group: Group
     fence: Fence
     offsets: OffsetStore
     mirrors: Mirrors = field(default_factory=Mirrors)
+    placeholders: Placeholders | None = None
 
 
 class RunningRound(Protocol):

@@ -114,7 +114,7 @@ class Discovery:
         self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
         self._fenced: set[Partition] = set()
         """Those that tasks lost to somebody else since the last discovery."""
-        self._destinations = Destinations(config, clients.topics)
+        self._destinations = Destinations(config, clients.destinations)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}

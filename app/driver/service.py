@@ -95,10 +95,15 @@ class Service:
 
     def _discover(self) -> tuple[TaskConfig, Workload]:
         """Return what the next round works with and on, as soon as Kafka answers."""
-        discover = self._discovery.discover
-        found = self._as_soon_as_kafka_answers(lambda: (self.task_config(), discover()))
+        found = self._as_soon_as_kafka_answers(self._look)
         self._tracker.discovered(found[1])
         return found
+
+    def _look(self) -> tuple[TaskConfig, Workload]:
+        config, workload = self.task_config(), self._discovery.discover()
+        if self._clients.placeholders is not None:
+            self._clients.placeholders.make_room(workload.ranges)
+        return config, workload
 
     def _as_soon_as_kafka_answers(self, call: Callable[[], T]) -> T:
         return retry_until_available(call, self._stop, self._tracker, self._runtime.monotonic)
@@ -109,14 +114,16 @@ class Service:
         return TaskConfig(
             group=config.group_id,
             guarantee=config.delivery_guarantee,
-            sink=self._clients.topics.destination(config.sink.topic),
-            dead_letters=self._clients.topics.destination(config.dead_letters.topic),
+            sink=self._clients.destinations.destination(config.sink.topic),
+            dead_letters=self._clients.destinations.destination(config.dead_letters.topic),
             format=config.source.format,
             parser=config.parser.plugin,
             kafka=config.kafka,
+            sink_kafka=config.sink.kafka,
+            placeholder=config.placeholder,
             owner=self._discovery.owner,
             offset_store=config.offsets.store.plugin,
-            mirrors=tuple(each.plugin for each in config.offsets.mirrors),
+            mirrors=config.mirrors,
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
             flume_headers=config.source.flume_headers,

@@ -40,8 +40,8 @@ class Limits:
     @classmethod
     def of(cls, topic: Destination, config: TaskConfig) -> Self:
         """Return what one of the two topics that a task writes to takes of its producers."""
-        largest = largest_record(config.kafka, max(config.sink.max_bytes, config.dead_letters.max_bytes))
-        codec = compression(config.kafka)
+        largest = largest_record(config.output_kafka, max(config.sink.max_bytes, config.dead_letters.max_bytes))
+        codec = compression(config.output_kafka)
         return cls(
             topic,
             min(topic.max_bytes, largest) - FRAMING_BYTES,

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
-from app.kafka.failures import is_refusal, of_cluster
+from app.kafka.failures import KAFKA, is_refusal, of_cluster
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
@@ -29,8 +29,9 @@ class AdminConnection:
 
     client: AdminClient
 
-    def __init__(self, kafka: Mapping[str, str]) -> None:
+    def __init__(self, kafka: Mapping[str, str], cluster: str = KAFKA) -> None:
         self._kafka = kafka
+        self._cluster = cluster
         self._connect()
 
     def _connect(self) -> None:
@@ -77,7 +78,7 @@ class AdminConnection:
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
         """Return what an error means for the service, and connect again if Kafka did not answer or refused us."""
         self.client.poll(0)
-        failure = of_cluster(error, doing, self._last_error)
+        failure = of_cluster(error, doing, self._last_error, self._cluster)
         if isinstance(failure, NotAllowed | Unreachable):
             self._connect()
         return failure

@@ -41,24 +41,25 @@ class Backend:
 PLAIN = Backend("plain", PlainConsumer, PlainSender, CallbackDelivery)
 
 
-def best_backend(kafka: Mapping[str, str]) -> Backend:
-    """Return the fastest backend that works here with these Kafka settings; log once why it is not bulk."""
-    if why := why_not_bulk(kafka):
+def best_backend(*clusters: Mapping[str, str]) -> Backend:
+    """Return the fastest backend that works here with the settings of these clusters; log once why it is not bulk."""
+    if why := why_not_bulk(*clusters):
         _warn_once(why)
         return PLAIN
     return _bulk()
 
 
-def explain_backend(kafka: Mapping[str, str]) -> str:
+def explain_backend(*clusters: Mapping[str, str]) -> str:
     """Return in a line which backend this machine uses, and why."""
-    if why := why_not_bulk(kafka):
+    if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
     return f"bulk, because Numba and librdkafka {libversion()[0]} are as they must be"
 
 
-def why_not_bulk(kafka: Mapping[str, str]) -> str:
+def why_not_bulk(*clusters: Mapping[str, str]) -> str:
     """Return why records must become Python objects here; empty if they need not."""
-    if kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")).upper() == "OAUTHBEARER":
+    mechanisms = (kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")) for kafka in clusters)
+    if any(mechanism.upper() == "OAUTHBEARER" for mechanism in mechanisms):
         return "OAUTHBEARER renews its tokens while confluent-kafka polls"
     return _problem()
 

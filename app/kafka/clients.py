@@ -42,7 +42,7 @@ class TaskClients:
             each.partition: CommittedOffset(each.committed) for each in ranges if each.committed is not None
         }
         self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
-        self._backend = backend or best_backend(config.kafka)
+        self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer
 
     def __enter__(self) -> Self:
@@ -57,9 +57,10 @@ class TaskClients:
         return self._backend.consumer(self._config)
 
     def offsets(self, consumer: TaskConsumer) -> OffsetStore:
-        """Return the store of the task's offsets; a store in Kafka shares the task's consumer."""
+        """Return the store of the task's offsets; one in Kafka shares the task's consumer where the cluster is one."""
         config = self._config
-        context = StoreContext(config.group, config.kafka, consumer.client, self._planned)
+        shared = None if config.sink_kafka else consumer.client
+        context = StoreContext(config.group, config.output_kafka, shared, self._planned, config.placeholder)
         return registry.open_store(config.offset_store, context)
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> TransactionalWriter | AcknowledgedWriter:

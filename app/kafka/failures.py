@@ -139,8 +139,12 @@ def is_refusal(error: KafkaError) -> bool:
     return error.code() in NOT_ALLOWED
 
 
+KAFKA, SINK = "Kafka", "the sink's Kafka"
+"""What messages call the cluster; the second where the sink has its own."""
+
+
 def of_cluster(
-    problem: KafkaError | KafkaException, doing: str, connection: KafkaError | None = None
+    problem: KafkaError | KafkaException, doing: str, connection: KafkaError | None = None, cluster: str = KAFKA
 ) -> NotUsable | Unreachable:
     """
     Return what an error means for the service: it waits for Kafka, or it stops and tells the operator.
@@ -150,6 +154,7 @@ def of_cluster(
         doing: what was asked.
         connection: the last error of the client's connections. A request that no broker takes only times out, and this
             one says why.
+        cluster: what to call the cluster.
     """
     error = error_of(problem)
     if connection is not None and error.code() in NO_ANSWER:
@@ -157,8 +162,8 @@ def of_cluster(
     text = f"{doing}: {error.str()} ({error.name()})"
     if is_refusal(error):
         cure = CURES.get(error.code(), "check the credentials, certificates and ACLs under `kafka`")
-        return NotAllowed(f"Kafka refuses us while {text}", cure)
+        return NotAllowed(f"{cluster} refuses us while {text}", cure)
     if error.code() in MISCONFIGURED:
         cure = CURES.get(error.code(), "check the settings under `kafka`")
-        return NotUsable(f"Kafka cannot serve us while {text}", cure)
-    return Unreachable(f"Kafka does not answer while {doing}: {error.str()}")
+        return NotUsable(f"{cluster} cannot serve us while {text}", cure)
+    return Unreachable(f"{cluster} does not answer while {doing}: {error.str()}")

@@ -24,11 +24,12 @@ class KafkaFence:
     """Initialises the transactional ids of partitions, which shuts out their owners (InitProducerId, KIP-98)."""
 
     def __init__(
-        self, kafka: Mapping[str, str], group: str, transaction_seconds: float, runtime: Runtime = REAL
+        self, kafka: Mapping[str, str], group: str, transaction_seconds: float, topic: str, runtime: Runtime = REAL
     ) -> None:
         self._kafka = kafka
         self._group = group
         self._transaction_seconds = transaction_seconds
+        self._topic = topic
         self._runtime = runtime
 
     def refuse_short_transactions(self) -> None:
@@ -87,7 +88,7 @@ class KafkaFence:
         own = {"enable.idempotence": True} | settings.fencing(self._group, self._transaction_seconds, partition)
         producer = Producer(settings.common(self._kafka) | own, logger=settings.SILENT)
         try:
-            connect(producer, partition.topic, FENCE_SECONDS)
+            connect(producer, self._topic, FENCE_SECONDS)
             producer.init_transactions(FENCE_SECONDS)
         except KafkaException as error:
             failure = of_cluster(error, f"opening a transactional producer for {partition}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import ForeignMember
@@ -10,10 +12,16 @@ from app.kafka.failures import error_of
 
 
 class KafkaGroup:
-    """The consumer group that the service commits to and never joins."""
+    """
+    The consumer group that the service commits to and never joins.
 
-    def __init__(self, connection: AdminConnection, group: str) -> None:
-        self._connection = connection
+    Args:
+        connections: the clusters on which it commits.
+        group: the name of the group.
+    """
+
+    def __init__(self, connections: Sequence[AdminConnection], group: str) -> None:
+        self._connections = connections
         self._group = group
 
     def refuse_foreign_members(self) -> None:
@@ -24,13 +32,17 @@ class KafkaGroup:
             ForeignMember: somebody does; the error names who.
             Unreachable, NotUsable: Kafka does not answer, or refuses.
         """
-        asked = self._connection.client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+        for connection in self._connections:
+            self._refuse_foreign_members(connection)
+
+    def _refuse_foreign_members(self, connection: AdminConnection) -> None:
+        asked = connection.client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
         try:
-            members = self._connection.wait(asked[self._group]).members
+            members = connection.wait(asked[self._group]).members
         except KafkaException as error:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return
-            raise self._connection.failure(error, f"describing group {self._group!r}") from error
+            raise connection.failure(error, f"describing group {self._group!r}") from error
         if members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
             msg = f"group {self._group!r} has members that are not Winnow ({who})"

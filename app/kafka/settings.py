@@ -96,7 +96,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
         "message.max.bytes": largest_record({}, largest),  # what the user wrote replaces it below
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
-    return defaults | sizes | common(config.kafka) | {"enable.idempotence": True}
+    return defaults | sizes | common(config.output_kafka) | {"enable.idempotence": True}
 
 
 def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:

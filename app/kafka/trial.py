@@ -36,8 +36,8 @@ class Refusal(NamedTuple):
     problem: str
 
 
-def refusals(kafka: Mapping[str, str], guarantee: Guarantee) -> tuple[Refusal, ...]:
-    """Return what keeps these settings from making a client; no text repeats a value, because it may be a secret."""
+def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kafka") -> tuple[Refusal, ...]:
+    """Return what keeps a section's settings from making a client; no text repeats a value: it may be a secret."""
     none = Destination("none", 1, LARGEST_BATCH)
     config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
     try:
@@ -55,7 +55,7 @@ def refusals(kafka: Mapping[str, str], guarantee: Guarantee) -> tuple[Refusal, .
     for make, configured in ((_make_consumer, reader), (_make_producer, writer)):
         if text := _objection(make, configured):
             name = _name_in(text, values) or ("" if _FAILED.match(text) else _culprit(make, configured, values))
-            found.setdefault(name, Refusal(name, _explained(name, text, values)))
+            found.setdefault(name, Refusal(name, _explained(section, name, text, values)))
     return tuple(found.values())
 
 
@@ -100,10 +100,10 @@ def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str
     return ""
 
 
-def _explained(name: str, text: str, values: Mapping[str, str]) -> str:
+def _explained(section: str, name: str, text: str, values: Mapping[str, str]) -> str:
     if text.startswith("No such configuration property"):
-        return f"kafka.{name} is unknown to librdkafka: see its CONFIGURATION.md for the right name"
-    key = f"kafka.{name} is" if name else "kafka: these settings are"
+        return f"{section}.{name} is unknown to librdkafka: see its CONFIGURATION.md for the right name"
+    key = f"{section}.{name} is" if name else f"{section}: these settings are"
     said = f"{key} refused by librdkafka: {_without(values, _FAILED.sub('', text))}"
     if name.endswith(".location") and not os.access(values[name], os.R_OK):
         said += "; the file cannot be read: mount it where driver and executors run"

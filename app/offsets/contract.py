@@ -16,9 +16,11 @@ class StoreContext:
 
     Args:
         group: the consumer group whose offsets it keeps.
-        kafka: the `kafka` section of the configuration.
-        consumer: the Kafka consumer of the task that opens the store, so that a store in Kafka needs no second
-            connection; None in the driver.
+        kafka: the properties of the cluster whose records are written, and whose transactions an offset can join.
+        consumer: a consumer of that cluster that the store may use, so that it needs no second connection; None in the
+            driver, and where the source is on another cluster.
+        placeholder: the name, with `{topic}` in it, of the topic on that cluster which stands for a source topic of
+            another cluster; empty where both are the same.
         planned: the offsets that the driver has planned with, for a task; empty in the driver.
     """
 
@@ -26,6 +28,11 @@ class StoreContext:
     kafka: Mapping[str, str]
     consumer: Any = None
     planned: Mapping[Partition, CommittedOffset] = field(default_factory=dict)
+    placeholder: str = ""
+
+    def topic(self, source: str) -> str:
+        """Return the topic whose offsets stand for those of a source topic."""
+        return self.placeholder.format(topic=source) if self.placeholder else source
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from app.errors import Unreachable
 from app.kafka import settings
-from app.kafka.failures import of_cluster, of_partition
+from app.kafka.failures import KAFKA, SINK, of_cluster, of_partition
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving
@@ -23,7 +23,10 @@ COMMIT_SECONDS = 5.0
 
 class KafkaGroupOffsets:
     """
-    The offsets of a consumer group.
+    The offsets of a consumer group, on the cluster that is written to.
+
+    A broker takes no offset of a topic that it does not know. Where the source is on another cluster, an empty
+    placeholder stands for each source topic.
 
     An admin client could read them too, but its list_consumer_group_offsets crashes the process (librdkafka 2.16,
     rd_kafka_cgrp_op with no group) while a restarted coordinator loads. A consumer has a group, and is safe.
@@ -37,6 +40,7 @@ class KafkaGroupOffsets:
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._seconds = DRIVER_SECONDS if context.consumer is None else TASK_SECONDS
+        self._cluster = SINK if context.placeholder else KAFKA
         self._readers: dict[bool, Consumer] = {}
         self._lock = threading.Lock()
 
@@ -50,21 +54,22 @@ class KafkaGroupOffsets:
         Raises:
             Unreachable, NotUsable: Kafka does not answer, or refuses.
         """
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        names = {(self._context.topic(each.topic), each.number): each for each in partitions}
+        wanted = [TopicPartition(*there) for there in names]
         doing = f"reading the offsets of group {self._context.group!r}"
         try:
             found = self._reader(stable=stable).committed(wanted, self._seconds) if wanted else []
         except KafkaException as error:
-            failure = of_cluster(error, doing)
+            failure = of_cluster(error, doing, cluster=self._cluster)
             self._drop_reader(stable, failure)
             raise failure from error
         for at in found:
             if at.error is not None:
-                failure = of_cluster(at.error, f"{doing} in {at.topic}-{at.partition}")
+                failure = of_cluster(at.error, f"{doing} in {at.topic}-{at.partition}", cluster=self._cluster)
                 self._drop_reader(stable, failure)
                 raise failure
         return {
-            Partition(at.topic, at.partition): CommittedOffset(at.offset, at.metadata or "")
+            names[at.topic, at.partition]: CommittedOffset(at.offset, at.metadata or "")
             for at in found
             if at.offset >= 0
         }
@@ -78,7 +83,7 @@ class KafkaGroupOffsets:
         """
         group = self._reader(stable=True).consumer_group_metadata()
         with in_time(COMMIT_SECONDS):
-            producer.send_offsets_to_transaction([TopicPartition(*partition, offset, metadata)], group, COMMIT_SECONDS)
+            producer.send_offsets_to_transaction([self._at(partition, offset, metadata)], group, COMMIT_SECONDS)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -101,7 +106,7 @@ class KafkaGroupOffsets:
             Transient: the commit failed, or its outcome is unknown.
         """
         try:
-            self._reader(stable=True).commit(offsets=[TopicPartition(*partition, offset, metadata)], asynchronous=False)
+            self._reader(stable=True).commit(offsets=[self._at(partition, offset, metadata)], asynchronous=False)
         except KafkaException as error:
             raise of_partition(error, partition, "committing the offset", offset) from error
 
@@ -110,6 +115,9 @@ class KafkaGroupOffsets:
         with self._lock:
             while self._readers:
                 self._readers.popitem()[1].close()
+
+    def _at(self, partition: Partition, offset: int, metadata: str) -> TopicPartition:
+        return TopicPartition(self._context.topic(partition.topic), partition.number, offset, metadata)
 
     def _reader(self, *, stable: bool) -> Consumer:
         if self._context.consumer is not None:

@@ -87,7 +87,7 @@ def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
     """Return partitions whose writers need what the case kills, and the node to kill."""
     everything = [Partition(SOURCE, number) for number in range(PARTITIONS)]
     kafka = {"bootstrap.servers": broker.bootstrap}
-    fence = KafkaFence(kafka, GROUP, 60)
+    fence = KafkaFence(kafka, GROUP, 60, DEAD)
     # This call and the next one make Kafka create its internal topics.
     KafkaGroupOffsets(StoreContext(GROUP, kafka)).load(everything[:1], stable=True)
     assert until(lambda: fence.fence(everything[:1]) and broker.in_sync, PATIENCE)

@@ -28,8 +28,9 @@ from app.errors import NotUsable, Unreachable
 from app.model import Partition, Plugin
 from app.offsets.contract import StoreContext
 from app.offsets.registry import open_store
-from tests.chaos.checker import Finding, History, judge
+from tests.chaos.checker import Finding, judge
 from tests.chaos.cluster import SMALL, System, until
+from tests.chaos.grouped import History
 from tests.chaos.history import Recorder, events
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import Nemesis, schedule
@@ -90,7 +91,7 @@ def run(name: str, seed: int, seconds: float, folder: Path) -> Path:
         truth(name, folder) as store,
         configured(name, store.options),
         Recorder(folder / "history.jsonl.gz") as recorder,
-        System(SMALL, folder, arm, fresh_name(), recorder) as system,
+        System(SMALL, folder, arm, fresh_name(), recorder=recorder) as system,
     ):
         recorder.record("setup", seed=seed, arm=arm, partitions=SMALL.partitions, brokers=1, workers=0, store=name)
         rng, where = random.Random(seed), system.broker.bootstrap

@@ -41,13 +41,22 @@ class DriverKafka:
         """Partitions whose leader does not answer."""
         self.short_transactions: NotUsable | None = None
         self.asked_for_time: list[int] = []
+        self.room: dict[str, int] | None = None
+        """The placeholders and their partitions; None where source and sink are on one cluster."""
         self.compacted: set[str] = set()
         """The topics that take only records with a key."""
 
     @property
     def clients(self) -> Clients:
         """Return itself as each client."""
-        return Clients(topics=self, group=self, fence=self, offsets=self)
+        return Clients(
+            topics=self,
+            destinations=self,
+            group=self,
+            fence=self,
+            offsets=self,
+            placeholders=self if self.room is not None else None,
+        )
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
         if "clean" in names:
@@ -89,6 +98,14 @@ class DriverKafka:
 
     def close(self) -> None:
         pass
+
+    def lacking(self, partitions: Iterable[Partition]) -> dict[str, int]:
+        wanted = {f"{each.topic}.offsets": each.number + 1 for each in sorted(partitions)}
+        return {name: count for name, count in wanted.items() if (self.room or {}).get(name, 0) < count}
+
+    def make_room(self, partitions: Iterable[Partition]) -> None:
+        assert self.room is not None
+        self.room |= self.lacking(partitions)
 
     def refuse_foreign_members(self) -> None:
         pass

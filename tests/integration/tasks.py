@@ -140,7 +140,7 @@ class RunningTask:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Fence the task, whatever happened, and wait for its end."""
-        fence = KafkaFence({"bootstrap.servers": self._stage.bootstrap}, self._stage.group, 60)
+        fence = KafkaFence({"bootstrap.servers": self._stage.bootstrap}, self._stage.group, 60, self._stage.dead)
         while self._thread.is_alive():
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)

@@ -405,7 +405,7 @@ def test_a_queue_that_stays_full(
 def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
     """A writer that is fenced while it sends raises Fenced, and no reader sees its records."""
     stage = make_stage(broker.bootstrap, topics)
-    fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60)
+    fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60, stage.dead)
     with writing(stage, backend) as writer:
         writer.open()
         writer.send(make_lines(b"before"))

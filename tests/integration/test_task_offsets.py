@@ -259,7 +259,9 @@ def test_the_fence_of_the_control_partition_ends_an_idle_task(broker: Cluster, t
     stage = make_stage(broker.bootstrap, topics, source=3)
     ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
     with stage.running(*ranges) as task:
-        KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60).fence([Partition(stage.source, 1)])
+        KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60, stage.dead).fence(
+            [Partition(stage.source, 1)]
+        )
 
         assert task.ended(3)
     outcomes = [receipt.outcome for receipt in task.receipts.values()]

@@ -72,6 +72,40 @@ class TestSource:
         ] == found
 
 
+class TestTwoClusters:
+    CENTRE = "sink.kafka.bootstrap.servers=centre:9092"
+
+    def test_a_topic_of_another_cluster_may_have_the_name_of_a_source(self, file: Path) -> None:
+        """The same name on the sink's cluster is another topic."""
+        config = load(file, [self.CENTRE, "sink.topic=raw-logs"], {})
+
+        assert (("raw-logs",), "raw-logs") == (config.source.topics, config.sink.topic)
+        assert "{topic}.winnow-offsets" == config.placeholder
+
+    def test_without_another_cluster_nothing_stands_for_a_source(self, file: Path) -> None:
+        """Offsets are committed to the source topics themselves."""
+        config = load(file, (), {})
+
+        assert ("", config.kafka) == (config.placeholder, config.output_kafka)
+
+    def test_the_sinks_cluster_has_the_rules_of_the_sources(self, file: Path) -> None:
+        """A broker is named, what Winnow owns cannot be set, and a secret is given once."""
+        flags = ["acks=1", "group.id=x", "sasl.password=a", "sasl.password.file=b"]
+
+        missing, owned, twice = problems(file, *(f"sink.kafka.{flag}" for flag in flags))
+
+        assert missing.startswith("sink.kafka.bootstrap.servers is missing: set it in winnow.yaml")
+        assert "sink.kafka.group.id cannot be set: use the top-level key group.id (--set sink.kafka.group.id)" == owned
+        assert twice.startswith("sink.kafka.sasl.password.file and sink.kafka.sasl.password are both set")
+
+    @pytest.mark.parametrize("name", ["offsets", "{topic}{topic}", "a b.{topic}", "{topic}/x"])
+    def test_a_placeholder_must_be_a_topic_for_each_source(self, file: Path, name: str) -> None:
+        """Two sources must not share one, and a topic's name has few characters."""
+        (problem,) = problems(file, f"offsets.placeholder='{name}'")
+
+        assert problem.startswith("offsets.placeholder must hold {topic} once")
+
+
 class TestDestinations:
     def test_sink_and_dead_letters_differ(self, file: Path) -> None:
         """Readers of a common topic could not distinguish cleansed lines from rejected ones."""

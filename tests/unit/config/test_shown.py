@@ -122,6 +122,8 @@ class TestDescribed:
 
     def test_the_offset_store_is_described_with_its_default(self) -> None:
         """The store's name is a declared key; its options are declared by the store."""
-        assert [("offsets.store.name", "kafka"), ("offsets.mirrors", "")] == [
-            row[:2] for row in described() if row[0].startswith("offsets.")
-        ]
+        assert [
+            ("offsets.store.name", "kafka"),
+            ("offsets.mirrors", ""),
+            ("offsets.placeholder", "{topic}.winnow-offsets"),
+        ] == [row[:2] for row in described() if row[0].startswith("offsets.")]

@@ -92,6 +92,19 @@ class TestValues:
         assert (text, text) == (config.kafka["sasl.password"], config.spark["spark.x.y"])
 
     @pytest.mark.parametrize(
+        "written",
+        ["sink.kafka: {bootstrap.servers: 'centre:1', sasl.password: 0123}", "sink.kafka: {sasl.password: 0123}"],
+    )
+    def test_the_sinks_cluster_may_stand_at_the_top_of_the_file(self, file: Path, written: str) -> None:
+        """Beside `kafka`, whose properties it has; a flag adds to it, and its values are taken verbatim."""
+        file.write_text(f"{file.read_text()}{written}\n")
+
+        config = load(file, ["sink.kafka.bootstrap.servers=centre:2"], {})
+
+        assert {"bootstrap.servers": "centre:2", "sasl.password": "0123"} == config.sink.kafka == config.output_kafka
+        assert "clean-logs" == config.sink.topic
+
+    @pytest.mark.parametrize(
         ("written", "seconds"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("2", 2), ("0.25", 0.25)]
     )
     def test_durations_have_units(self, file: Path, written: str, seconds: float) -> None:

@@ -79,6 +79,18 @@ def test_the_mirrors_are_left_alone() -> None:
     assert [] == told
 
 
+def test_what_winnow_would_create_is_told() -> None:
+    """On a second cluster, offsets need topics to stand for the sources; a check says which, and creates none."""
+    kafka = DriverKafka(p0=(0, 1), p1=(0, 1))
+    kafka.room = {}
+    said: list[str] = []
+
+    assert 0 == connected(config(), kafka.clients, said.append)
+
+    assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
+    assert {} == kafka.room
+
+
 def test_a_compacted_dead_letter_topic_is_refused() -> None:
     """It would lose dead letters; a sink may be compacted, and which lines it takes is shown."""
     kafka = DriverKafka(p0=(0, 1))

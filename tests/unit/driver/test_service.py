@@ -188,6 +188,35 @@ class TestUntilEnd:
         ]
 
 
+class TestTwoClusters:
+    def test_there_is_room_for_offsets_before_the_tasks_begin(self) -> None:
+        """The sink's cluster takes no offset of a topic or partition that it does not know, so no task could commit."""
+        kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
+        kafka.room = {"raw.offsets": 1}
+        found: list[dict[str, int]] = []
+        work = works(kafka)
+
+        def act(assignments: Sequence[Assignment]) -> Result:
+            found.append(dict(kafka.room or {}))
+            return work(assignments)
+
+        assert 0 == service(kafka, FakeRounds(act)).run(until_end=True)
+
+        assert [{"raw.offsets": 2}] == found
+
+    def test_tasks_know_both_clusters(self) -> None:
+        """They read from the one and write to the other."""
+        kafka = DriverKafka(p0=(0, 5))
+        rounds = FakeRounds(works(kafka))
+
+        service(kafka, rounds, config("sink.kafka.bootstrap.servers=centre:1")).run(until_end=True)
+
+        task_config = rounds.rounds[0][0].config
+        assert "nowhere:9092" == task_config.kafka["bootstrap.servers"]
+        assert {"bootstrap.servers": "centre:1"} == task_config.output_kafka
+        assert "{topic}.winnow-offsets" == task_config.placeholder
+
+
 class TestRounds:
     def test_each_task_gets_its_ranges_and_the_deadline(self) -> None:
         """Two slots get two tasks, and every partition is in exactly one of them."""

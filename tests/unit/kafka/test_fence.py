@@ -23,7 +23,7 @@ def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
         raise KafkaException(KafkaError(code))
 
     monkeypatch.setattr(fence, "connect", connect)
-    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60)
+    return KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_an_outage_costs_a_few_fences_however_many_partitions_there_are(
 
     monkeypatch.setattr(fence, "connect", connect)
 
-    assert not KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60).fence([P] * partitions)
+    assert not KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * partitions)
     assert FENCES_AT_ONCE <= len(tried) < 2 * FENCES_AT_ONCE
 
 
@@ -78,5 +78,5 @@ def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.
     monkeypatch.setattr(fence, "connect", connect)
     monkeypatch.setattr(fence, "Producer", Mock())
 
-    assert KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60).fence([P] * 100)
+    assert KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * 100)
     assert 100 - (FENCES_AT_ONCE - 1) == len(reached)

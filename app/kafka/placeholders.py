@@ -1,0 +1,79 @@
+"""The empty topics on the sink's cluster that stand for source topics of another one: brokers keep offsets by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.errors import NotUsable, TopicMissing
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.failures import error_of
+from app.kafka.topics import KafkaTopics
+from app.model import Partition
+
+BROKERS_DEFAULT = -1
+"""The replication factor is the brokers' own."""
+
+
+class KafkaPlaceholders:
+    """
+    Makes room for the offsets of source topics on the sink's cluster.
+
+    A broker refuses the offset of a topic, or a partition, that it does not know. Nothing is ever written to these
+    topics.
+
+    Args:
+        connection: the sink's cluster.
+        template: the name of a placeholder, with `{topic}` in it.
+    """
+
+    def __init__(self, connection: AdminConnection, template: str) -> None:
+        self._connection = connection
+        self._topics = KafkaTopics(connection)
+        self._template = template
+
+    def make_room(self, partitions: Iterable[Partition]) -> None:
+        """
+        Create the placeholders that are missing, and grow those with fewer partitions than their source topic.
+
+        Raises:
+            Unreachable: the sink's cluster does not answer.
+            NotUsable: it refuses; the error names the topic that a person can create instead.
+        """
+        for name, wanted in self.lacking(partitions).items():
+            existing = self._partitions_of(name)
+            self._ask_for(name, wanted, grow=existing > 0)
+
+    def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
+        """Return the placeholders that are missing or too small, with the partitions that each needs."""
+        wanted: dict[str, int] = {}
+        for topic, number in partitions:
+            name = self._template.format(topic=topic)
+            wanted[name] = max(wanted.get(name, 0), number + 1)
+        return {name: count for name, count in wanted.items() if self._partitions_of(name) < count}
+
+    def _partitions_of(self, name: str) -> int:
+        try:
+            return self._topics.source_topics([name], None)[name].partitions
+        except TopicMissing:
+            return 0
+
+    def _ask_for(self, name: str, partitions: int, *, grow: bool) -> None:
+        client = self._connection.client
+        if grow:
+            asked = client.create_partitions([NewPartitions(name, partitions)], request_timeout=ANSWER_SECONDS)
+        else:
+            new = NewTopic(name, partitions, BROKERS_DEFAULT)
+            asked = client.create_topics([new], request_timeout=ANSWER_SECONDS)
+        try:
+            self._connection.wait(asked[name])
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            failure = self._connection.failure(error, f"making room for offsets in topic {name!r}")
+            if isinstance(failure, NotUsable):
+                cure = f"create it with {partitions} partitions on the sink's cluster, or allow Winnow to"
+                raise type(failure)(failure.cause, cure) from error
+            raise failure from error

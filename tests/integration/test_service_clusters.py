@@ -1,0 +1,97 @@
+"""Source and sink on two Kafka clusters: still exactly once, because output and offset share the sink's transaction."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.broker import Broker, Cluster
+from tests.conftest import QUICK_JAVA, Topics
+from tests.independent import Feeder, Written, by_partition, client, committed, line, produce, read, sequence, values
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
+
+OUTAGE_SECONDS = 12
+AUTO_CREATION = {"auto.create.topics.enable": "true"}
+"""Brokers create topics that somebody only asks for: none may appear that nobody created."""
+
+
+@pytest.fixture(scope="module")
+def centre() -> Iterator[Broker]:
+    """Return the cluster of the sink."""
+    with Broker(java=QUICK_JAVA, properties=AUTO_CREATION) as broker:
+        yield broker
+
+
+def configured(edge: str, centre: Broker, source: str, **more: object) -> dict[str, Any]:
+    """Create the sink's topics; return the configuration of a service from the edge to the centre."""
+    sink, dead = f"{source}.clean", f"{source}.dead"
+    for topic in (sink, dead):
+        centre.create_topic(topic, 2)
+    config = settings(edge, group=source, sources=[source], sink=sink, dead=dead, **more)
+    config["sink"]["kafka"] = {"bootstrap.servers": centre.bootstrap}
+    return config
+
+
+def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path) -> None:
+    """Each record arrives once, the offsets are in the sink's cluster, and a second run goes on there; partitions may come."""
+    source = topics("raw", 2)
+    config = configured(broker.bootstrap, centre, source)
+    placeholder = f"{source}.winnow-offsets"
+    produce(broker.bootstrap, source, [Written(line(n, n % 2), None, n % 2) for n in range(200)] + [Written(b"bad")])
+
+    with Winnow(config, tmp_path, "--until-end") as first:
+        codes = [first.code()]
+    client(broker.bootstrap).create_partitions([NewPartitions(source, 3)])[source].result(30)
+    until(lambda: len(client(broker.bootstrap).list_topics(source, timeout=10).topics[source].partitions) == 3)
+    produce(broker.bootstrap, source, [Written(line(n, 2), None, 2) for n in range(50)])
+    with Winnow(config, tmp_path, "--until-end") as second:
+        codes.append(second.code())
+
+    assert [0, 0] == codes
+    assert [201, 50] == [run.logged("stopped")[0]["records"] for run in (first, second)]
+    assert [b"bad"] == values(read(centre.bootstrap, f"{source}.dead"))
+    seen = by_partition(read(centre.bootstrap, f"{source}.clean"))
+    assert 250 == sum(map(len, seen.values())) == len({value for part in seen.values() for value in part})
+    known = committed(centre.bootstrap, source, placeholder)
+    assert 251 == sum(known.values())
+    assert [(placeholder, 0), (placeholder, 1), (placeholder, 2)] == sorted(known)
+    assert {f"{source}.clean", f"{source}.dead", placeholder} == topics_of(centre, source)
+
+
+def topics_of(broker: Cluster, prefix: str) -> set[str]:
+    return {name for name in client(broker.bootstrap).list_topics(timeout=10).topics if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("away", ["source", "sink"])
+def test_a_cluster_goes_away(centre: Broker, tmp_path: Path, away: str) -> None:
+    """Either cluster is killed while records flow, and workers are; afterwards each record is there once, in order."""
+    with Broker(java=QUICK_JAVA) as edge:
+        source = edge.create_topic(f"away-{away}", 2)
+        config = configured(edge.bootstrap, centre, source)
+        victim = edge if away == "source" else centre
+
+        def done() -> int:
+            placeholders = topics_of(centre, f"{source}.winnow")
+            return sum(committed(centre.bootstrap, source, *placeholders).values())
+
+        with Feeder(edge.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
+            until(lambda: done() > 500, what="a flow")
+            random.choice(service.workers).kill()
+            victim.kill()
+            time.sleep(OUTAGE_SECONDS)
+            victim.start()
+            goal = feeder.written.total()
+            until(lambda: done() > goal, 120, "the flow to go on")
+            code = service.stop()
+        with Winnow(config, tmp_path, "--until-end") as again:
+            assert 0 == again.code()
+
+        assert 0 == code
+        assert sequence(feeder.written) == by_partition(read(centre.bootstrap, f"{source}.clean"))
