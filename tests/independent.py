@@ -241,6 +241,12 @@ def client(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
+def connect_again() -> None:
+    """Drop all connections: a client whose only broker was killed may never answer again (librdkafka 2.16)."""
+    for made in (_consumer, _member, client):
+        made.cache_clear()
+
+
 class Feeder:
     """
     Writes numbered good lines to all partitions of a topic at a steady rate, in a thread, until the block ends.

@@ -11,7 +11,7 @@ import pytest
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse
-from app.model import Destination, Partition, TimestampLimit
+from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
 from parsers.idc_access_log import IdcAccessLog
@@ -35,6 +35,7 @@ def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timesta
         keys=pa.array(keys or [None] * len(values), pa.binary()),
         values=pa.array(values, pa.binary()),
         headers=lambda row: [],
+        epoch_of=lambda _: NO_EPOCH,
     )
 
 
