@@ -11,7 +11,7 @@ from tests.chaos.cluster import System, until
 from tests.chaos.harm.base import expect_progress
 from tests.chaos.load import Load
 
-DECISION_SECONDS = 60.0
+DECISION_SECONDS = 150.0
 """How long two services may need until one of them ends."""
 
 
