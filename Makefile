@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit neighbours chaos chaos-long proof controls bench lint format lock clean prerequisites
+.PHONY: help setup demo test unit neighbours chaos chaos-long refusals proof controls bench mutants lint format lock clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -59,6 +59,9 @@ chaos: $(READY)  ## do harm to the service on a real cluster, check every record
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
 
+refusals: $(READY)  ## do harm that is no crash (refused records, passwords, lost leaders, a second service, …), each kind TIMES (3) times
+	$(BIN)/python -m tests.chaos refusals --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))
+
 proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, false fences, epochs (about an hour; SEED=5)
 	$(BIN)/python -m tests.chaos zombies
 	$(BIN)/python -m tests.chaos false-fences
@@ -70,6 +73,9 @@ controls: $(READY)  ## run services that are wrong on purpose: the checker must 
 
 bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka connector, on one embedded broker (about 20 minutes)
 	$(BIN)/python -m tests.bench
+
+mutants: $(READY)  ## put small faults into the driver and the executor: the unit tests must notice 95 % (N=100 tries a sample)
+	nice -n 19 $(BIN)/python -m tests.mutants $(if $(N),--sample $(N) --seed $(or $(SEED),0))
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .

@@ -7,6 +7,8 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
     │   ├── NotAllowed           credentials, certificates or ACLs refuse us, for some seconds: once may be a restart
     │   ├── ForeignMember        somebody else consumes with our group.id
+    │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
+    │   ├── Superseded           a later run of the service works with our group.id; the later one goes on
     │   └── SparkFailed          Spark could not start, or lost every round that it was given
     ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
@@ -18,6 +20,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
         ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
         └── Blocked              needs a person; retried with each plan, so it heals without a restart
             ├── OutOfRange           records were deleted before they were read
+            ├── Truncated            the log was cut below the committed offset: other records stand or will stand there
             ├── OffsetVanished       the group's offset expired or was deleted
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
             ├── Leaderless           no broker leads the partition now, or the one that does is silent
@@ -30,6 +33,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from app.model import Partition
+
+GO_ON = "set out.of.range to nearest, earliest or latest, or reset the group's offset, to go on"
 
 
 class WinnowError(Exception):
@@ -82,6 +87,14 @@ class NotAllowed(NotUsable):
 
 class ForeignMember(NotUsable):
     """A consumer that is not ours is a live member of our group."""
+
+
+class ForeignSink(NotUsable):
+    """Somebody commits our group's offsets and writes to another sink."""
+
+
+class Superseded(NotUsable):
+    """A run of the service that started later works with our group."""
 
 
 class SparkFailed(NotUsable):
@@ -140,7 +153,31 @@ class Blocked(PartitionError):
 
 
 class OutOfRange(Blocked):
-    """The committed offset lies outside what the partition still holds."""
+    """The committed offset lies below what the partition still holds."""
+
+
+class Truncated(Blocked):
+    """
+    The partition ends below the committed offset, or did before it grew again.
+
+    Args:
+        partition: which partition.
+        offset: the committed offset.
+        cut: where the log ended; what follows was not there when the offset was committed.
+    """
+
+    offset: int
+
+    def __init__(self, partition: Partition, offset: int, cut: int) -> None:
+        what = f"the partition was cut to {cut}, or the group's offset was set too high"
+        super().__init__(
+            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, GO_ON
+        )
+        self.cut = cut
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Survive the trip from an executor to the driver."""
+        return type(self), (self.partition, self.offset, self.cut)
 
 
 class OffsetVanished(Blocked):

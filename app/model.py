@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -43,6 +44,44 @@ class Watermarks(NamedTuple):
     high_watermark: int
 
 
+class Owner(NamedTuple):
+    """
+    A run of the service, as it names itself beside each offset that its tasks commit. A later one is larger.
+
+    Args:
+        started: when it started, in milliseconds since the epoch.
+        host: where its driver runs.
+        sink: the topic that it writes to.
+    """
+
+    started: int = 0
+    host: str = ""
+    sink: str = ""
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"the service on {self.host} that started at {at} and writes to {self.sink}"
+
+
+NOBODY = Owner()
+"""The owner of an offset that names none: a person or an earlier version committed it."""
+NO_EPOCH = -1
+"""The leader epoch where none is known."""
+
+
+class LastRead(NamedTuple):
+    """
+    The last record that was read of a partition: by its leader epoch Kafka tells whether the log was cut (KIP-320).
+
+    Args:
+        after: the offset after it. The committed offset may be larger: control records follow.
+        epoch: the term of the leader that took it.
+    """
+
+    after: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """The next offset to read of one partition, with the metadata that was committed beside it."""
@@ -62,6 +101,7 @@ class OffsetRange:
         start: the first offset to read, if the committed offset is still `committed` when the task opens.
         end: the offset to stop before; None means that the task reads until its deadline.
         topic_id: the id of its topic, which goes into the metadata of each commit.
+        log_start: the first offset that the partition still held when it was planned.
     """
 
     partition: Partition
@@ -69,6 +109,7 @@ class OffsetRange:
     start: int
     end: int | None = None
     topic_id: str = ""
+    log_start: int = 0
 
 
 class TimestampLimit(NamedTuple):
@@ -122,6 +163,7 @@ class TaskConfig:
     parser: Plugin
     kafka: Mapping[str, str]
     offset_store: Plugin = Plugin("kafka")
+    owner: Owner = NOBODY
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
     flume_headers: tuple[str, ...] = ()
@@ -175,6 +217,7 @@ class Receipt:
         outcome: how it ended.
         error: the last error, for the operator; empty if there was none.
         cure: what to do about it, where a person must act.
+        cut: where the partition ends or ended below `end`; None where the task found no such thing.
         reopened: how often the producer had to be replaced.
         metadata: what the task committed beside `end`; empty if it committed nothing.
     """
@@ -188,6 +231,7 @@ class Receipt:
     outcome: Outcome = Outcome.DONE
     error: str = ""
     cure: str = ""
+    cut: int | None = None
     reopened: int = 0
     metadata: str = ""
 

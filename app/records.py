@@ -44,6 +44,7 @@ class Chunk:
         keys: null where a record has no key (an empty key is not null).
         values: null where a record has no value (a tombstone).
         headers: reads the headers of one row, until the consumer is polled again; only rejects need them.
+        epoch_of: reads the leader epoch of one row, until the consumer is polled again; NO_EPOCH if unknown.
         ends: partitions whose end was reached, with the offset after it (past control and aborted records).
         failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
@@ -57,6 +58,7 @@ class Chunk:
     keys: pa.BinaryArray
     values: pa.BinaryArray
     headers: Callable[[int], Headers]
+    epoch_of: Callable[[int], int]
     ends: Sequence[tuple[Partition, int]] = ()
     failures: Sequence[PartitionError] = ()
     full: bool = False

@@ -7,7 +7,7 @@ verbatim (from the environment and `--set` their values, too), `parser` its pars
 store's.
 """
 
-from app.config.model import Config, DeadLetterTopic, FromTimestamp, ParserChoice, Source, StoreChoice
+from app.config.model import Config, DeadLetterTopic, FromDuration, FromTimestamp, ParserChoice, Source, StoreChoice
 from app.config.reading import Loaded, load, read
 from app.config.shown import described, masked, shown
 from app.config.sources import ENV_PREFIX
@@ -16,6 +16,7 @@ __all__ = [
     "ENV_PREFIX",
     "Config",
     "DeadLetterTopic",
+    "FromDuration",
     "FromTimestamp",
     "Loaded",
     "ParserChoice",

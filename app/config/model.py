@@ -139,6 +139,12 @@ class FromTimestamp(Section):
     timestamp: int = Field(ge=0, description="milliseconds")
 
 
+class FromDuration(Section):
+    """A point in time to start from, as long before the service's start."""
+
+    by_duration: Seconds = Field(ge=0, allow_inf_nan=False, description="2h")
+
+
 class ParserChoice(Choice):
     """Which parser, and its options."""
 
@@ -171,12 +177,16 @@ class Config(Section):
     delivery_guarantee: Guarantee = Field(
         default=Guarantee.EXACTLY_ONCE, description="`exactly-once` or `at-least-once`"
     )
-    starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp = Field(
+    starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration = Field(
         default="earliest",
-        description="where to begin where the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`",
+        description="where to begin where the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
+        "`{by.duration: 2h}`; a partition that was added later begins at its beginning",
     )
-    out_of_range: Literal["error", "earliest", "latest"] = Field(
-        default="error", description="what to do when records were deleted before they were read"
+    out_of_range: Literal["error", "earliest", "latest", "nearest"] = Field(
+        default="error",
+        description="where to go on if the partition does not hold the group's offset: `error` waits for a person, "
+        "`nearest` goes to the beginning from below it and to the end from above it, `earliest` always to the "
+        "beginning, `latest` always to the end",
     )
     offsets: Offsets
     parser: ParserChoice

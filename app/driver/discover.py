@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from app.config import Config, FromTimestamp
+from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.destinations import Destinations
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
-from app.errors import Blocked, Leaderless, NotUsable, PartitionError, TopicGone, Undeliverable, Unreachable
-from app.model import Destination, OffsetRange, Outcome, Partition, Receipt, Topic
+from app.driver.owners import Owners, owner_of
+from app.driver.starting_offsets import (
+    PartitionOffsets,
+    StartPolicy,
+    cut_of,
+    decide,
+    is_witness,
+    rewound,
+    skipped,
+)
+from app.errors import (
+    Blocked,
+    Leaderless,
+    NotUsable,
+    PartitionError,
+    TopicGone,
+    Truncated,
+    Undeliverable,
+    Unreachable,
+)
+from app.model import CommittedOffset, Destination, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import REAL, Runtime
 
@@ -30,6 +48,9 @@ class Workload:
         blocked: the error of each partition that waits for a person.
         skipped: the offsets that `out.of.range` skips, first and after the last.
         undeliverable: the error of each partition whose output nobody takes now.
+        rewound: the offsets that `out.of.range` reads again, first and after the last.
+        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
+        rival: an earlier run of the service that still works for the group.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -37,6 +58,9 @@ class Workload:
     blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
+    rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    rival: Owner | None = None
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -52,11 +76,13 @@ class SourceOffsets:
         offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
         undeliverable: the error of each partition whose output nobody takes now.
+        rival: an earlier run of the service that still works for the group.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     unreadable: frozenset[Partition] = frozenset()
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
+    rival: Owner | None = None
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -64,24 +90,41 @@ class SourceOffsets:
 
 
 class Discovery:
-    """Discovers partitions, and remembers them: an offset that vanishes and a partition that appears are news."""
+    """
+    Discovers partitions, and remembers them: an offset that vanishes and a partition that appears are news.
+
+    Args:
+        config: the configuration.
+        clients: Kafka, as the driver sees it.
+        runtime: the clocks, and the name of this machine.
+    """
 
     def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
-        self._clock = runtime.monotonic
+        self._runtime = runtime
         self._source = config.source
-        starting = config.starting_offsets
-        timestamp = starting.timestamp if isinstance(starting, FromTimestamp) else None
-        self._policy = StartPolicy(
-            "timestamp" if isinstance(starting, FromTimestamp) else starting, config.out_of_range
-        )
-        self._timestamp = timestamp
+        self._starting = config.starting_offsets
+        starting = self._starting if isinstance(self._starting, str) else "time"
+        self._policy = StartPolicy(starting, config.out_of_range)
+        self._start_time: int | None = None
+        """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
+        self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic)
+        """This run of the service."""
+        self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
+        self._fenced: set[Partition] = set()
+        """Those that tasks lost to somebody else since the last discovery."""
         self._destinations = Destinations(config, clients.topics)
         self._had_offset_in: dict[Partition, str] = {}
         """The id of the topic in which a committed offset was seen last."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
         """What tasks found blocked, and until when that is believed."""
+        self._cuts: dict[Partition, tuple[CommittedOffset, int]] = {}
+        """Where a partition ended below its committed offset; true until somebody sets that offset."""
+        self._reported_cuts: dict[Partition, tuple[int, int]] = {}
+        """The committed offset and the cut of each partition that a task found cut since the last discovery."""
         self._known: set[Partition] | None = None
+        self._new: set[Partition] = set()
+        """Those that are younger than the group's work on their topic, if they have no offset."""
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self) -> Workload:
@@ -90,10 +133,12 @@ class Discovery:
 
         Raises:
             Unreachable: Kafka does not answer now.
-            TopicMissing, ForeignMember, NotAllowed: a person must act.
+            TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
         """
         found = self._source_offsets(stable=True)
         offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
+        self._meet(found)
+        self._take_in_cuts(offsets)
         starts = self._starts_by_time(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
@@ -104,10 +149,20 @@ class Discovery:
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
-        self._known = existing if self._known is None else self._known | offsets.keys()
-        lost = {partition: skipped(offsets[partition], each) for partition, each in ranges.items()}
-        skips = {partition: span for partition, span in lost.items() if span}
-        return Workload(offsets, ranges, blocked, skips, self._destinations.undeliverable(ranges))
+        lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
+        again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
+        owners = {each: owner_of(offsets[each].committed) for each in self._fenced & offsets.keys()}
+        self._fenced.clear()
+        return Workload(
+            offsets,
+            ranges,
+            blocked,
+            skipped=_only_spans(lost),
+            rewound=_only_spans(again),
+            fenced=owners,
+            rival=self._owners.rival,
+            undeliverable=self._destinations.undeliverable(ranges),
+        )
 
     def refresh(self) -> SourceOffsets:
         """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
@@ -115,13 +170,25 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        return SourceOffsets(offsets, found.unreadable, self._destinations.undeliverable(offsets))
+        undeliverable = self._destinations.undeliverable(offsets)
+        return SourceOffsets(offsets, found.unreadable, undeliverable, self._owners.rival)
 
-    def reported(self, receipts: Iterable[Receipt]) -> None:
-        """Remember what tasks found blocked, and what they have committed: that may vanish before it is seen here."""
+    def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
+        """
+        Remember what tasks found blocked or lost, and what they have committed: that may vanish before it is seen here.
+
+        Args:
+            receipts: what the tasks report.
+            fenced: the partitions that the driver itself has fenced to end them.
+        """
         for receipt in receipts:
-            if receipt.outcome is Outcome.BLOCKED:
-                self._blocked[receipt.partition] = blocked_by(receipt), self._clock() + BLOCKED_SECONDS
+            if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:
+                self._fenced.add(receipt.partition)
+            if receipt.cut is not None:
+                self._reported_cuts[receipt.partition] = receipt.end, receipt.cut
+            elif receipt.outcome is Outcome.BLOCKED:
+                until = self._runtime.monotonic() + BLOCKED_SECONDS
+                self._blocked[receipt.partition] = blocked_by(receipt), until
             metadata = OffsetMetadata.parse(receipt.metadata)
             if metadata.is_ours:
                 self._had_offset_in[receipt.partition] = metadata.topic_id
@@ -132,6 +199,34 @@ class Discovery:
             if at.committed is not None:
                 topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
                 self._had_offset_in[partition] = topic_id or at.topic_id
+            if at.committed is not None and (cut := self._cut(at)) is not None:
+                self._cuts[partition] = at.committed, cut
+
+    def _take_in_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        """Remember what tasks found, unless somebody has set the offset since."""
+        for partition, (offset, cut) in self._reported_cuts.items():
+            committed = offsets[partition].committed if partition in offsets else None
+            if committed is not None and committed.offset == offset:
+                self._cuts[partition] = committed, cut
+        self._reported_cuts.clear()
+
+    def _cut(self, at: PartitionOffsets) -> int | None:
+        committed, cut = self._cuts.get(at.partition, (None, None))
+        return cut_of(at, cut if committed == at.committed else None)
+
+    def _meet(self, found: SourceOffsets) -> None:
+        """
+        Decide once which of the partitions that are here for the first time are new.
+
+        While the service runs, each of them is, as soon as it can be read. At its start, one is new where the group has
+        worked on another partition of its topic already (KIP-1327).
+        """
+        if self._known is None:
+            self._known = {*found.offsets, *found.unreadable}
+            begun = {partition.topic for partition, at in found.offsets.items() if is_witness(at)}
+            self._new = {partition for partition in self._known if partition.topic in begun}
+        self._new |= found.offsets.keys() - self._known
+        self._known |= found.offsets.keys()
 
     def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
@@ -150,6 +245,7 @@ class Discovery:
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
             for each, marks in watermarks.items()
         }
+        self._owners.look(offsets)
         return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
 
     def _topics(self) -> Mapping[str, Topic]:
@@ -166,21 +262,26 @@ class Discovery:
         }
 
     def _starts_by_time(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
-        if self._timestamp is None:
+        if isinstance(self._starting, str):
             return {}
-        without = [partition for partition, at in offsets.items() if at.committed is None]
-        return self._clients.topics.offsets_at(without, self._timestamp)
+        if self._start_time is None:
+            self._start_time = _milliseconds(self._starting, self._runtime.wall_clock())
+        without = [each for each, at in offsets.items() if at.committed is None and each not in self._new]
+        return self._clients.topics.offsets_at(without, self._start_time)
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
-        if self._timestamp is not None and at.committed is None and at.partition not in starts:
+        is_new = at.partition in self._new
+        by_time = self._start_time is not None and at.committed is None and not is_new
+        if by_time and at.partition not in starts:
             raise Leaderless(at.partition)
         return decide(
             at,
             self._policy,
             first_seen=starts.get(at.partition),
             had_offset_in=self._had_offset_in.get(at.partition),
-            joined_later=self._known is not None and at.partition not in self._known,
+            is_new=is_new,
+            cut=self._cut(at),
         )
 
     def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
@@ -188,7 +289,7 @@ class Discovery:
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
-        if at.next_offset(0) == error.offset and self._clock() < until:
+        if at.next_offset(0) == error.offset and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
 
@@ -207,7 +308,20 @@ def refuse_compacted(dead_letters: Destination) -> None:
 
 def blocked_by(receipt: Receipt) -> Blocked:
     """Return the error that a task was blocked by."""
+    if receipt.cut is not None:
+        return Truncated(receipt.partition, receipt.end, receipt.cut)
     return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
+
+
+def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
+    """Return the time to start from, in milliseconds since the epoch."""
+    if isinstance(starting, FromTimestamp):
+        return starting.timestamp
+    return max(0, round((now - starting.by_duration) * 1000))
+
+
+def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
+    return {partition: span for partition, span in spans.items() if span is not None}
 
 
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:

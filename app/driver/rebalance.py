@@ -66,7 +66,7 @@ class Balance:
                 self._progressed_at[partition] = now
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)
-            loads[partition] = lags[partition] + max(0, arrived)
+            loads[partition] = lags[partition] + arrived
         return self._stalled(now) or self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
 
     def _unblocked(

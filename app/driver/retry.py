@@ -24,7 +24,7 @@ class Stopped(Exception):  # not an error: the way out of a wait
 
 class Refusals:
     """
-    Counts how often in a row Kafka has refused us, and for how long.
+    Remembers when Kafka has refused us, as often as it did so in a row.
 
     Args:
         clock: seconds that never go back.
@@ -32,21 +32,20 @@ class Refusals:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._count, self._since = 0, 0.0
+        self._refused_at: list[float] = []
 
     def are_final(self, error: NotAllowed | Unreachable) -> bool:
         """Take in an error, and return whether the refusals have lasted: then a person must act."""
         if not isinstance(error, NotAllowed):
             self.over()
             return False
-        if not self._count:
-            self._since = self._clock()
-        self._count += 1
-        return self._count >= REFUSALS_IN_A_ROW and self._clock() - self._since >= REFUSED_SECONDS
+        self._refused_at.append(self._clock())
+        lasted = self._refused_at[-1] - self._refused_at[0]
+        return len(self._refused_at) >= REFUSALS_IN_A_ROW and lasted >= REFUSED_SECONDS
 
     def over(self) -> None:
         """Take in that Kafka has not refused us."""
-        self._count = 0
+        self._refused_at.clear()
 
 
 def retry_until_available(

@@ -62,6 +62,8 @@ class Round:
         self._tracker = tracker
         self._clock = runtime.monotonic
         self._checks = checks
+        self.fenced: set[Partition] = set()
+        """The partitions that were fenced to end it."""
 
     def watch(self, needs_rebalance: Callable[[], str], every: float) -> bool:
         """
@@ -146,10 +148,11 @@ class Round:
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
+        self.fenced.update(partitions)
         return self._fence is not None and self._fence.fence(partitions)
 
 
 def overrun(assignments: Iterable[Assignment]) -> float:
     """Return how many seconds after its deadline a round may take: what its largest task needs for its last commits."""
-    largest = max((len(assignment.ranges) for assignment in assignments), default=0)
+    largest = max(len(assignment.ranges) for assignment in assignments)
     return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * largest

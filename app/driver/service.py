@@ -6,7 +6,7 @@ A round goes on while its plan is good: readers of the sink notice only a rebala
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -113,6 +113,7 @@ class Service:
             format=config.source.format,
             parser=Plugin(config.parser.name, config.parser.options),
             kafka=config.kafka,
+            owner=self._discovery.owner,
             offset_store=Plugin(config.offsets.store.name, config.offsets.store.options),
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
@@ -137,8 +138,7 @@ class Service:
                 self._round(rounds, config, workload, ranges)
             else:
                 self._stop.wait(self._config.round_interval)
-            if not self._stop.requested:
-                config, workload = self._discover()
+            config, workload = self._discover()
         return 0
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
@@ -162,7 +162,7 @@ class Service:
         balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
-        self._take_receipts(running, began, killed=killed)
+        self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
 
     def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
         """Return what each partition is expected to bring: its lag, and what arrived between two checks before."""
@@ -170,7 +170,9 @@ class Service:
         partitions = [each.partition for each in ranges if each.partition not in workload.undeliverable]
         return {partition: workload.lag(partition) + self._arrived.get(partition, 0) for partition in partitions}
 
-    def _take_receipts(self, running: RunningRound, began: float, *, killed: bool) -> None:
+    def _take_receipts(
+        self, running: RunningRound, began: float, *, killed: bool, fenced: Collection[Partition]
+    ) -> None:
         took = self._runtime.monotonic() - began
         try:
             receipts = running.receipts()
@@ -183,7 +185,7 @@ class Service:
         self._failed_rounds = 0
         checks = max(took, 1) / self._config.round_interval
         self._arrived = {receipt.partition: int(receipt.records / checks) for receipt in receipts}
-        self._discovery.reported(receipts)
+        self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)
@@ -216,7 +218,7 @@ class Service:
         self._tracker.round_lost(error, took)
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
-        self._stop.wait(min(2.0**self._failed_rounds, 30))
+        self._stop.wait(2.0**self._failed_rounds)
 
 
 def _ends(workload: Workload) -> dict[Partition, int | None]:

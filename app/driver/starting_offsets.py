@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.errors import NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
+from app.errors import GO_ON, Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated, Truncated
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
@@ -41,14 +41,20 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class StartPolicy:
-    """What the user wants where the committed offset does not decide."""
+    """What the user wants where the committed offset does not decide; `starting` is `time` where it is one."""
 
     starting: str
     out_of_range: str
 
 
 def decide(
-    at: PartitionOffsets, policy: StartPolicy, *, first_seen: int | None, had_offset_in: str | None, joined_later: bool
+    at: PartitionOffsets,
+    policy: StartPolicy,
+    *,
+    first_seen: int | None,
+    had_offset_in: str | None,
+    is_new: bool,
+    cut: int | None,
 ) -> OffsetRange:
     """
     Return where a partition starts.
@@ -59,7 +65,8 @@ def decide(
         first_seen: the offset to start from where `starting.offsets` is a time.
         had_offset_in: the id of the topic in which this service has seen a committed offset here before; None if it
             has seen none.
-        joined_later: whether the partition appeared while the service ran; then all of it is new to us.
+        is_new: whether the partition is younger than the group's work on its topic; then all of it is new to us.
+        cut: what this service remembers of `cut_of`.
 
     Raises:
         Blocked: with what an operator must know to go on.
@@ -69,13 +76,34 @@ def decide(
             raise TopicRecreated(at.partition, RECREATED, cure=RESET)
         if had_offset_in is not None:
             raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
-        return _range(at, at.watermarks.log_start if joined_later else _starting(at, policy, first_seen))
+        return _range(at, at.watermarks.log_start if is_new else _starting(at, policy, first_seen))
     topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
     if _differ(topic_id, at.topic_id):
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, RESET)
-    if at.watermarks.log_start <= at.committed.offset <= at.watermarks.high_watermark:
-        return _range(at, at.committed.offset)
-    return _range(at, _out_of_range(at, at.committed.offset, policy))
+    cut = cut_of(at, cut)
+    if at.committed.offset < at.watermarks.log_start or cut is not None:
+        return _range(at, _out_of_range(at, at.committed.offset, policy, cut))
+    return _range(at, at.committed.offset)
+
+
+def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
+    """
+    Return where a partition was found to end below its committed offset; None if it never was.
+
+    A partition that was cut grows again. Once it has passed the committed offset, the driver remembers the cut, and a
+    task finds it by the leader epoch beside the offset (`app.executor.lane`).
+    """
+    if at.committed is None:
+        return None
+    end = at.watermarks.high_watermark
+    ends = (end if end < at.committed.offset else None, remembered)
+    return min((each for each in ends if each is not None), default=None)
+
+
+def is_witness(at: PartitionOffsets) -> bool:
+    """Return whether a task has committed this offset in this topic; an operator's offset shows nothing."""
+    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+    return metadata.is_ours and metadata.topic_id == at.topic_id
 
 
 def _differ(topic_id: str, other: str) -> bool:
@@ -89,32 +117,52 @@ def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None)
             return at.watermarks.log_start
         case "latest":
             return at.watermarks.last_stable
-        case "timestamp":
+        case "time":
             return at.watermarks.last_stable if first_seen is None else first_seen
     raise NoStartingOffset(at.partition, "the group has no offset here and starting.offsets is error", cure=RESET)
 
 
-def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy) -> int:
-    log_start, last_stable, high_watermark = at.watermarks
+def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy, cut: int | None) -> int:
+    """Return where the policy goes on; what was written after a cut stands at offsets that were read before it."""
     match policy.out_of_range:
         case "earliest":
-            return log_start
+            return at.watermarks.log_start
         case "latest":
-            return last_stable
-    if offset < log_start:
-        lost = f"offsets {offset} to {log_start - 1} ({log_start - offset} at most) were deleted before they were read"
-    else:
-        lost = f"the partition ends at {high_watermark}; it was truncated or recreated"
-    cure = "set out.of.range to earliest or latest, or reset the group's offset, to go on"
-    raise OutOfRange(at.partition, lost, offset, cure)
+            return at.watermarks.last_stable
+        case "nearest":
+            return max(at.watermarks.log_start, offset if cut is None else cut)
+    raise _lost(at, offset, cut)
+
+
+def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
+    """Return an error that stays the same while the partition grows."""
+    if cut is None:
+        first, count = at.watermarks.log_start, at.watermarks.log_start - offset
+        lost = f"offsets {offset} to {first - 1} ({count} at most) were deleted before they were read"
+        return OutOfRange(at.partition, lost, offset, GO_ON)
+    return Truncated(at.partition, offset, cut)
 
 
 def _range(at: PartitionOffsets, start: int) -> OffsetRange:
-    return OffsetRange(at.partition, at.committed.offset if at.committed else None, start, topic_id=at.topic_id)
+    committed = at.committed.offset if at.committed else None
+    return OffsetRange(at.partition, committed, start, topic_id=at.topic_id, log_start=at.watermarks.log_start)
 
 
-def skipped(at: PartitionOffsets, offset_range: OffsetRange) -> tuple[int, int] | None:
-    """Return the offsets that an out-of-range policy skips, first and after the last; None where it skips nothing."""
-    if at.committed is None or offset_range.start <= at.committed.offset:
+def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) -> tuple[int, int] | None:
+    """
+    Return the offsets that an out-of-range policy skips, first and after the last; None where it skips nothing.
+
+    What stands after a cut was never read, although the committed offset is larger.
+    """
+    if at.committed is None:
         return None
-    return at.committed.offset, offset_range.start
+    cut = cut_of(at, cut)
+    unread = at.committed.offset if cut is None else cut
+    return (unread, offset_range.start) if unread < offset_range.start else None
+
+
+def rewound(at: PartitionOffsets, offset_range: OffsetRange) -> tuple[int, int] | None:
+    """Return the offsets that an out-of-range policy reads again, first and after the last; None if none are."""
+    if at.committed is None or offset_range.start >= at.committed.offset:
+        return None
+    return offset_range.start, at.committed.offset

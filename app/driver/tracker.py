@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.model import OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import REAL, Runtime
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
@@ -48,13 +48,17 @@ class StatusTracker:
         partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
-            partitions[partition] = replace(planned, skipped=workload.skipped.get(partition, planned.skipped))
+            partitions[partition] = replace(
+                planned,
+                skipped=workload.skipped.get(partition, planned.skipped),
+                rewound=workload.rewound.get(partition, planned.rewound),
+            )
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
             problem = _began(known.problem, Problem.of(error, self._now()))
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
-        self._publish(partitions=partitions)
+        self._publish(partitions=partitions, fenced=workload.fenced, rival=self._rival(workload.rival))
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
@@ -80,7 +84,14 @@ class StatusTracker:
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
-        self._publish(partitions=partitions, progress=progress)
+        self._publish(partitions=partitions, progress=progress, rival=self._rival(found.rival))
+
+    def _rival(self, owner: Owner | None) -> Problem | None:
+        """Return another run of the service as a problem."""
+        if owner is None:
+            return None
+        cure = "stop it, or give it another group.id; two services of one group fence each other"
+        return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
         """Return a partition that a task works on, with what keeps the task from going on with it."""
@@ -186,9 +197,17 @@ class StatusTracker:
             committed=at.committed.offset if at.committed else None,
             last_stable=at.watermarks.last_stable,
             high_watermark=at.watermarks.high_watermark,
+            unstable_since=self._unstable_since(before, at.watermarks),
             lag=at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start),
             counts=before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else ""),
         )
+
+    def _unstable_since(self, before: PartitionStatus, now: Watermarks) -> float | None:
+        """Return since when records wait behind the last stable offset, which has not moved."""
+        if now.high_watermark <= now.last_stable:
+            return None
+        stays = before.unstable_since is not None and before.last_stable == now.last_stable
+        return before.unstable_since if stays else self._now()
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
         """Return what tasks have counted since the last look; the first look finds nothing new."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from app.model import LastRead
 from app.offsets.metadata import Counts
 from app.records import DeadLetter, Lines
 
@@ -23,6 +24,7 @@ class Cleansed:
         dead_letters: the rejects.
         reasons: the reason of each reject.
         position: the offset after the last of the records.
+        read: that, with its leader epoch, if it is known.
     """
 
     records: int
@@ -32,6 +34,7 @@ class Cleansed:
     dead_letters: Sequence[DeadLetter]
     reasons: Sequence[str]
     position: int
+    read: LastRead | None = None
 
     def rejected(self, dead_letter: DeadLetter, reason: str) -> Cleansed:
         """Return the same for a single record that becomes a dead letter after all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from app.model import Partition
+from app.model import NO_EPOCH, Partition
 from app.offsets.contract import OffsetStore
 from app.records import Chunk, DeadLetter, Lines
 
@@ -17,8 +17,8 @@ class SourceConsumer(Protocol):
         """Look up the leaders of these partitions, so that reading begins at once."""
         ...
 
-    def start(self, partition: Partition, offset: int) -> None:
-        """Begin or resume reading at an offset."""
+    def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
+        """Begin or resume reading at an offset; with the leader epoch of the record before it, a cut below it shows."""
         ...
 
     def stop(self, partition: Partition) -> None:

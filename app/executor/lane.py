@@ -14,12 +14,15 @@ Everything else belongs to the task's own thread.
 
 from __future__ import annotations
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused
+from dataclasses import replace
+
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused, Truncated
 from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
+from app.executor.reading import Reading
 from app.executor.search import Search
 from app.executor.trouble import Trouble
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 
@@ -35,20 +38,22 @@ REFUSED_CURE = (
 class Lane:
     """Owns the writer of one source partition, and alone decides about its next offset."""
 
-    def __init__(self, offset_range: OffsetRange, clients: Clients[C], consumer: C, offsets: OffsetStore) -> None:
+    def __init__(
+        self, offset_range: OffsetRange, clients: Clients[C], consumer: C, offsets: OffsetStore, owner: Owner = NOBODY
+    ) -> None:
         self.range = offset_range
         self.position = offset_range.start
         self.outcome: Outcome | None = None
         self.retry_at: float | None = None
         self.committed_at = 0.0
         self._clients = clients
-        self._consumer = consumer
         self._offsets = offsets
         self._writer: LaneWriter | None = None
         self._committed = offset_range.committed
         self._stored = False
         """Whether this task has moved the offset."""
-        self._metadata = OffsetMetadata(offset_range.topic_id)
+        self._owner = owner
+        self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
         """What the committed offset stands for; its counts go on over tasks."""
         self._done = Counts()
         """What this task has committed."""
@@ -63,11 +68,12 @@ class Lane:
         """Whether the writer takes records: it has fenced the others, and the start is decided."""
         self._spent: LaneWriter | None = None
         """A writer that is no longer used, and not discarded yet."""
-        self._reading = False
+        self._reading = Reading(offset_range, consumer)
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
         self._error = self._cure = self._refused_because = ""
         self._trouble = Trouble(offset_range.partition)
+        self._cut: int | None = None
 
     @property
     def partition(self) -> Partition:
@@ -77,7 +83,7 @@ class Lane:
     @property
     def running(self) -> bool:
         """Whether records of this partition are wanted now."""
-        return self._ready and self._reading
+        return self._ready and self._reading.active
 
     @property
     def ready(self) -> bool:
@@ -92,7 +98,7 @@ class Lane:
     @property
     def goes_on(self) -> bool:
         """Whether it takes records, and there are more to come."""
-        return self._ready and self._reading and not self.at_end
+        return self._ready and self._reading.active and not self.at_end
 
     def reopens(self, now: float) -> bool:
         """Whether its back-off is over."""
@@ -162,6 +168,7 @@ class Lane:
         self.position = self._first_position(committed)
         self._resolve_uncertain_commit()
         self._metadata = self._continued(committed)
+        self._reading.last = self._metadata.read
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
         self._reach = self.position
@@ -181,8 +188,9 @@ class Lane:
         found = OffsetMetadata.parse(committed.metadata if committed else "")
         topic_id = self.range.topic_id
         if found.is_ours and found.topic_id in ("", topic_id):
-            return OffsetMetadata(topic_id, found.since, found.counts)
-        return OffsetMetadata(topic_id, self.position)
+            stays = committed is not None and self.position == committed.offset
+            return OffsetMetadata(topic_id, found.since, found.counts, found.read if stays else None, self._owner)
+        return OffsetMetadata(topic_id, self.position, owner=self._owner)
 
     def _store_start(self, committed: CommittedOffset | None) -> None:
         """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
@@ -202,17 +210,14 @@ class Lane:
         Only the task's own thread may, and only between two chunks: the consumer's table of partitions is not locked,
         and what is left of an earlier chunk does not follow the position.
         """
-        if self._ready and not self._reading and not self.at_stop:
-            self._consumer.start(self.partition, self.position)
-            self._reading = True
+        if self._ready and not self._reading.active and not self.at_stop:
+            self._reading.start(self.position)
         elif not self._ready:
             self.hold()
 
     def hold(self) -> None:
         """Read no more for now; what was fetched ahead is dropped."""
-        if self._reading:
-            self._consumer.stop(self.partition)
-            self._reading = False
+        self._reading.stop()
 
     def _resolve_uncertain_commit(self) -> None:
         """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
@@ -234,7 +239,7 @@ class Lane:
         if cleansed.dead_letters:
             self._writer.send_dead_letters(cleansed.dead_letters)
         self._open += cleansed.counts
-        self.position = cleansed.position
+        self.position, self._reading.last = cleansed.position, cleansed.read
         self._hold_at_stop()
 
     def send_rest(self) -> None:
@@ -267,7 +272,7 @@ class Lane:
         """
         assert self._writer is not None  # only running lanes commit
         self._uncertain = self.position
-        metadata = OffsetMetadata(self._metadata.topic_id, self._metadata.since, self._metadata.counts + self._open)
+        metadata = replace(self._metadata, counts=self._metadata.counts + self._open, read=self._reading.last)
         self._writer.commit(self.position, str(metadata))
         self._uncertain = None
         self._metadata = metadata
@@ -299,17 +304,31 @@ class Lane:
         self._trouble.happened(error, self.range.start if self._committed is None else self._committed, now)
         if isinstance(error, OffsetMoved):
             self.fail(str(error))
+        elif isinstance(error, Truncated):
+            self._was_cut(error, now)
         elif isinstance(error, Blocked):
             self._block(error.cause, error.cure)
         elif isinstance(error, Refused) and self._search.found is not None:
             self._block(f"neither the record nor its dead letter is taken: {error.cause}", REFUSED_CURE)
         else:
-            self._error = str(error)
-            self._reopened += 1
-            self.retry_at = now + self._backoff
-            self._backoff = min(self._backoff * 2, LAST_BACKOFF)
-            if isinstance(error, Refused):
-                self._look_for_the_record(error.cause, now)
+            self._retry(error, now)
+
+    def _was_cut(self, error: Truncated, now: float) -> None:
+        """Wait for a person if what is committed was cut off; what was only read ahead is read again."""
+        if self._reading.lost_its_start(error):
+            self._cut = error.cut
+            final = Truncated(self.partition, self.position, error.cut)
+            self._block(final.cause, final.cure)
+        else:
+            self._retry(error, now)
+
+    def _retry(self, error: PartitionError, now: float) -> None:
+        self._error = str(error)
+        self._reopened += 1
+        self.retry_at = now + self._backoff
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+        if isinstance(error, Refused):
+            self._look_for_the_record(error.cause, now)
 
     def _look_for_the_record(self, cause: str, now: float) -> None:
         """Learn from a refusal what to take next; a search does not wait between its steps."""
@@ -337,7 +356,8 @@ class Lane:
 
     def abandon(self) -> None:
         """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
-        self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+        if self.outcome is None:
+            self.fail(self._error or f"{self.partition}: its last commit did not end in time")
         self.hold()
         if (writer := self._writer) is not None:
             writer.abandon()
@@ -368,6 +388,7 @@ class Lane:
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
             cure=self._cure,
+            cut=self._cut,
             reopened=self._reopened,
             metadata=str(self._metadata) if self._start is not None else "",
         )

@@ -26,7 +26,7 @@ from app.executor.dead_letters import make_dead_letter, make_dead_letters
 from app.executor.lane import Lane
 from app.executor.limits import Limits
 from app.executor.parse import REFUSED, parse, with_headers
-from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
+from app.model import NO_EPOCH, Assignment, CommittedOffset, LastRead, Outcome, Partition, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
@@ -92,7 +92,9 @@ class Task:
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
-        self._lanes = {each.partition: Lane(each, clients, self.consumer, offsets) for each in assignment.ranges}
+        self._lanes = {
+            each.partition: Lane(each, clients, self.consumer, offsets, config.owner) for each in assignment.ranges
+        }
         self._threads = runtime.threads(len(self._lanes) + 1, "winnow-lane")
         self._calls = Calls(self._threads, self._clock, watchdog)
         self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
@@ -281,7 +283,12 @@ def _cleansed(
         dead_letters=dead_letters[bad:after_bad],
         reasons=reasons[bad:after_bad],
         position=position,
+        read=_last_read(chunk.epoch_of(rows.stop - 1), position),
     )
+
+
+def _last_read(epoch: int, position: int) -> LastRead | None:
+    return LastRead(position, epoch) if epoch != NO_EPOCH else None
 
 
 def _size(offsets: NDArray[np.int32], begin: int, end: int) -> int:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.kafka import settings
 from app.kafka.failures import of_partition
-from app.model import Partition, TaskConfig
+from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk
 
 CHUNK_BYTES = 8 << 20
@@ -59,12 +59,21 @@ class TaskConsumer(ABC):
             except KafkaException as error:
                 raise of_partition(error, Partition(topic, number), "looking up the leaders") from error
 
-    def start(self, partition: Partition, offset: int) -> None:
-        """Begin or resume reading a partition at an offset."""
+    def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
+        """
+        Begin or resume reading a partition at an offset.
+
+        With the leader epoch of the record before it, a chunk brings Truncated if the log was cut below the offset,
+        even where it has grown past it again.
+        """
         if partition not in self.places:
             self.places[partition] = len(self.partitions)
             self.partitions.append(partition)
-        self._client.incremental_assign([TopicPartition(*partition, offset)])
+        at = TopicPartition(*partition, offset, leader_epoch=epoch)
+        self._client.incremental_assign([at])
+        if epoch != NO_EPOCH:
+            # An assignment only asks where an epoch ended when the leader changes; a seek asks now (librdkafka 2.16).
+            self._client.seek(at)
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition; what was fetched ahead is dropped."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import Fenced, NotAllowed, NotUsable, OffsetMoved, PartitionError, Refused, Transient, Unreachable
+from app.errors import (
+    Fenced,
+    NotAllowed,
+    NotUsable,
+    OffsetMoved,
+    PartitionError,
+    Refused,
+    Transient,
+    Truncated,
+    Unreachable,
+)
 from app.model import Partition
 
 FENCED = frozenset(
@@ -15,6 +27,8 @@ FENCED = frozenset(
     }
 )
 OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
+# librdkafka asks where the leader epoch of a position ends (KIP-320), and tells the answer only in words.
+TRUNCATION = re.compile(r"log truncation detected at offset (?P<offset>\d+).* end offset is (?P<end>-?\d+)")
 NOT_ALLOWED = frozenset(
     {
         KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -63,10 +77,12 @@ def raised(error: KafkaException | SystemError) -> KafkaException:
 def of_partition(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:
-    """Return what an error means for the owner of a partition: it is fenced, or it opens the partition again."""
+    """Return what an error means for the owner of a partition: it is fenced, or how it goes on."""
     error = error_of(problem)
     if error.code() in FENCED:
         return Fenced(partition, "another owner has opened this partition; nothing is lost", offset)
+    if error.code() in OUT_OF_RANGE and (found := TRUNCATION.search(error.str())):
+        return Truncated(partition, int(found["offset"]), max(0, int(found["end"])))
     if error.code() in OUT_OF_RANGE:
         return OffsetMoved(partition, "the partition no longer holds this offset", offset)
     return Transient(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)

@@ -1,7 +1,8 @@
 """
-The metadata that tasks commit beside each offset: which topic it belongs to, and what became of the records before it.
+The metadata that tasks commit beside each offset: whose it is, and what became of the records before it.
 
-    winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011
+    winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 read=4303@2
+    by=winnow-driver@1795328875831 sink=clean-logs
 
 The counts are committed together with the records that they count, so they are exact, whatever process dies. A task
 continues the counts that it finds, so they go on over rounds, crashes and upgrades; `since` says from which offset.
@@ -13,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, unquote
+
+from app.model import NOBODY, LastRead, Owner
 
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
@@ -95,16 +98,22 @@ class OffsetMetadata:
         topic_id: the id of the topic, which no later topic of the same name has; empty where the broker gives none.
         since: the offset from which the counts count.
         counts: what became of the records from there to the committed offset.
+        read: the last record that was read; None where no leader epoch is known.
+        owner: the run of the service that committed it.
     """
 
     topic_id: str = ""
     since: int = 0
     counts: Counts = NOTHING
+    read: LastRead | None = None
+    owner: Owner = NOBODY
 
     def __str__(self) -> str:
         counts = self.counts
         before = f"{VERSION} topic={self.topic_id} since={self.since} in={counts.records} out={counts.out}"
         after = f" ib={counts.bytes_in} ob={counts.bytes_out}"
+        after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
+        after += _written(self.owner) if self.owner != NOBODY else ""
         return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
     @classmethod
@@ -118,12 +127,28 @@ class OffsetMetadata:
         records = _number(values.get("in", ""))
         out = _number(values["out"]) if "out" in values else max(0, records - sum(dead.values()))
         counts = Counts(records, out, dead, _number(values.get("ib", "")), _number(values.get("ob", "")))
-        return cls(values.get("topic", ""), _number(values.get("since", "")), counts)
+        read = _last_read(values.get("read", ""))
+        owner = _owner(values.get("by", ""), values.get("sink", ""))
+        return cls(values.get("topic", ""), _number(values.get("since", "")), counts, read, owner)
 
     @property
     def is_ours(self) -> bool:
         """Whether a task of Winnow wrote it."""
         return self != OffsetMetadata()
+
+
+def _last_read(text: str) -> LastRead | None:
+    after, _, epoch = text.partition("@")
+    return LastRead(_number(after), _number(epoch)) if epoch else None
+
+
+def _written(owner: Owner) -> str:
+    return f" by={quote(owner.host, safe='')}@{owner.started} sink={quote(owner.sink, safe='')}"
+
+
+def _owner(by: str, sink: str) -> Owner:
+    host, _, started = by.rpartition("@")
+    return Owner(_number(started), unquote(host), unquote(sink))
 
 
 def _reasons(dead: Mapping[str, int], room: int) -> str:

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import structlog
 
-from app.model import Partition
+from app.model import NOBODY, Partition
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 log = structlog.get_logger()
 
 REMIND_SECONDS = 60
+# How many names one line of the log lists.
+SHOWN = 5
 
 # What a person reads where a round ends early; a rebalance and a stop are usual.
 ENDINGS = {
@@ -42,6 +44,8 @@ def write(before: Snapshot, after: Snapshot) -> None:
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
     yield from _outage(before, after)
+    yield from _others(before, after)
+    yield from _unstable(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
     if after.round is not None:
@@ -66,7 +70,7 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if after.outage and not before.outage:
         event = "Kafka does not answer the driver; the tasks go on" if tasks_go_on else "waiting for Kafka"
         yield Line("warning", event, {"reason": str(after.outage)})
-    if before.outage and after.outage and _minutes(after, after.outage) > _minutes(before, after.outage):
+    if before.outage and after.outage and _another_minute(before, after, after.outage.since):
         fields = {"waited_seconds": _waited(after, after.outage), "reason": str(after.outage)}
         yield Line("warning", "still waiting for Kafka", fields)
     if before.outage and not after.outage:
@@ -74,12 +78,47 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield Line("info", event, {"waited_seconds": _waited(after, before.outage)})
 
 
+def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield what other runs of the service do to this one."""
+    rival = after.rival
+    if rival and (before.rival is None or _another_minute(before, after, rival.since)):
+        yield Line(
+            "warning",
+            "another service works for this group; this one, which started later, goes on",
+            {"rival": str(rival)},
+        )
+    if after.fenced and after.fenced is not before.fenced:
+        owners = sorted({str(owner) for owner in after.fenced.values() if owner != NOBODY})
+        where = [str(partition) for partition in sorted(after.fenced)]
+        fields = {"count": len(where), "partitions": where[:SHOWN], "offsets_committed_by": owners[:SHOWN]}
+        yield Line("warning", "partitions were fenced, and not by this driver", fields)
+
+
 def _waited(snapshot: Snapshot, outage: Problem) -> float:
     return round(snapshot.at - outage.since, 1)
 
 
-def _minutes(snapshot: Snapshot, outage: Problem) -> int:
-    return int(snapshot.at - outage.since) // REMIND_SECONDS
+def _another_minute(before: Snapshot, after: Snapshot, since: float) -> bool:
+    """Return whether something that began at `since` has lasted for another whole minute."""
+    return int(after.at - since) // REMIND_SECONDS > max(0, int(before.at - since) // REMIND_SECONDS)
+
+
+def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield each partition whose records have waited behind an open transaction of a producer for another minute."""
+    for partition, status in after.partitions.items():
+        since = status.unstable_since
+        if since is not None and not after.outage and _another_minute(before, after, since):
+            where = f"--topic {partition.topic} --partition {partition.number}"
+            fields = {
+                "seconds": round(after.at - since, 1),
+                "offset": status.last_stable,
+                "waiting": status.high_watermark - status.last_stable,
+                "cure": f"if its producer is gone: kafka-transactions find-hanging {where}, "
+                f"then abort {where} --start-offset {status.last_stable}",
+            }
+            yield Line(
+                "warning", "an upstream transaction stays open; records wait behind it", fields | _where(partition)
+            )
 
 
 def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
@@ -98,13 +137,22 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
         yield Line("info", "partition goes on", where)
     if was is PartitionState.BLOCKED and after.state is not PartitionState.BLOCKED:
         yield Line("info", "partition no longer blocked", where)
+    yield from _moved(before, after)
+    if after.recovered and before is not None and after.reopened > before.reopened:
+        fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
+        yield Line("info", "partition recovered", fields | where)
+
+
+def _moved(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
+    where = _where(after.partition)
     if after.skipped and (before is None or after.skipped != before.skipped):
         start, end = after.skipped
         fields = {"start": start, "end": end, "lost": end - start, **where}
         yield Line("warning", "offsets skipped, as out.of.range says", fields)
-    if after.recovered and before is not None and after.reopened > before.reopened:
-        fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
-        yield Line("info", "partition recovered", fields | where)
+    if after.rewound and (before is None or after.rewound != before.rewound):
+        start, end = after.rewound
+        fields = {"start": start, "end": end, "again": end - start, **where}
+        yield Line("warning", "offsets are read again, as out.of.range says", fields)
 
 
 def _round(before: RoundStatus | None, after: RoundStatus) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.errors import PartitionError, WinnowError
-from app.model import Partition
+from app.model import Owner, Partition
 from app.offsets.metadata import NOTHING, Counts
 
 VERSION = 1
@@ -75,10 +75,13 @@ class PartitionStatus:
         committed: the next offset to read; None where no offset is committed.
         last_stable: the last stable offset: committed records end there.
         high_watermark: where all records end.
+        unstable_since: since when an open transaction of a producer keeps the last stable offset where it is; None
+            where records do not wait behind it.
         lag: how many offsets wait from the next one to the last stable one.
         counts: what became of its records since the service started.
         problem: what is wrong with it.
         skipped: the offsets that `out.of.range` skipped last, first and after the last.
+        rewound: the offsets that `out.of.range` read again last, first and after the last.
         recovered: the last error that its task got over by itself; empty if there was none.
         reopened: how often a producer had to be replaced since the service started.
     """
@@ -89,10 +92,12 @@ class PartitionStatus:
     committed: int | None = None
     last_stable: int = 0
     high_watermark: int = 0
+    unstable_since: float | None = None
     lag: int = 0
     counts: Counts = NOTHING
     problem: Problem | None = None
     skipped: tuple[int, int] | None = None
+    rewound: tuple[int, int] | None = None
     recovered: str = ""
     reopened: int = 0
 
@@ -166,6 +171,8 @@ class Snapshot:
         round: the last round; None before the first.
         progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
+        rival: that an earlier run of the service still works for the group; None while none does.
+        fenced: the partitions that somebody else took over before the last discovery, and who owns them.
         totals: what became of all records since the service started.
     """
 
@@ -178,13 +185,15 @@ class Snapshot:
     round: RoundStatus | None = None
     progress: Progress | None = None
     outage: Problem | None = None
+    rival: Problem | None = None
+    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     totals: Counts = NOTHING
 
     @property
     def problems(self) -> list[Problem]:
         """Everything that is wrong now, the service's own problems first."""
         of_partitions = (status.problem for status in self.partitions.values())
-        return [problem for problem in (self.outage, *of_partitions) if problem is not None]
+        return [problem for problem in (self.outage, self.rival, *of_partitions) if problem is not None]
 
     @property
     def lag(self) -> int:

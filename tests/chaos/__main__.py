@@ -7,29 +7,36 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos.checker import History
+from tests.chaos.arms import ARMS
 from tests.chaos.cluster import SMALL, Size
 from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.epochs import EPOCHS
 from tests.chaos.epochs import run as run_epochs
 from tests.chaos.false_fences import EXPECTED
 from tests.chaos.false_fences import run as run_false_fences
+from tests.chaos.grouped import History
 from tests.chaos.hang import measure_all
+from tests.chaos.harm.refusals import KINDS
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
 from tests.chaos.picture import draw
 from tests.chaos.report import report
-from tests.chaos.run import BRIEF, USUAL, Plan
+from tests.chaos.run import BRIEF, USUAL, Plan, refusals_plans
 from tests.chaos.run import run as run_plan
 from tests.chaos.work import CONTROLS, HONEST
 from tests.chaos.zombies import run as run_zombies
 
 console = Console(width=140)
+CHECKOUT: Any = {
+    "type": click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    "help": "Test the service of another checkout (its folders `app` and `parsers`).",
+}
 
 
 @click.group()
@@ -43,7 +50,7 @@ def main() -> None:
 @click.option("--rate", default=1_000, show_default=True, help="Lines written per second.")
 @click.option(
     "--arm",
-    type=click.Choice(sorted(CONTROLS)),
+    type=click.Choice(sorted([*CONTROLS, *ARMS])),
     default=HONEST,
     help="The clients to test; every arm but `honest` is broken on purpose.",
 )
@@ -56,6 +63,7 @@ def main() -> None:
 )
 @click.option("--kills", default=0, help="Inject only kills, of every kind of process, and at least this many.")
 @click.option("--lines", default=0, help="With --kills: continue until this many lines are written.")
+@click.option("--product", **CHECKOUT)
 @click.option(
     "--small", is_flag=True, help="Use one broker and local Spark instead of three brokers and a Spark cluster."
 )
@@ -73,6 +81,7 @@ def run(
     faults: tuple[str, ...],
     kills: int,
     lines: int,
+    product: Path | None,
     small: bool,
     folder: Path | None,
 ) -> None:
@@ -81,7 +90,7 @@ def run(
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
     size = SMALL if small else Size()
-    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, rate, BRIEF if kills else USUAL)
+    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, rate, BRIEF if kills else USUAL, product)
     sys.exit(_judge(run_plan(plan, folder)))
 
 
@@ -112,11 +121,32 @@ def controls(seed: int, names: tuple[str, ...]) -> None:
 
 
 @main.command()
+@click.option("--times", default=1, show_default=True, help="How often to inject each kind.")
+@click.option("--seed", default=1, show_default=True, help="Decides targets and times.")
+@click.option("--product", **CHECKOUT)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write histories and pictures.")
+@click.option("--apart", is_flag=True, help="Give each kind a system of its own: one of them may end the service.")
+@click.argument("names", nargs=-1, type=click.Choice(list(KINDS)))
+def refusals(
+    *, times: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
+) -> None:
+    """
+    Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all of them.
+
+    Exits with 1 if there is an anomaly.
+    """
+    folder = folder or Path(tempfile.mkdtemp(prefix="winnow-refusals-"))
+    plans = refusals_plans(names or tuple(KINDS), times, seed, apart=apart, product=product)
+    judged = [_judge(run_plan(plan, folder / f"{number}")) for number, plan in enumerate(plans)]
+    sys.exit(max(judged))
+
+
+@main.command()
 @click.option("--times", default=50, show_default=True, help="How many workers to stop at each point.")
 @click.option("--seed", default=1, show_default=True, help="Decides the order of the points and the pauses.")
 @click.option(
     "--arm",
-    type=click.Choice(sorted(CONTROLS)),
+    type=click.Choice(sorted([*CONTROLS, *ARMS])),
     default=HONEST,
     help="The clients to test; every arm but `honest` is broken on purpose.",
 )

@@ -24,7 +24,8 @@ from app.kafka.topics import KafkaTopics
 from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.history import Recorder
-from tests.chaos.load import Batch, bad_line, fresh_name, key
+from tests.chaos.lines import bad_line, key
+from tests.chaos.load import Batch, fresh_name
 from tests.chaos.run import finish
 from tests.chaos.work import CONTROLS, HONEST
 from tests.independent import line

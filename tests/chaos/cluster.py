@@ -8,35 +8,33 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, Self
 
 import psutil
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from app.embedded.broker import Broker, Cluster, free_ports
+from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
+from tests.chaos.brokers import GuardedBroker
+from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
 from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
-from tests.integration.service import Winnow, settings, working
+from tests.integration.service import settings, working
 from tests.standalone import StandaloneSpark
 
-ROOT = Path(__file__).parents[2]
 TRANSACTION_SECONDS = 12
-COORDINATORS = 5
-"""Partitions of each of Kafka's internal topics; `app.embedded.broker` sets them."""
-
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1",)
-"""Brokers that are killed again and again must not spend the processors on optimising compilation."""
+FIRST_PASSWORD = "right"
+FOR_EVER_MS = str((1 << 63) - 1)
+LARGEST_BYTES = str(16 << 20)
+NONE: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -47,114 +45,31 @@ class Size:
     workers: int = 3
     partitions: int = 6
     """Of the source and the sink."""
+    replicas: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
+    """The nodes of each partition of `source` or `sink`; by default each partition is on all nodes."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
 """One broker, and two slots inside the driver instead of a Spark cluster."""
 
 
-class ProxiedBroker(Broker):
-    """Brokers with a second listener, which advertises the ports of the proxy."""
+class Lone(NamedTuple):
+    """Partitions that one node alone holds; another one holds the others."""
 
-    def __init__(self, nodes: int) -> None:
-        """Choose the ports."""
-        super().__init__(nodes, java=SHORT_LIVED)
-        ports = list(free_ports(2 * nodes))
-        self._inner, self.outer = ports[:nodes], ports[nodes:]
-        self.routes = dict(zip(self.outer, self._inner, strict=True))
+    node: int
+    partitions: tuple[int, ...]
 
-    def _server_properties(self, node: int) -> dict[str, str]:
-        usual = super()._server_properties(node)
-        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT"
-        return usual | {
-            "listeners": f"{usual['listeners']},PROXIED://127.0.0.1:{self._inner[node - 1]}",
-            "advertised.listeners": f"{usual['advertised.listeners']},PROXIED://127.0.0.1:{self.outer[node - 1]}",
-            "listener.security.protocol.map": protocols,
-            "inter.broker.listener.name": "PLAINTEXT",
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        }
-
-    @property
-    def nodes(self) -> list[int]:
-        """The ids of all nodes."""
-        return self._nodes(None)
-
-    @property
-    def running(self) -> list[int]:
-        """The ids of the running nodes."""
-        return sorted(node for node, process in self._processes.items() if process.poll() is None)
-
-    def process(self, node: int) -> psutil.Process:
-        """Return the JVM of a node."""
-        (server,) = psutil.Process(self._processes[node].pid).children()
-        return server
-
-    @property
-    def in_sync(self) -> bool:
-        """
-        Whether each node answers and reports every replica of every partition in sync: then the next fault may follow.
-
-        Each node is asked separately, because for some seconds the others do not notice that one is down.
-        """
-        return all(map(_sees_all_in_sync, self.bootstrap.split(",")))
-
-    def coordinator(self, topic: str, name: str) -> int:
-        """Return the coordinator of a transactional id or a group, from the leader of its partition of an internal topic."""
-        partition = (_java_hash(name) & 0x7FFFFFFF) % COORDINATORS
-        known = client(self.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions
-        return known[partition].leader
+    def replicas(self, partitions: int) -> list[tuple[int, ...]]:
+        """Return the nodes of each partition."""
+        return [(self.node,) if number in self.partitions else (1,) for number in range(partitions)]
 
 
-def _sees_all_in_sync(server: str) -> bool:
-    try:
-        topics = Cluster(server).admin().list_topics(timeout=2).topics.values()
-    except KafkaException:
-        return False
-    partitions = [partition for topic in topics for partition in topic.partitions.values()]
-    return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
-
-
-def _java_hash(text: str) -> int:
-    """Return Java's String.hashCode."""
-    total = 0
-    for character in text:
-        total = (31 * total + ord(character)) & 0xFFFFFFFF
-    return total
-
-
-class Driver(Winnow):
-    """The service, started by `tests.chaos.service`; the history gets what it logs from `warning` up."""
-
-    def __init__(self, config: dict[str, Any], folder: Path, arm: str, points: Path, recorder: Recorder) -> None:
-        """Prepare; nothing starts yet."""
-        super().__init__(config, folder, environment={"PYTHONPATH": str(ROOT)})
-        self.file = self._command[self._command.index("-c") + 1]
-        self._command = [sys.executable, "-m", "tests.chaos.service", self.file, arm, str(points)]
-        self._recorder, self._recorded = recorder, 0
-
-    def record_log(self) -> None:
-        """Record what it has logged since the last call."""
-        with self._news:
-            news, self._recorded = self.events[self._recorded :], len(self.events)
-        for event in news:
-            if event["level"] != "info" or event["event"] in ("round", "stopped", "partition recovered"):
-                self._recorder.record("said", **{f"service_{key}": value for key, value in event.items()})
-
-    @property
-    def pid(self) -> int:
-        """The id of its process."""
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process runs."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Kill the driver alone, by SIGKILL: the processes it started must end by themselves."""
-        self._remember_tree()
-        self._process.kill()
-        self._process.wait()
+LONE: Mapping[str, Lone] = {"source": Lone(3, (6, 7)), "sink": Lone(2, (5,))}
+FRAGILE = Size(workers=0, partitions=8, replicas={role: lone.replicas(8) for role, lone in LONE.items()})
+"""Two partitions of the source are on one node, one of the sink on another, all others on the third."""
+CUT = 1
+CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
+"""One partition of the source may lose both its nodes, and the brokers still have their majority."""
 
 
 class System:
@@ -164,18 +79,23 @@ class System:
     Args:
         size: how many brokers, Spark workers and partitions.
         folder: for logs, configurations and failpoints.
-        arm: which clients the workers use; see `tests.chaos.work`.
+        arm: which service it is; see `tests.chaos.arms`.
         name: the group, and the prefix of the topics.
         recorder: gets faults and logs.
+        product: the checkout of the service; by default this one.
     """
 
-    def __init__(self, size: Size, folder: Path, arm: str, name: str, recorder: Recorder) -> None:
+    def __init__(
+        self, size: Size, folder: Path, arm: str, name: str, *, recorder: Recorder, product: Path | None = None
+    ) -> None:
         """Prepare; nothing starts yet."""
         self.size, self.arm, self.name, self.folder = size, arm, name, folder
         self.recorder = recorder
         self.points = folder / "points"
         self.points.mkdir(parents=True)
-        self.broker = ProxiedBroker(size.brokers)
+        self.code = lay_out(product or ROOT, folder)
+        self.password_file = folder / "password"
+        self.broker = GuardedBroker(size.brokers)
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions
@@ -188,8 +108,13 @@ class System:
             parts = [self.broker, self.proxy, *([self.spark] if self.spark else [])]
             for _ in threads.map(self._stack.enter_context, parts):
                 pass
-            for topic in (self.source, *self.roles.values()):
-                self.broker.create_topic(topic, self.size.partitions, self._durable, replication=self.size.brokers)
+            self.set_password(FIRST_PASSWORD)
+            self.password_file.write_text(FIRST_PASSWORD)
+            # The source takes what the sink and the dead letters refuse.
+            odd = {"message.timestamp.after.max.ms": FOR_EVER_MS, "max.message.bytes": LARGEST_BYTES}
+            self._create("source", self.source, odd | {"unclean.leader.election.enable": "true"})
+            for role, topic in self.roles.items():
+                self._create(role, topic)
             assert until(self._known_everywhere, 30), "a broker does not know the topics"
             self._stack.callback(self._end_drivers)
             self.start_driver()
@@ -209,9 +134,22 @@ class System:
         known = [admin.list_topics(timeout=10).topics for admin in admins]
         return all(wanted <= topics.keys() for topics in known)
 
-    @property
-    def _durable(self) -> dict[str, str]:
-        return {"min.insync.replicas": "2"} if self.size.brokers > 1 else {}
+    def _create(self, role: str, topic: str, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic whose partitions have a replica on each node, except where the size says which nodes."""
+        size, replicas = self.size, self.size.replicas.get(role)
+        settings = {"retention.ms": "-1", **(config or {})}
+        if replicas is None:
+            durable = {"min.insync.replicas": "2"} if size.brokers > 1 else {}
+            self.broker.create_topic(topic, size.partitions, settings | durable, replication=size.brokers)
+            return
+        wanted = NewTopic(topic, size.partitions, replica_assignment=list(map(list, replicas)), config=settings)
+        admin = self.broker.admin()
+        admin.create_topics([wanted])[topic].result(30)
+
+    def set_password(self, password: str) -> None:
+        """Change the password that the brokers ask for, and wait until each knows it; open connections stay open."""
+        self.broker.set_password(password)
+        assert until(lambda: self.broker.accepts(password), 30), "a broker does not know the password"
 
     @property
     def source(self) -> str:
@@ -228,9 +166,21 @@ class System:
         """The driver that was started last."""
         return self.drivers[-1]
 
-    def start_driver(self, **spark: object) -> Driver:
-        """Start a driver, with additional Spark settings, and return it."""
-        config = settings(
+    def start_driver(self, *, config: Mapping[str, object] = NONE, spark: Mapping[str, object] = NONE) -> Driver:
+        """Start a driver, with other settings of the service and additional ones of Spark, and return it."""
+        driver = Driver(self.settings(spark) | dict(config), self.launch)
+        driver.__enter__()
+        self.drivers.append(driver)
+        return driver
+
+    @property
+    def launch(self) -> Launch:
+        """How drivers are started."""
+        return Launch(self.folder, self.code, self.arm, self.points, self.recorder)
+
+    def settings(self, spark: Mapping[str, object] = NONE) -> dict[str, Any]:
+        """Return the configuration of the service."""
+        usual: dict[str, Any] = settings(
             ",".join(f"127.0.0.1:{port}" for port in self.broker.outer),
             group=self.name,
             sources=[self.source],
@@ -239,15 +189,13 @@ class System:
             round_interval="10s",
             transaction_timeout=f"{TRANSACTION_SECONDS}s",
         )
-        config["delivery.guarantee"] = AT_LEAST_ONCE if self.arm == AT_LEAST_ONCE else "exactly-once"
-        config["spark"] |= self._spark_settings() | spark
-        driver = Driver(config, self.folder, self.arm, self.points, self.recorder)
-        driver.__enter__()
-        self.drivers.append(driver)
-        return driver
+        usual["delivery.guarantee"] = AT_LEAST_ONCE if self.arm == AT_LEAST_ONCE else "exactly-once"
+        usual["kafka"] |= self.broker.login({"sasl.password.file": str(self.password_file)})
+        usual["spark"] |= self._spark_settings() | dict(spark)
+        return usual
 
     def _spark_settings(self) -> dict[str, object]:
-        python: dict[str, object] = {"spark.executorEnv.PYTHONPATH": str(ROOT)}
+        python: dict[str, object] = {"spark.executorEnv.PYTHONPATH": str(self.code)}
         if self.spark is None:
             return python
         return python | {
@@ -263,11 +211,24 @@ class System:
         }
 
     def end_driver(self, driver: Driver) -> None:
-        """Remove a driver that has ended, and kill what is left of its processes."""
-        driver.record_log()
-        self.recorder.record("driver ended", noise=driver.noise[-10:])
+        """Remove a driver that was ended, and kill what is left of its processes."""
+        driver.record_end(by_itself=False)
         driver.__exit__(None, None, None)
         self.drivers.remove(driver)
+
+    def bury_drivers(self) -> None:
+        """Remove the drivers that have ended by themselves."""
+        for driver in [each for each in self.drivers if not each.alive]:
+            driver.record_end(by_itself=True)
+            driver.__exit__(None, None, None)
+            self.drivers.remove(driver)
+
+    def revive(self) -> None:
+        """Start a driver if none runs, as Kubernetes would."""
+        self.bury_drivers()
+        if not self.drivers:
+            self.recorder.record("driver restarted")
+            self.start_driver()
 
     def _end_drivers(self) -> None:
         for driver in list(self.drivers):

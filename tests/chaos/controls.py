@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.chaos.cluster import SMALL
+from tests.chaos.harm.refusals import KINDS
 from tests.chaos.run import Plan
 
 
@@ -18,8 +19,9 @@ class Control:
     faults: tuple[str, ...]
 
     def plan(self, seed: int) -> Plan:
-        """Return the plan of a short run."""
-        return Plan(seed, 120, SMALL, self.faults, arm=self.arm, per_second=400, pause=(1.0, 2.0))
+        """Return the plan of a short run, on the smallest system that can have these faults."""
+        size = next((KINDS[name].size for name in self.faults if name in KINDS), SMALL)
+        return Plan(seed, 120, size, self.faults, arm=self.arm, per_second=400, pause=(1.0, 2.0))
 
 
 CONTROL_PLANS: Mapping[str, Control] = {
@@ -31,5 +33,13 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control("dead-letters-outside", "torn transaction", ("killed before-commit",)),
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
         Control("kept-producer", "torn transaction", ("EndTxn held",)),
+        Control("leaderless-stops-all", "stuck", ("source partitions leaderless",)),
+        Control("hanging-calls-awaited", "held up", ("sink partition leaderless",)),
+        Control("swallowed-refusals", "silent", ("wrong password",)),
+        Control("refused-records-again", "stuck", ("limit lowered",)),
+        Control("cuts-ignored", "lost", ("log truncated",)),
+        Control("added-like-all", "lost", ("partitions added while stopped",)),
+        Control("any-owner", "lost", ("other sink in the group",)),
+        Control("topics-created", "came back", ("source deleted",)),
     )
 }

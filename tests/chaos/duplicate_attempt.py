@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from app import config
@@ -12,7 +13,7 @@ from app.driver.discover import Discovery
 from app.driver.stop import Stop
 from app.executor import task
 from app.executor.parse import make_parser
-from app.model import Assignment
+from app.model import NOBODY, Assignment
 from app.start import clients, service
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.service import no_rounds
@@ -22,7 +23,8 @@ from tests.chaos.work import HonestClients
 def main(file: str, seconds: float, partitions: set[int]) -> None:
     """Discover the offset ranges as the driver does, then run a task on those of some partitions."""
     settings = config.load(Path(file))
-    task_config = service(settings, no_rounds, Stop()).task_config()
+    # A speculative attempt works for the run that planned it, which only that knows; it is no other service.
+    task_config = replace(service(settings, no_rounds, Stop()).task_config(), owner=NOBODY)
     ranges = Discovery(settings, clients(settings)).discover().ranges
     mine = tuple(each for partition, each in ranges.items() if partition.number in partitions)
     with tempfile.TemporaryDirectory() as nothing_armed:

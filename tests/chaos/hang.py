@@ -30,7 +30,8 @@ from app.offsets.kafka import KafkaGroupOffsets
 from app.records import Lines
 from app.watchdog import Watchdog
 from tests.chaos.alone import FORKS, Worker
-from tests.chaos.cluster import ProxiedBroker, until
+from tests.chaos.brokers import ProxiedBroker
+from tests.chaos.cluster import until
 from tests.independent import cleansed
 
 GROUP, SOURCE, SINK, DEAD = "hang", "raw", "clean", "dead"

@@ -4,15 +4,21 @@ The history of a run: a gzipped file of JSON lines, written during the run and c
 Each line is an event, in the order of observation: `at` (seconds since the start), `kind`, and
 
     setup      seed, arm, partitions: the plan of the run
-    write      stream, first, count, bad (sequence numbers), outcome (`ok`, `aborted`, `unknown`)
+    write      stream, first, count, bad (sequence numbers), outcome (`ok`, `aborted`, `unknown`); perhaps either: the
+               numbers of lines that may be in the sink or among the dead letters
     read       reader, role (`sink`, `dead`), partition, runs [offset, stream, first, count, transaction], altered
     closed     reader, transaction, count: the number of records, from the last record of a transaction
     marks      rows [role, partition, last stable offset, high watermark]
     committed  offsets: source partition -> committed offset of the group
-    fault      name, target, state (of the system, before the fault)
+    fault      name, target, state (of the system, before the fault), began, told (a regular expression that the log must
+               match before the fault is repaired)
     healed     name, target of the repaired fault
+    harmed     since, partitions: those that a fault has hit from then until now; the others had to go on
+    seen       anomaly, what: an anomaly that the nemesis itself has seen
+    reset      partition: of the source, whose committed offset an operator has set
+    kept       runs [stream, first, count]: what the source holds at the end, where Kafka may have cut lines
     taken over zombie, successor: prefixes of the transactions of a stopped worker, and of the worker that took over
-    said       event and fields: what the service logged, from `warning` up
+    said       event and fields: what the service logged, from `warning` up, and its last words
     finished   rows as in marks, after the service has stopped
 
 A stream is the numbered sequence of lines that one writer writes to one source partition. A run is a range of
@@ -31,6 +37,8 @@ from types import TracebackType
 from typing import Any, Self
 
 Event = dict[str, Any]
+FLUSH_SECONDS = 2.0
+"""How far the file may be behind the run, which somebody may watch or end."""
 
 
 class Recorder:
@@ -43,6 +51,7 @@ class Recorder:
         self._file = gzip.open(path, "wt", compresslevel=4)  # noqa: SIM115  # closed by __exit__
         self._lock = threading.Lock()
         self._began = time.monotonic()
+        self._flushed_at = 0.0
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -63,8 +72,12 @@ class Recorder:
     def record(self, kind: str, **fields: object) -> None:
         """Add an event."""
         with self._lock:
-            if not self._file.closed:
-                self._file.write(json.dumps({"at": self.now, "kind": kind, **fields}, separators=(",", ":")) + "\n")
+            if self._file.closed:
+                return
+            self._file.write(json.dumps({"at": self.now, "kind": kind, **fields}, separators=(",", ":")) + "\n")
+            if self.now - self._flushed_at > FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed_at = self.now
 
 
 def events(path: Path) -> Iterator[Event]:

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.chaos.checker import DEAD, SINK, History, judge
+from tests.chaos.checker import judge
+from tests.chaos.grouped import DEAD, SINK, History
 
 BIN_SECONDS = 1.0
 

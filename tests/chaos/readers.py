@@ -20,13 +20,25 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from tests.chaos.history import Recorder
-from tests.chaos.load import bad_line
-from tests.independent import cleansed
+from tests.chaos.lines import is_cleansed, is_unchanged, numbered
 
 TRANSACTION = "winnow-chaos-transaction"
 COUNT = "winnow-chaos-count"
 """Headers that the harness adds to dead letters; only the last record of a transaction has `COUNT`."""
 POLL_SECONDS = 0.5
+KNOWN_SECONDS = 30.0
+
+
+def places_of(client: Consumer | AdminClient, topics: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the partitions of topics, as soon as the broker that is asked knows them; they may be new."""
+    deadline = time.monotonic() + KNOWN_SECONDS
+    while True:
+        known = client.list_topics(timeout=KNOWN_SECONDS).topics
+        missing = [topic for topic in topics if topic not in known]
+        if not missing:
+            return [(topic, number) for topic in topics for number in known[topic].partitions]
+        assert time.monotonic() < deadline, f"the broker does not know {missing}"
+        time.sleep(POLL_SECONDS)
 
 
 class Background:
@@ -91,8 +103,7 @@ class Reader(Background):
         }
         self._consumer = Consumer(usual | settings)
         self._reached: dict[tuple[str, int], int] = {}
-        known = self._consumer.list_topics(timeout=30).topics
-        places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
+        places = places_of(self._consumer, self._roles)
         self._consumer.assign([Place(*place, 0) for place in places])
 
     def step(self) -> None:
@@ -129,19 +140,19 @@ class Reader(Background):
         return True
 
     def _add(self, runs: list[list[Any]], altered: list[str], message: Message, role: str) -> None:
-        name, _, label = _text(message.key()).partition("|")
-        stream, number = map(int, name.split(":"))
-        if role == "dead":
-            label = _text(dict(message.headers() or ()).get(TRANSACTION))
+        value, name = message.value() or b"", message.key()
+        name, _, label = (None, b"", b"") if name is None else bytes(name).partition(b"|")
+        stream, number = numbered(name, value)
+        transaction = _text(dict(message.headers() or ()).get(TRANSACTION) if role == "dead" else label)
         offset: Any = message.offset()
-        if message.value() != (bad_line(stream, number) if role == "dead" else cleansed(number, stream)):
-            altered.append(f"{role}-{message.partition()}@{offset}: {message.value()!r}")
-        if runs and runs[-1][1] == stream and runs[-1][4] == label:
+        if not (is_unchanged if role == "dead" else is_cleansed)(value, stream, number):
+            altered.append(f"{role}-{message.partition()}@{offset}: {value[:200]!r}")
+        if runs and runs[-1][1] == stream and runs[-1][4] == transaction:
             first_offset, _, first, count, _ = runs[-1]
             if (offset, number) == (first_offset + count, first + count):
                 runs[-1][3] += 1
                 return
-        runs.append([offset, stream, number, 1, label])
+        runs.append([offset, stream, number, 1, transaction])
 
     def caught_up(self, ends: Mapping[tuple[str, int], int]) -> bool:
         """Return whether it has read up to these ends."""
@@ -172,8 +183,7 @@ class Watcher(Background):
         quiet: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
         self._settings = quiet | {"bootstrap.servers": bootstrap}
         self._admin = AdminClient(self._settings)
-        known = self._admin.list_topics(timeout=30).topics
-        self.places = [(topic, number) for topic in self._roles for number in known[topic].partitions]
+        self.places = places_of(self._admin, self._roles)
 
     def step(self) -> None:
         """Record the offsets once, except of partitions whose broker does not answer."""

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from rich.console import Console, Group
 from rich.table import Table
 
-from tests.chaos.checker import SINK, Finding, History, Stall, idle_windows, judge, stalls
+from tests.chaos.checker import Finding, judge, telling
+from tests.chaos.grouped import SINK, History
+from tests.chaos.waits import Stall, idle_windows, pauses, stalls
 
 REPAIR_SECONDS = 5.0
 """A stall that begins within this time after a repair counts for that fault."""
@@ -59,12 +61,25 @@ def _anomalies(findings: list[Finding]) -> Table:
 
 
 def _faults(history: History) -> Table:
-    table = Table(
-        "fault", "times", "longest stall, s", "of it after the repair, s", title="Faults", title_justify="left"
-    )
+    columns = "fault", "times", "longest stall, s", "of it after the repair, s", "told after, s", "the spared waited, s"
+    table = Table(*columns, title="Faults", title_justify="left")
+    told = told_after(history)
+    spared: dict[str, list[str]] = defaultdict(list)
+    for pause in pauses(history):
+        spared[pause.fault.name].append(f"{pause.whole:.1f} ({pause.settled:.1f})")
     for name, times, worst, after in fault_rows(history):
-        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}")
+        heard = ", ".join(f"{each:.1f}" for each in told[name])
+        table.add_row(name, str(times), f"{worst:.1f}", f"{after:.1f}", heard, ", ".join(spared[name]))
     return table
+
+
+def told_after(history: History) -> dict[str, list[float]]:
+    """Return for each kind of fault that must be told how many seconds after the harm that was the case."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for fault in history.faults:
+        if said := telling(history, fault):
+            found[fault.name].append(max(0.0, said.at - fault.at))
+    return found
 
 
 def fault_rows(history: History) -> Iterator[tuple[str, int, float, float]]:

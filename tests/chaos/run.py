@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
 from tests.chaos.cluster import Size, System, until
+from tests.chaos.harm.refusals import KINDS
 from tests.chaos.history import Recorder
+from tests.chaos.lines import numbered
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import KILLS, Nemesis, schedule, usual
 from tests.chaos.readers import GroupWatcher, Reader, Watcher
 from tests.chaos.work import HONEST
-from tests.independent import ends
+from tests.independent import ends, read
 
-FLOW_SECONDS = 120.0
-DRAIN_SECONDS = 180.0
+FLOW_SECONDS = 300.0
+STANDSTILL_SECONDS = 60.0
+"""After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0
 STEADY_SECONDS = 5.0
 USUAL, BRIEF = (3.0, 10.0), (2.0, 5.0)
@@ -42,6 +45,7 @@ class Plan:
         arm: which clients the workers use; see `tests.chaos.work`.
         per_second: lines to write per second.
         pause: seconds between two faults, at least and at most.
+        product: the checkout of the service; by default this one.
     """
 
     seed: int
@@ -53,6 +57,24 @@ class Plan:
     arm: str = HONEST
     per_second: int = 1_000
     pause: tuple[float, float] = USUAL
+    product: Path | None = None
+
+
+def refusals_plans(
+    names: Sequence[str], times: int, seed: int, *, apart: bool = False, product: Path | None = None
+) -> list[Plan]:
+    """Return plans that inject each of these `refusals` so many times: one for each size of system, or for each kind."""
+    groups = [[name] for name in names] if apart else by_size(names)
+    return [
+        Plan(seed, 3600, KINDS[group[0]].size, tuple(group * times), per_second=200, pause=BRIEF, product=product)
+        for group in groups
+    ]
+
+
+def by_size(names: Sequence[str]) -> list[list[str]]:
+    """Group kinds of harm by the system that they need."""
+    sizes = list({id(KINDS[name].size): KINDS[name].size for name in names}.values())
+    return [[name for name in names if KINDS[name].size is size] for size in sizes]
 
 
 def run(plan: Plan, folder: Path) -> Path:
@@ -61,8 +83,11 @@ def run(plan: Plan, folder: Path) -> Path:
     with Recorder(folder / "history.jsonl.gz") as recorder:
         setup = {"arm": plan.arm, "partitions": plan.size.partitions, "brokers": plan.size.brokers}
         recorder.record("setup", seed=plan.seed, **setup, workers=plan.size.workers)
-        with System(plan.size, folder, plan.arm, fresh_name(), recorder) as system:
+        name = fresh_name()
+        with System(plan.size, folder, plan.arm, name, recorder=recorder, product=plan.product) as system:
             _run_under_faults(plan, system, recorder)
+            if plan.size.replicas:
+                _record_what_is_left(system, recorder)
             finish(system.broker.bootstrap, system.roles, recorder)
     return recorder.path
 
@@ -92,7 +117,7 @@ def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
             _inject(plan, system, load, rng)
             time.sleep(STEADY_SECONDS)
         recorder.record("load ended")
-        drained = until(lambda: _lag(system, group.committed) == 0, DRAIN_SECONDS)
+        drained = _drain(system, group.committed)
         recorder.record("drained" if drained else "not drained", lag=_lag(system, group.committed))
         stop(system, recorder)
         until(lambda: all(reader.caught_up(_ends(where, system.roles)) for reader in readers), FINAL_SECONDS)
@@ -113,6 +138,26 @@ def _faults(plan: Plan, system: System, rng: random.Random) -> Iterable[str]:
     return plan.faults or schedule(KILLS if plan.kills else usual(system), rng)
 
 
+def _drain(system: System, committed: dict[int, int]) -> bool:
+    """Wait until the group has committed everything, as long as it goes on; a service that has ended is started again."""
+    deadline, before = 0.0, -1
+    while lag := _lag(system, committed):
+        system.revive()
+        if lag != before:
+            deadline, before = time.monotonic() + STANDSTILL_SECONDS, lag
+        elif time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _record_what_is_left(system: System, recorder: Recorder) -> None:
+    """Record what the source holds: Kafka itself may have cut acknowledged lines."""
+    for record in read(system.broker.bootstrap, system.source):
+        stream, number = numbered(record.key, record.value or b"")
+        recorder.record("kept", runs=[[stream, number, 1]])
+
+
 def _lag(system: System, committed: dict[int, int]) -> int:
     """Return how many source offsets the group has not committed yet; -1 if Kafka does not answer."""
     try:
@@ -131,7 +176,7 @@ def stop(system: System, recorder: Recorder) -> None:
     """Stop the service as an operator does."""
     for driver in list(system.drivers):
         if driver.alive:
-            recorder.record("stopped", code=driver.stop())
+            recorder.record("stopped", code=driver.terminate())
         system.end_driver(driver)
 
 

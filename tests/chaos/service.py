@@ -16,17 +16,21 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from app import config, log
+from app.cli.options import reports_errors
 from app.driver.clients import Rounds, RunningRound
 from app.driver.stop import Stop
 from app.model import Assignment, Receipt
 from app.spark import session
 from app.spark.job import SparkRounds
 from app.start import service
+from tests.chaos.arms import arm_of
 from tests.chaos.work import DRIVER_COMMITS, work
 
 
+@reports_errors
 def main(file: str, arm: str, points: str) -> int:
-    """Run the service until SIGTERM."""
+    """Run the service until SIGTERM, and end as `winnow run` does."""
+    arm_of(arm).in_driver()
     settings = config.load(Path(file))
     log.configure(settings.log_level)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -97,4 +101,4 @@ class CommittedRound:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

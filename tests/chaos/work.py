@@ -2,7 +2,8 @@
 Replaces `app.spark.job.work` in Spark's workers: the same task, with wrapped clients.
 
 The wrapped clients pass failpoints and label each transaction. `CONTROLS` has clients that are wrong on purpose, in
-ways that the checker must find. No configuration of the product can reach this code.
+ways that the checker must find. No configuration of the product can reach this code. It works with older checkouts of the
+product, too, whose seams are a little narrower.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, cast
 import pyarrow as pa
 from confluent_kafka import Producer
 
+from app import log
 from app.executor import task
 from app.executor.clients import LaneWriter
 from app.executor.parse import make_parser
@@ -31,6 +33,7 @@ from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfi
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.records import Chunk, DeadLetter, Lines
 from app.spark.job import seconds_left
+from tests.chaos.arms import arm_of
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.readers import COUNT, TRANSACTION
 
@@ -40,8 +43,10 @@ EARLIER_OWNER_SECONDS = 0.8
 
 def work(assignments: Iterable[Assignment], arm: str, points: str) -> Iterator[Receipt]:
     """Run one task of a round, as `app.spark.job.work` does."""
+    arm_of(arm).in_worker()
     for assignment in assignments:
-        clients = CONTROLS[arm](assignment.config, Failpoints(points))
+        log.configure(getattr(assignment.config, "log_level", "info"))  # an older checkout does not tell its workers
+        clients = CONTROLS.get(arm, HonestClients)(assignment.config, Failpoints(points))
         yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
 
 
@@ -78,8 +83,8 @@ class FailpointConsumer:
     def connect(self, partitions: Iterable[Partition]) -> None:
         self._consumer.connect(partitions)
 
-    def start(self, partition: Partition, offset: int) -> None:
-        self._consumer.start(partition, offset)
+    def start(self, partition: Partition, offset: int, *epoch: int) -> None:
+        self._consumer.start(partition, offset, *epoch)
 
     def stop(self, partition: Partition) -> None:
         self._consumer.stop(partition)
@@ -97,7 +102,8 @@ class LabelledWriter:
     A writer that labels its transactions, so that readers can distinguish them.
 
     The key of each line and the headers of each dead letter name the transaction; the name begins with the owner. The
-    last record of a transaction is an additional dead letter that holds the number of records before it.
+    last record of a transaction is an additional dead letter that holds the number of labelled records before it. A line
+    without a key has no label: a compacted topic must be able to refuse it.
     """
 
     def __init__(self, writer: LaneWriter, points: Failpoints, owner: str = "") -> None:
@@ -120,8 +126,9 @@ class LabelledWriter:
 
     def send(self, lines: Lines) -> None:
         label = b"|" + self._name.encode()
-        keys = pa.array([(key or b"") + label for key in lines.keys.to_pylist()], pa.binary())
-        self._records += len(lines)
+        names = [None if key is None else key + label for key in lines.keys.to_pylist()]
+        keys = pa.array(names, pa.binary())
+        self._records += len(lines) - keys.take(pa.array(lines.rows)).null_count
         with self._points.around("send"):
             self._writer.send(replace(lines, keys=keys))
 

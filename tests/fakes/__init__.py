@@ -16,8 +16,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Blocked, Fenced, Refused, Transient
-from app.model import Assignment, CommittedOffset, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
+from app.errors import Blocked, Fenced, PartitionError, Refused, Transient, Truncated
+from app.model import (
+    NO_EPOCH,
+    Assignment,
+    CommittedOffset,
+    Destination,
+    Guarantee,
+    OffsetRange,
+    Partition,
+    Plugin,
+    TaskConfig,
+)
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
 from tests.fakes.simulation import Inline
@@ -106,9 +116,17 @@ class FakeKafka:
         self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
         self.dead: dict[Partition, list[DeadLetter]] = {partition: [] for partition in source}
         self.epochs: dict[Partition, int] = {}
+        """Of the transactional ids."""
+        self.leader_epochs: dict[Partition, list[int]] = {}
+        """Where the log of a partition was cut, one for each new leader; its first leader's epoch is 0."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
         """Which records the broker refuses; the commit that waits for them fails."""
+
+    def cut(self, partition: Partition, offset: int, records: Sequence[Record | None] = ()) -> None:
+        """Lose the end of a log to an unclean election; other records follow."""
+        self.source[partition] = [*self.source[partition][:offset], *records]
+        self.leader_epochs[partition].append(offset)
 
 
 class FakeClock:
@@ -190,17 +208,23 @@ class FakeConsumer:
         self._most = most
         self._tick = tick
         self._reported_end: dict[Partition, int] = {}
+        self._failures: list[PartitionError] = []
+        self._silent: set[Partition] = set()
         self._thread = threading.current_thread()
 
     def connect(self, partitions: Iterable[Partition]) -> None:
         pass
 
-    def start(self, partition: Partition, offset: int) -> None:
+    def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
         assert threading.current_thread() is self._thread, "the consumer's table of partitions is not locked"
         assert partition not in self.reading, "already reading"
         self.reading[partition] = offset
         if partition not in self.known:
             self.known.append(partition)
+        if epoch != NO_EPOCH:
+            cuts = self._clients.kafka.leader_epochs[partition][epoch:]
+            self._failures += [Truncated(partition, offset, cut) for cut in cuts if cut < offset][:1]
+        self._silent = {failure.partition for failure in self._failures}
 
     def stop(self, partition: Partition) -> None:
         del self.reading[partition]
@@ -211,6 +235,8 @@ class FakeConsumer:
         rows: list[tuple[int, int, Record]] = []
         ends = []
         for partition, offset in self.reading.items():
+            if partition in self._silent:
+                continue
             log = self._clients.kafka.source[partition]
             after = min(offset + self._most, len(log))
             rows += [
@@ -222,7 +248,15 @@ class FakeConsumer:
             if after == len(log) and self._reported_end.get(partition) != after:
                 ends.append((partition, after))
                 self._reported_end[partition] = after
-        return _chunk(self.known, rows, ends) if rows or ends else None
+        failures, self._failures = self._failures, []
+        if not (rows or ends or failures):
+            return None
+        return replace(_chunk(self.known, rows, ends), epoch_of=lambda row: self._epoch(rows[row]), failures=failures)
+
+    def _epoch(self, row: tuple[int, int, Record]) -> int:
+        source, offset, _ = row
+        cuts = self._clients.kafka.leader_epochs.get(self.known[source])
+        return NO_EPOCH if cuts is None else sum(cut <= offset for cut in cuts)
 
     def close(self) -> None:
         self.closed = True
@@ -239,6 +273,7 @@ def _chunk(
         keys=pa.array([record.key for _, _, record in rows], pa.binary()),
         values=pa.array([record.value for _, _, record in rows], pa.binary()),
         headers=lambda row: rows[row][2].headers,
+        epoch_of=lambda _: NO_EPOCH,
         ends=ends,
     )
 

@@ -40,6 +40,7 @@ class DriverKafka:
         self.silent: set[Partition] = set()
         """Partitions whose leader does not answer."""
         self.short_transactions: NotUsable | None = None
+        self.asked_for_time: list[int] = []
         self.compacted: set[str] = set()
         """The topics that take only records with a key."""
 
@@ -74,6 +75,7 @@ class DriverKafka:
         return {partition: Watermarks(low, high, high) for partition, (low, high) in ends.items()}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
+        self.asked_for_time.append(milliseconds)
         return dict.fromkeys((each for each in partitions if each not in self.silent), 5)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import zombies
-from tests.chaos.checker import History, judge
+from tests.chaos.checker import judge
 from tests.chaos.cluster import SMALL
 from tests.chaos.controls import CONTROL_PLANS
 from tests.chaos.failpoints import POINTS
+from tests.chaos.grouped import History
 from tests.chaos.history import events
 from tests.chaos.run import Plan, run
 from tests.chaos.work import HONEST

@@ -74,7 +74,11 @@ def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 
 def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Without an offset a group starts at the end, at a timestamp, or not at all, as starting.offsets configures."""
+    """
+    Without an offset a group starts at the end, at a timestamp, or not at all, as starting.offsets configures.
+
+    A partition that is added while the service is stopped starts at its beginning.
+    """
     source, dead = topics("raw", 3), topics("dead")
     for n in range(10):  # partition 0: around the time; 1: all before it; 2: nothing
         early, late = Written(line(n, 1), None, 1, 500 + n), Written(line(n), None, 0, 1_000 * n + 1)
@@ -90,11 +94,16 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
 
     with side_by_side(tmp_path, *configs) as (latest, timestamp, error):
         codes = [latest.code(), timestamp.code(), error.code()]
+    admin = independent.client(broker.bootstrap)
+    admin.create_partitions([NewPartitions(source, 4)])[source].result(30)
     write(broker, source, 10, 12)
+    produce(broker.bootstrap, source, [Written(line(n, 3), None, 3) for n in range(5)])
     later = run_to_end(configs[0], tmp_path)[0]
 
     assert [0, 0, 1, 0] == [*codes, later]
-    assert [cleansed(10), cleansed(11)] == values(read(broker.bootstrap, sinks["latest"]))
+    added = {cleansed(n, 3) for n in range(5)}  # while the service was stopped, so `latest` is not about them
+    assert {cleansed(10), cleansed(11)} | added == set(values(read(broker.bootstrap, sinks["latest"])))
+    assert 7 == len(read(broker.bootstrap, sinks["latest"]))
     assert [cleansed(n) for n in range(6, 10)] == values(read(broker.bootstrap, sinks["timestamp"]))
     assert {(source, 0): 10, (source, 1): 10, (source, 2): 0} == committed(broker.bootstrap, sinks["timestamp"], source)
     assert [] == read(broker.bootstrap, sinks["error"])
@@ -104,35 +113,49 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
 
 
 def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Records that were deleted unread block their partition or are skipped, as out.of.range configures; the log names their range."""
-    source, dead = topics("raw", 2), topics("dead")
-    write(broker, source, 0, 20, partitions=2)
+    """
+    Records that were deleted unread block their partition or are skipped, as out.of.range configures; the log names their range.
+
+    That holds for an offset below what a partition holds, and for one above it.
+    """
+    source, dead = topics("raw", 3), topics("dead")
+    write(broker, source, 0, 20, partitions=3)
     admin = independent.client(broker.bootstrap)
     for deleted in admin.delete_records([TopicPartition(source, 0, 15)]).values():
         deleted.result(30)
-    sinks = {policy: topics(policy, 2) for policy in ("error", "earliest", "latest")}
+    sinks = {policy: topics(policy, 3) for policy in ("error", "nearest", "earliest", "latest")}
     for group in sinks.values():
-        independent.commit(broker.bootstrap, group, {(source, 0): 5, (source, 1): 10})
+        independent.commit(broker.bootstrap, group, {(source, 0): 5, (source, 1): 10, (source, 2): 25})
     configs = [
         settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, out_of_range=policy)
         for policy, sink in sinks.items()
     ]
 
-    with side_by_side(tmp_path, *configs) as (error, earliest, latest):
-        codes = [error.code(), earliest.code(), latest.code()]
+    with side_by_side(tmp_path, *configs) as (error, nearest, earliest, latest):
+        codes = [error.code(), nearest.code(), earliest.code(), latest.code()]
 
-    assert [1, 0, 0] == codes
-    blocked = error.logged("partition blocked; the others go on")
-    assert [0] == [event["partition"] for event in blocked]
-    assert "offsets 5 to 14 (10 at most) were deleted before they were read" in blocked[0]["error"]
-    skipped = [run.logged("offsets skipped, as out.of.range says") for run in (earliest, latest)]
-    assert [(5, 15), (5, 20)] == [(events[0]["start"], events[0]["end"]) for events in skipped]
+    assert [1, 0, 0, 0] == codes
+    blocked = {event["partition"]: event["error"] for event in error.logged("partition blocked; the others go on")}
+    assert {0, 2} == blocked.keys()
+    assert "offsets 5 to 14 (10 at most) were deleted before they were read" in blocked[0]
+    assert "the partition was cut to 20, or the group's offset was set too high" in blocked[2]
+    runs = (nearest, earliest, latest)
+    skipped = [run.logged("offsets skipped, as out.of.range says") for run in runs]
+    assert [[(0, 5, 15)], [(0, 5, 15)], [(0, 5, 20)]] == [[_span(event) for event in events] for events in skipped]
+    rewound = [run.logged("offsets are read again, as out.of.range says") for run in runs]
+    assert [[(2, 20, 25)], [(2, 0, 25)], [(2, 20, 25)]] == [[_span(event) for event in events] for events in rewound]
     rest = {1: [cleansed(n, 1) for n in range(10, 20)]}
+    first = {0: [cleansed(n) for n in range(15, 20)], 2: [cleansed(n, 2) for n in range(20)]}
     assert rest == by_partition(read(broker.bootstrap, sinks["error"]))
-    assert {0: [cleansed(n) for n in range(15, 20)]} | rest == by_partition(read(broker.bootstrap, sinks["earliest"]))
+    assert {0: first[0]} | rest == by_partition(read(broker.bootstrap, sinks["nearest"]))
+    assert first | rest == by_partition(read(broker.bootstrap, sinks["earliest"]))
     assert rest == by_partition(read(broker.bootstrap, sinks["latest"]))
-    assert 5 == committed(broker.bootstrap, sinks["error"], source)[source, 0]
-    assert 20 == committed(broker.bootstrap, sinks["latest"], source)[source, 0]
+    assert (5, 25) == tuple(committed(broker.bootstrap, sinks["error"], source)[source, n] for n in (0, 2))
+    assert (20, 20) == tuple(committed(broker.bootstrap, sinks["latest"], source)[source, n] for n in (0, 2))
+
+
+def _span(event: dict[str, Any]) -> tuple[int, int, int]:
+    return event["partition"], event["start"], event["end"]
 
 
 def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

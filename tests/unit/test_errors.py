@@ -18,6 +18,7 @@ from app.errors import (
     OffsetMoved,
     PartitionError,
     Transient,
+    Truncated,
     Unreachable,
     WinnowError,
 )
@@ -35,6 +36,8 @@ def family(kind: type[WinnowError]) -> Iterator[type[WinnowError]]:
 
 
 def an(kind: type[WinnowError]) -> WinnowError:
+    if kind is Truncated:
+        return Truncated(P, 42, 40)
     if issubclass(kind, PartitionError):
         return kind(P, "what happened", 42)
     return ConfigError(("a", "b")) if kind is ConfigError else kind("what happened")
@@ -109,6 +112,19 @@ def test_every_kafka_error_has_a_meaning(code: int) -> None:
 def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
     """A fence, a failure and a lost offset are three different errors."""
     assert kind is type(failures.of_partition(KafkaError(code), P, "testing"))
+
+
+def test_a_truncation_is_known_by_its_words() -> None:
+    """Librdkafka 2.16 has one code for every position that is not there, and tells in words that the log was cut."""
+    text = (
+        "Partition log truncation detected at offset 100 (leader epoch 0): broker end offset is 90 (offset leader"
+        " epoch 0). Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
+    )
+
+    error = failures.of_partition(KafkaError(KafkaError._AUTO_OFFSET_RESET, text), P, "reading")
+
+    assert isinstance(error, Truncated)
+    assert (100, 90) == (error.offset, error.cut)
 
 
 @pytest.mark.parametrize(

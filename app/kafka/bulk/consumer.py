@@ -120,6 +120,7 @@ class BulkConsumer(TaskConsumer):
             keys=keys.array(),
             values=values.array(),
             headers=partial(self._headers, records),
+            epoch_of=partial(self._epoch_of, records),
             ends=ends,
             failures=failures,
             full=full,
@@ -132,10 +133,16 @@ class BulkConsumer(TaskConsumer):
         return np.repeat(np.array(places, np.int32), np.diff(runs[:, 2], append=records))
 
     def _headers(self, records: NDArray[np.int64], row: int) -> Headers:
+        return native.headers_of(self._message(records, row))
+
+    def _epoch_of(self, records: NDArray[np.int64], row: int) -> int:
+        return cast("int", native.message_leader_epoch(self._message(records, row)))
+
+    def _message(self, records: NDArray[np.int64], row: int) -> int:
         if records is not self._alive:
-            msg = "headers can be read until the next poll"
+            msg = "headers and leader epochs can be read until the next poll"
             raise RuntimeError(msg)
-        return native.headers_of(int(records[row]))
+        return int(records[row])
 
     def _events(self, messages: Sequence[int]) -> tuple[list[tuple[Partition, int]], list[PartitionError]]:
         ends: list[tuple[Partition, int]] = []

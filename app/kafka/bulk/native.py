@@ -80,6 +80,7 @@ queue_poll = _function("queue_poll", c_void_p, c_void_p, c_int)
 consume_batch = _function("consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
 message_destroy = _function("message_destroy", None, c_void_p)
 message_timestamp = _function("message_timestamp", c_int64, c_void_p, c_void_p)
+message_leader_epoch = _function("message_leader_epoch", c_int32, c_void_p)
 message_errstr = _function("message_errstr", c_char_p, c_void_p)
 message_headers = _function("message_headers", c_int, c_void_p, POINTER(c_void_p))
 header_get_all = _function(

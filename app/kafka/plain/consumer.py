@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from app.errors import PartitionError
 from app.kafka.consumer import TaskConsumer
 from app.kafka.failures import of_partition
-from app.model import Partition
+from app.model import NO_EPOCH, Partition
 from app.records import Chunk, Headers
 
 # confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between two polls
@@ -73,6 +73,7 @@ class PlainConsumer(TaskConsumer):
             keys=pa.array(list(map(Message.key, messages)), pa.binary()),
             values=pa.array(list(map(Message.value, messages)), pa.binary()),
             headers=lambda row: _headers(messages[row]),
+            epoch_of=lambda row: _epoch(messages[row]),
             ends=ends,
             failures=failures,
             full=full,
@@ -83,6 +84,11 @@ class PlainConsumer(TaskConsumer):
         places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         # mypy: a record has a topic and a partition; a plain tuple equals a Partition
         return np.fromiter(map(self.places.__getitem__, places), np.int32, len(messages))  # type: ignore[arg-type]
+
+
+def _epoch(message: Message) -> int:
+    epoch = message.leader_epoch()
+    return NO_EPOCH if epoch is None else epoch
 
 
 def _headers(message: Message) -> Headers:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.checker import History, idle_windows, judge, stalls
+from tests.chaos.checker import judge, telling
+from tests.chaos.grouped import Fault, History
 from tests.chaos.history import Event, Recorder, events
+from tests.chaos.report import told_after
+from tests.chaos.waits import idle_windows, pauses, stalls
 
 Plant = Callable[[list[Event]], None]
 
@@ -114,6 +117,46 @@ def leave_open(log: list[Event]) -> None:
     find(log, "finished")["rows"][0] = ["sink", 0, 11, 12]
 
 
+def fault(told: str = "", name: str = "wrong password") -> list[Event]:
+    """Return a fault from 4 to 6 s that the log must tell."""
+    return [
+        {"at": 4.5, "kind": "fault", "name": name, "target": "1", "began": 4.0, "told": told, "state": {}},
+        {"at": 6.0, "kind": "healed", "name": name, "target": "1"},
+    ]
+
+
+def said(at: float, error: str) -> Event:
+    return {"at": at, "kind": "said", "service_event": "waiting for Kafka", "service_reason": error}
+
+
+def say_nothing(log: list[Event]) -> None:
+    log[-1:-1] = [*fault("refuses us"), said(5, "Kafka does not answer")]
+
+
+def say_it_too_late(log: list[Event]) -> None:
+    log[-1:-1] = [*fault("refuses us"), said(60, "Kafka refuses us")]
+
+
+def hold_up(log: list[Event]) -> None:
+    log[-1:-1] = [{"at": 40.0, "kind": "harmed", "since": 5.0, "partitions": [1]}, *fault()]
+    find(log, "healed")["at"] = 41.0
+    log.insert(-1, read("first", "sink", [99, 0, 9, 0, ""], at=20.0))
+
+
+def see(anomaly: str) -> Plant:
+    return lambda log: log.insert(-1, {"at": 5.0, "kind": "seen", "anomaly": anomaly, "what": "partition 3"})
+
+
+def lose_and_keep_in_the_source(log: list[Event]) -> None:
+    lose(log)
+    log.insert(-1, {"at": 8.0, "kind": "kept", "runs": [[0, 0, 4]]})
+
+
+def go_back_after_another_reset(log: list[Event]) -> None:
+    log.insert(-1, {"at": 2.55, "kind": "reset", "partition": "1"})
+    move_back(log)
+
+
 PLANTED: dict[str, tuple[Plant, str, int]] = {
     "a line is missing": (lose, "lost", 1),
     "a line is read twice": (double, "duplicated", 1),
@@ -129,6 +172,14 @@ PLANTED: dict[str, tuple[Plant, str, int]] = {
     "the committed offset decreases": (move_back, "offset moved back", 1),
     "an offset is read again": (read_again, "offset read twice", 1),
     "a transaction is left open": (leave_open, "open transaction", 1),
+    "a line is missing that the source still holds": (lose_and_keep_in_the_source, "lost", 1),
+    "another partition's offset was set": (go_back_after_another_reset, "offset moved back", 1),
+    "a fault is not told": (say_nothing, "silent", 1),
+    "a fault is told when it is over": (say_it_too_late, "silent", 1),
+    "another partition's fault holds readers up": (hold_up, "held up", 1),
+    "a partition stands still": (see("stuck"), "stuck", 1),
+    "a deleted topic is there again": (see("came back"), "came back", 1),
+    "the service ends without a word": (see("crashed"), "crashed", 1),
 }
 
 
@@ -163,6 +214,69 @@ def test_an_unknown_outcome_may_be_read() -> None:
     assert {} == found(log)
 
 
+def test_a_fault_that_is_told() -> None:
+    """One line of the log that matches, while the fault lasts or just after, is enough; others need none."""
+    log = clean()
+    log[-1:-1] = [*fault("refuses us"), *fault(name="size refused"), said(5, "Kafka refuses us: bad password")]
+
+    history = History.of(log)
+
+    assert {} == found(log)
+    first, other = history.faults
+    assert 5 == told_at(history, first)
+    assert {"wrong password": [0.5]} == told_after(history)
+    assert told_at(history, other) is None
+
+
+def told_at(history: History, one: Fault) -> float | None:
+    line = telling(history, one)
+    return line and line.at
+
+
+def test_a_line_that_kafka_has_cut_is_not_lost() -> None:
+    """What the source does not hold at the end is not the service's loss; it may be in the output, too."""
+    log = clean()
+    lose(log)
+    log.insert(-1, {"at": 8.0, "kind": "kept", "runs": [[0, 0, 2], [0, 4, 6]]})
+
+    assert {} == found(log)
+
+
+def test_a_refusable_line_may_be_in_either_topic() -> None:
+    """A good line that a broker may refuse is in the sink or among the dead letters, and there only once."""
+    log = clean()
+    written = find(log, "write", stream=0)
+    written["bad"], written["either"] = [], [4]
+    assert {} == found(log)
+
+    double_across_topics(log)
+
+    assert 1 == found(log)["duplicated"]
+
+
+def test_an_offset_that_an_operator_has_set() -> None:
+    """A committed offset may go back where somebody has set it, at about that time."""
+    log = clean()
+    log.insert(-1, {"at": 2.55, "kind": "reset", "partition": "0"})
+    move_back(log)
+
+    assert {} == found(log)
+
+
+def test_how_long_the_spared_waited() -> None:
+    """The pause of the spared partitions counts while the others are harmed, as a whole and after the elections."""
+    log = fault()
+    log[0]["began"], log[0]["at"], log[1]["at"] = 10.0, 11.0, 60.0
+    log.insert(1, {"at": 40.0, "kind": "harmed", "since": 11.0, "partitions": [1]})
+    for partition, times in {0: (9, 12, 19, 23, 30, 39, 55), 1: (10, 59)}.items():
+        log += [read("first", "sink", [at, 0, at, 1, ""], at=float(at)) | {"partition": partition} for at in times]
+
+    (pause,) = pauses(History.of(log))
+
+    assert (9, 9) == (pause.whole, pause.settled)
+    assert 7 == pauses(History.of(log), settling=12.5)[0].settled - 2
+
+
 def marks(*samples: tuple[float, int, int]) -> list[Event]:
     return [{"at": at, "kind": "marks", "rows": [["sink", 0, stable, high]]} for at, stable, high in samples]
 
@@ -171,7 +285,7 @@ def test_a_stalled_reader() -> None:
     """A stall lasts from a write until it can be read; its part after the repair is counted separately."""
     log = marks((0, 5, 5), (1, 5, 6), (2, 5, 7), (9, 5, 20), (10, 20, 20), (11, 20, 20))
     log += [
-        {"at": 1.5, "kind": "fault", "name": "broker killed", "target": "1", "state": {}},
+        {"at": 1.5, "kind": "fault", "name": "broker killed", "target": "1", "began": 0.5, "state": {}},
         {"at": 7.0, "kind": "healed", "name": "broker killed", "target": "1"},
     ]
 
@@ -186,7 +300,7 @@ def test_a_stall_that_ends_before_the_repair() -> None:
     """A stall that ends while a broker is still down has no part after its repair."""
     log = marks((0, 5, 6), (8, 7, 7))
     log += [
-        {"at": 0.5, "kind": "fault", "name": "broker killed", "target": "1", "state": {}},
+        {"at": 0.5, "kind": "fault", "name": "broker killed", "target": "1", "began": 0.5, "state": {}},
         {"at": 20.0, "kind": "healed", "name": "broker killed", "target": "1"},
     ]
 

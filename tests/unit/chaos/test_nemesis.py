@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,17 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
+from tests.chaos.arms import ARMS
+from tests.chaos.cluster import FRAGILE, LONE
+from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.driver import lay_out
 from tests.chaos.failpoints import POINTS, Failpoints
+from tests.chaos.harm.refusals import KINDS
 from tests.chaos.nemesis import HARM, KILLS, ONCE, schedule
+from tests.chaos.run import refusals_plans
+from tests.chaos.work import CONTROLS
 
 
 def test_a_seed_repeats_its_faults() -> None:
@@ -29,6 +39,60 @@ def test_every_kind_of_process_is_killed_as_often_as_listed() -> None:
 
     assert Counter(KILLS) == turn
     assert set(KILLS) <= set(HARM)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_refusal_runs_as_often_as_wished_on_a_system_that_can_have_it(*, apart: bool) -> None:
+    """Kinds that need the same system share one, unless they are to be apart."""
+    plans = refusals_plans(list(KINDS), 3, seed=1, apart=apart, product=Path("/other"))
+
+    assert Counter(dict.fromkeys(KINDS, 3)) == Counter(name for plan in plans for name in plan.faults)
+    assert all(KINDS[name].size is plan.size for plan in plans for name in plan.faults)
+    assert {Path("/other")} == {plan.product for plan in plans}
+    assert (len(KINDS) if apart else 3) == len(plans)
+
+
+def test_what_the_log_must_say_is_a_pattern() -> None:
+    """Each kind of harm is known to the nemesis, and its word is a regular expression."""
+    assert KINDS.keys() <= HARM.keys()
+    assert all(re.compile(kind.told).pattern == kind.told for kind in KINDS.values())
+
+
+def test_lone_partitions_lie_on_one_node() -> None:
+    """The node that is killed holds the lone partitions and nothing else; all partitions have equally many replicas."""
+    for role, lone in LONE.items():
+        replicas = FRAGILE.replicas[role]
+
+        assert [number for number, nodes in enumerate(replicas) if lone.node in nodes] == list(lone.partitions)
+        assert {1} == set(map(len, replicas))
+
+
+def test_every_control_arm_exists() -> None:
+    """A control arm has other clients or another part of the product, and its faults exist."""
+    for name, control in CONTROL_PLANS.items():
+        assert name in CONTROLS or name in ARMS
+        assert set(control.faults) <= HARM.keys()
+
+
+def test_the_product_of_another_checkout(tmp_path: Path) -> None:
+    """`app` and `parsers` are imported from the checkout, `tests` from here."""
+    checkout = tmp_path / "checkout"
+    for package in ("app", "parsers", "tests"):
+        (checkout / package).mkdir(parents=True)
+        (checkout / package / "__init__.py").write_text("")
+    code = lay_out(checkout, tmp_path / "run")
+    program = "import app, parsers, tests.chaos.driver as d; print(app.__file__, parsers.__file__, d.__name__)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert [f"{code}/app/__init__.py", f"{code}/parsers/__init__.py", "tests.chaos.driver"] == done.stdout.split()
+    assert (checkout / "app").samefile(code / "app")
 
 
 def test_only_one_worker_is_hit(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import yaml
 
 from tests.unit.config.good import GOOD, problems
 
+STARTS = "starting.offsets must be earliest, latest, error, {timestamp: milliseconds} or {by.duration: 2h}"
+
 
 def test_all_problems_come_at_once(file: Path) -> None:
     """One run lists every problem, so that a user need not fix a file one error at a time."""
@@ -25,15 +27,14 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("offsets.stroe=x", "offsets.stroe: unknown key; did you mean offsets.store?"),
         ("delivery.guarantee=maybe", "delivery.guarantee must be exactly-once or at-least-once, not 'maybe'"),
         ("source.format=avro", "source.format must be raw, flume-avro or auto, not 'avro'"),
-        (
-            "starting.offsets=x",
-            "starting.offsets must be earliest, latest, error or {timestamp: milliseconds}, not 'x'",
-        ),
-        (
-            "starting.offsets={timestamp: -1}",
-            "starting.offsets must be earliest, latest, error or {timestamp: milliseconds}, not {timestamp: -1}",
-        ),
-        ("starting.offsets={timestmp: 1}", "not {timestmp: 1}"),
+        ("starting.offsets=x", f"{STARTS}, not 'x'"),
+        ("starting.offsets={timestamp: -1}", f"{STARTS}, not {{timestamp: -1}}"),
+        ("starting.offsets={timestmp: 1}", f"{STARTS}, not {{timestmp: 1}}"),
+        ("starting.offsets={by.duration: soon}", f"{STARTS}, not {{by.duration: soon}}"),
+        ("starting.offsets={by.duration: -5}", f"{STARTS}, not {{by.duration: -5}}"),
+        ("starting.offsets={by.duration: .inf}", f"{STARTS}, not {{by.duration: .inf}}"),
+        ("starting.offsets={timestamp: 1, by.duration: 2h}", f"{STARTS}, not {{by.duration: 2h, timestamp: 1}}"),
+        ("out.of.range=near", "out.of.range must be error, earliest, latest or nearest, not 'near'"),
         ("source={topics: [], topics.pattern: '('}", "source.topics.pattern is not a regular expression (missing )"),
         ("source.topics=[1, [2]]", "source.topics must be a list of names, such as [a, b], not [1, [2]]"),
         ("transaction.timeout=1s", "transaction.timeout must be at least 10s, not 1s"),

@@ -43,7 +43,11 @@ class TestShown:
 
     def test_the_shown_configuration_is_valid(self, file: Path) -> None:
         """The output can be used as a file and means the same."""
-        loaded = read(file, ["parser.output='{a}: #{b}'", "parser.empty={}", "log.level=debug"], {})
+        loaded = read(
+            file,
+            ["parser.output='{a}: #{b}'", "parser.empty={}", "log.level=debug", "starting.offsets.by.duration=2h"],
+            {},
+        )
 
         assert masked(loaded.config) == yaml.safe_load(shown(loaded))
         file.write_text(shown(loaded))

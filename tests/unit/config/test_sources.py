@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import FromTimestamp, load, read
+from app.config import FromDuration, FromTimestamp, load, read
 from app.model import Guarantee
 from tests.unit.config.good import problems
 
@@ -108,6 +108,11 @@ class TestValues:
     def test_a_start_can_be_a_time(self, file: Path, flag: str) -> None:
         """starting.offsets takes a timestamp in milliseconds."""
         assert FromTimestamp(timestamp=1510464542000) == load(file, [flag], {}).starting_offsets
+
+    @pytest.mark.parametrize("flag", ["starting.offsets={by.duration: 2h}", "starting.offsets.by.duration=2h"])
+    def test_a_start_can_be_a_duration(self, file: Path, flag: str) -> None:
+        """starting.offsets takes a duration before now."""
+        assert FromDuration.model_validate({"by.duration": 7200}) == load(file, [flag], {}).starting_offsets
 
     def test_parser_options_are_kept_for_the_parser(self, file: Path) -> None:
         """Every key in parser except name belongs to the parser."""

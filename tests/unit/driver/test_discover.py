@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from app.config import FromTimestamp
-from app.driver.discover import BLOCKED_SECONDS, Discovery
-from app.errors import Leaderless, Unreachable
-from app.model import CommittedOffset, Outcome, Partition, Receipt, Watermarks
-from app.runtime import Runtime
+from app.driver.discover import BLOCKED_SECONDS, Discovery, Workload
+from app.errors import ForeignSink, Leaderless, OffsetVanished, Superseded, TopicRecreated, Truncated, Unreachable
+from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.runtime import REAL, Runtime
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
 
@@ -189,3 +191,223 @@ class TestBlockedByATask:
         now += BLOCKED_SECONDS
 
         assert not discovery.discover().blocked
+
+
+OURS = str(OffsetMetadata("id-1", 0, Counts(7, 7)))
+FOUND = Receipt(A, 1_000, 1_000, outcome=Outcome.BLOCKED, error="cut", cut=900)
+STARTS = [
+    "starting.offsets=latest",
+    "starting.offsets=error",
+    "starting.offsets.timestamp=1",
+    "starting.offsets.by.duration=2h",
+]
+
+
+def starts(found: Workload) -> dict[Partition, int]:
+    return {partition: each.start for partition, each in found.ranges.items()}
+
+
+class TestNewPartitions:
+    @pytest.mark.parametrize("starting", STARTS)
+    def test_a_partition_that_was_added_while_the_service_was_stopped(self, starting: str) -> None:
+        """A sibling's offset shows that the group has begun, so starting.offsets is not about a partition without one."""
+        kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+        kafka.committed[A] = CommittedOffset(7, OURS)
+
+        found = Discovery(config(starting), kafka.clients).discover()
+
+        assert {A: 7, B: 3} == starts(found)
+
+    @pytest.mark.parametrize("metadata", ["", "kafka-consumer-groups", str(OffsetMetadata("another", 0, Counts(7, 7)))])
+    def test_an_offset_that_a_task_did_not_commit_is_no_witness(self, metadata: str) -> None:
+        """An operator sets offsets before the first start, too; and a deleted topic says nothing of this one."""
+        kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+        kafka.committed[A] = CommittedOffset(7, metadata)
+
+        found = Discovery(config("starting.offsets=latest"), kafka.clients).discover()
+
+        assert 9 == starts(found)[B]
+
+    def test_a_first_start_that_has_stored_only_some_offsets_goes_on_as_it_began(self) -> None:
+        """A partition that was there at the start is not new because its siblings were faster."""
+        kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+        discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+        discovery.discover()
+        kafka.committed[A] = CommittedOffset(10, OURS)
+
+        assert 9 == starts(discovery.discover())[B]
+
+    def test_a_partition_that_joined_later_is_read_from_its_beginning(self) -> None:
+        """It stays new until a task has stored its start, however many tasks that takes."""
+        kafka = DriverKafka(p0=(0, 10))
+        discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+        discovery.discover()
+        kafka.watermark[B] = (3, 9)
+
+        assert 3 == starts(discovery.discover())[B]
+        assert 3 == starts(discovery.discover())[B]
+
+
+def test_a_duration_counts_from_the_first_discovery() -> None:
+    """However late a partition's start is decided, it starts at the same time as the others."""
+    kafka, now = DriverKafka(p0=(0, 10)), 10_000.0
+    runtime = replace(REAL, wall_clock=lambda: now)
+    discovery = Discovery(config("starting.offsets.by.duration=2h"), kafka.clients, runtime)
+
+    found = discovery.discover()
+    now = 20_000.0
+    discovery.discover()
+
+    assert {A: 5} == starts(found)
+    assert [2_800_000, 2_800_000] == kafka.asked_for_time
+
+
+def test_a_duration_longer_than_the_epoch_is_the_epoch() -> None:
+    """Kafka takes a negative time for something else."""
+    kafka = DriverKafka(p0=(0, 10))
+    runtime = replace(REAL, wall_clock=lambda: 100.0)
+
+    Discovery(config("starting.offsets.by.duration=2h"), kafka.clients, runtime).discover()
+
+    assert [0] == kafka.asked_for_time
+
+
+class TestCuts:
+    """A partition with the committed offset 1000, whose log is cut to 900."""
+
+    @pytest.fixture(autouse=True)
+    def _cut(self) -> None:
+        self.kafka = DriverKafka(p0=(0, 900), p1=(0, 10))
+        self.kafka.committed = {A: CommittedOffset(1_000, OURS), B: CommittedOffset(10, OURS)}
+
+    def discovery(self, *settings: str) -> Discovery:
+        return Discovery(config(*settings), self.kafka.clients)
+
+    def grow(self) -> None:
+        self.kafka.watermark[A] = (0, 1_100)
+
+    def test_it_stays_blocked_after_it_has_grown_again(self) -> None:
+        """Offsets 900 to 999 are new records; if the partition unblocked by itself, they would be skipped in silence."""
+        discovery = self.discovery()
+        before = discovery.discover().blocked
+        self.grow()
+        after = discovery.discover()
+
+        assert str(before[A]) == str(after.blocked[A])
+        assert isinstance(after.blocked[A], Truncated)
+        assert {B: 10} == starts(after)
+
+    def test_a_cut_that_a_check_has_seen_counts(self) -> None:
+        """Until the tasks of a running round have ended, the partition may have grown again."""
+        self.kafka.watermark[A] = (0, 1_000)
+        discovery = self.discovery()
+        discovery.discover()
+        self.kafka.watermark[A] = (0, 900)
+        discovery.refresh()
+        self.grow()
+
+        assert {A} == discovery.discover().blocked.keys()
+
+    @pytest.mark.parametrize("offset", [900, 1_000])
+    def test_an_operator_unblocks_it(self, offset: int) -> None:
+        """The offset that a person sets is believed, even if it is the old one."""
+        discovery = self.discovery()
+        discovery.discover()
+        self.grow()
+        self.kafka.committed[A] = CommittedOffset(offset)
+
+        assert {A: offset, B: 10} == starts(discovery.discover())
+
+    def test_a_cut_that_a_task_found_counts(self) -> None:
+        """The partition had grown again before the driver looked; the leader epoch beside its offset told the task."""
+        self.grow()
+        discovery = self.discovery()
+        assert {A: 1_000, B: 10} == starts(discovery.discover())
+
+        discovery.reported([FOUND])
+
+        for _ in range(2):
+            assert str(Truncated(A, 1_000, 900)) == str(discovery.discover().blocked[A])
+
+    def test_what_a_task_found_is_forgotten_where_the_offset_was_set_meanwhile(self) -> None:
+        """The person who set it was faster than the driver."""
+        self.grow()
+        discovery = self.discovery()
+        discovery.discover()
+        discovery.reported([FOUND])
+        self.kafka.committed[A] = CommittedOffset(950)
+
+        assert {A: 950, B: 10} == starts(discovery.discover())
+
+    @pytest.mark.parametrize(
+        ("policy", "start", "again", "lost"),
+        [
+            ("nearest", 900, (900, 1_000), None),
+            ("earliest", 0, (0, 1_000), None),
+            ("latest", 1_100, None, (900, 1_100)),
+        ],
+    )
+    def test_a_policy_goes_on_from_a_cut(
+        self, policy: str, start: int, again: tuple[int, int] | None, lost: tuple[int, int] | None
+    ) -> None:
+        """Which offsets are read again or skipped is known."""
+        self.grow()
+        discovery = self.discovery(f"out.of.range={policy}")
+        discovery.reported([FOUND])
+
+        found = discovery.discover()
+
+        assert start == starts(found)[A]
+        assert (again, lost) == (found.rewound.get(A), found.skipped.get(A))
+
+
+def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
+    """The next discovery finds in the metadata who took the partition over; it is said once."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    other = Owner(5, "there", "clean")
+    kafka.committed = {each: CommittedOffset(4, str(OffsetMetadata(owner=other))) for each in (A, B)}
+    discovery.reported([Receipt(each, 0, 4, outcome=Outcome.FENCED) for each in (A, B)], fenced={A})
+
+    assert {B: other} == discovery.discover().fenced
+    assert {} == discovery.discover().fenced
+
+
+def test_a_later_run_ends_this_one() -> None:
+    """What it commits while this one works is seen by a refresh, too."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients, replace(REAL, wall_clock=lambda: 100.0))
+    discovery.discover()
+    discovery.refresh()
+    kafka.committed[A] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(99_000, "there", "clean"))))
+    assert Owner(99_000, "there", "clean") == discovery.refresh().rival
+    kafka.committed[A] = CommittedOffset(5, str(OffsetMetadata(owner=Owner(101_000, "there", "clean"))))
+
+    with pytest.raises(Superseded):
+        discovery.refresh()
+
+
+def test_another_sink_is_refused_at_the_first_discovery() -> None:
+    """Nothing is fenced before that."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.committed[A] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(5, "there", "elsewhere"))))
+
+    with pytest.raises(ForeignSink, match="writes to elsewhere"):
+        Discovery(config(), kafka.clients).discover()
+
+
+@pytest.mark.parametrize("seen_by", ["discover", "refresh"])
+@pytest.mark.parametrize("metadata", ["", "winnow topic=id-1"])
+@pytest.mark.parametrize(("topic_id", "error"), [("id-1", OffsetVanished), ("id-2", TopicRecreated)])
+def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topic_id: str, error: type) -> None:
+    """It was there at one look, whoever committed it, and is gone at the next: that is no first start."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    if seen_by == "refresh":
+        discovery.discover()
+    kafka.committed[A] = CommittedOffset(5, metadata)
+    discovery.discover() if seen_by == "discover" else discovery.refresh()
+    del kafka.committed[A]
+    kafka.topic_id = topic_id
+
+    assert {A: error} == {partition: type(each) for partition, each in discovery.discover().blocked.items()}

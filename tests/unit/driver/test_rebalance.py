@@ -43,7 +43,7 @@ def balance(
         if partition not in blocked
     }
     workload = Workload(before, ranges, {partition: NoStartingOffset(partition, "blocked") for partition in blocked})
-    return Balance(plan(ranges.values(), {}, slots), workload, 0.0, commit_seconds=commit_seconds)
+    return Balance(plan(ranges.values(), dict.fromkeys(ranges, 0), slots), workload, 0.0, commit_seconds=commit_seconds)
 
 
 BEFORE = everywhere(at(100))
@@ -77,6 +77,12 @@ def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:
     assert not balance(BEFORE).needs_rebalance(SourceOffsets(everywhere(at(500, low=600))), 2, 10)
 
 
+@pytest.mark.parametrize("edge", [at(100, low=100), at(100, stable=100)])
+def test_a_lane_at_an_end_of_its_partition_is_left_alone(edge: PartitionOffsets) -> None:
+    """Retention may delete exactly what was read, and a partition may have no record left."""
+    assert not balance(BEFORE | {B: at(100)}).needs_rebalance(SourceOffsets(LATER | {B: edge}), 2, 10)
+
+
 def test_an_operator_unblocks_a_partition() -> None:
     """No restart is needed: the check notices the offset that the operator set, and nothing else."""
     before = BEFORE | {B: at(None)}
@@ -108,6 +114,17 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
     assert "raw-1: nothing was committed for 80 s; see its executor's log" == round_.needs_rebalance(
         SourceOffsets(waiting), 2, 80
     )
+
+
+def test_a_partition_of_a_large_task_may_wait_longer() -> None:
+    """Opening many partitions takes long, and while they catch up, it is seldom the turn of each."""
+    few, many = (balance(BEFORE, slots=slots) for slots in (4, 1))  # one partition in a task, and all four
+    stuck = SourceOffsets(LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))})
+
+    assert not few.needs_rebalance(stuck, 4, 15.75)
+    assert not many.needs_rebalance(stuck, 1, 16.5)
+    assert "raw-1: nothing was committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
+    assert "raw-1: nothing was committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -192,6 +209,36 @@ def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
     busy = {partition: at(900_000, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
 
     assert not round_.needs_rebalance(SourceOffsets(LATER | busy), 2, 10)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "busy", "uneven"),
+    [
+        # one task has 1.5 times as much to do as it need have, or a record more; without records a partition counts 1,000
+        ((300, 0, 0), (900, 0, 1_000), False),
+        ((300, 0, 0), (900, 0, 1_001), True),
+        # it does as much as waits for it, or a record less
+        ((900, 400, 500), (900, 10_000, 19_100), False),
+        ((900, 400, 500), (900, 10_000, 19_101), True),
+        # what arrives will arrive again, so tasks whose backlogs are alike are not alike
+        ((30_000, 10_000, 0), (900, 29_000, 58_100), True),
+        # and tasks whose backlogs are not alike may be
+        ((1_000, 20_000, 40_000), (60_000, 10_000, 0), False),
+    ],
+)
+def test_a_load_is_what_waits_and_what_arrives(
+    quiet: tuple[int, int, int], busy: tuple[int, int, int], uneven: bool
+) -> None:
+    """Given are the lag of a partition at the last refresh, and the records that were done and that arrived since."""
+    before, now = dict[Partition, PartitionOffsets](), dict[Partition, PartitionOffsets]()
+    for partition in PARTITIONS:
+        lag, done, arrived = busy if partition.number % 2 else quiet
+        before[partition] = at(100, stable=100 + lag)
+        now[partition] = at(100 + done, stable=100 + lag + arrived)
+
+    why = balance(before).needs_rebalance(SourceOffsets(now), 2, 10)
+
+    assert ("the work has become uneven" if uneven else "") == why
 
 
 @given(st.lists(st.integers(0, 10_000_000), min_size=4, max_size=4), st.integers(1, 5))

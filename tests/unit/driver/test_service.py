@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from app.config import Config, load
 from app.driver.clients import Rounds
+from app.driver.plan import plan
 from app.driver.retry import REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from app.driver.round import overrun
 from app.driver.service import FAILED_ROUNDS_IN_A_ROW, Service
@@ -99,6 +100,34 @@ class TestUntilEnd:
 
         assert 10 == kafka.committed[A].offset
 
+    def test_a_start_is_stored_although_nothing_is_left_to_read(self) -> None:
+        """`latest` must not move on with every run, so a task commits it once; after that there is nothing to do."""
+        kafka = DriverKafka(p0=(0, 10))
+        rounds = FakeRounds(works(kafka))
+
+        assert 0 == service(kafka, rounds, config("starting.offsets=latest")).run(until_end=True)
+        assert 0 == service(kafka, rounds, config("starting.offsets=latest")).run(until_end=True)
+
+        ((task,),) = rounds.rounds
+        assert [OffsetRange(A, None, 10, 10, "id-1")] == list(task.ranges)
+
+    def test_records_that_are_deleted_meanwhile_end_a_backfill(self) -> None:
+        """Where out.of.range goes on behind the end that was seen, that is stored, and nothing more is read."""
+        kafka = DriverKafka(p0=(0, 100))
+        act = works(kafka)
+
+        def act_after_a_failure(assignments: Sequence[Assignment]) -> Result:
+            if kafka.watermark[A] == (200, 300):
+                return act(assignments)
+            kafka.watermark[A] = (200, 300)
+            kafka.committed[A] = CommittedOffset(50)
+            return []
+
+        rounds = FakeRounds(act_after_a_failure)
+        assert 0 == service(kafka, rounds, config("out.of.range=earliest")).run(until_end=True)
+
+        assert [(0, 100), (200, 200)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
+
     def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
         """A backfill does not end with 0 before it; one that stays leaderless makes the exit code 1."""
         for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):
@@ -120,6 +149,43 @@ class TestUntilEnd:
         assert 1 == code
         assert 7 == kafka.committed[B].offset
         assert any("offsets 10 to 49" in entry.get("error", "") for entry in logs)
+
+    def test_a_partition_that_was_cut_stays_blocked_after_it_has_grown_again(self) -> None:
+        """No round skips the records that were written at offsets that are committed."""
+        kafka = DriverKafka(p0=(0, 900), p1=(0, 7))
+        kafka.committed[A] = CommittedOffset(1_000)
+        grow = {A: (0, 1_100)}
+
+        with capture_logs() as logs:
+            code = service(kafka, FakeRounds(works(kafka, lambda: kafka.watermark.update(grow)))).run(until_end=True)
+
+        assert 1 == code
+        assert {A: 1_000, B: 7} == {partition: at.offset for partition, at in kafka.committed.items()}
+        (blocked,) = [entry["error"] for entry in logs if entry["event"].startswith("partition blocked")]
+        assert "raw-0@1000: the partition was cut to 900" in blocked
+
+    @pytest.mark.parametrize(
+        ("policy", "committed", "event", "start", "end"),
+        [
+            ("nearest", 10, "offsets skipped, as out.of.range says", 10, 50),
+            ("nearest", 150, "offsets are read again, as out.of.range says", 100, 150),
+            ("earliest", 150, "offsets are read again, as out.of.range says", 50, 150),
+        ],
+    )
+    def test_every_skip_and_every_rewind_is_logged(
+        self, policy: str, committed: int, event: str, start: int, end: int
+    ) -> None:
+        """Whatever out.of.range does to an offset, an operator reads which offsets it concerns."""
+        kafka = DriverKafka(p0=(50, 100))
+        kafka.committed[A] = CommittedOffset(committed)
+
+        with capture_logs() as logs:
+            assert 0 == service(kafka, FakeRounds(works(kafka)), config(f"out.of.range={policy}")).run(until_end=True)
+
+        moved = [entry for entry in logs if "as out.of.range says" in entry["event"]]
+        assert [(event, "raw", 0, start, end)] == [
+            (each["event"], each["topic"], each["partition"], each["start"], each["end"]) for each in moved
+        ]
 
 
 class TestRounds:
@@ -259,7 +325,172 @@ class TestRounds:
         assert 10 == kafka.committed[A].offset
 
 
+class TestPace:
+    """What follows a round, and when; time passes only where somebody works or waits."""
+
+    def run(
+        self,
+        kafka: DriverKafka,
+        rounds: Sequence[tuple[float, Result]],
+        *settings: str,
+    ) -> tuple[list[float], FakeRounds]:
+        """Run rounds that take so long and end so; return the pause before each of them but the first."""
+        time = SimulatedTime()
+        stop, script = SimulatedStop(time, at=100_000), iter(rounds)
+        began, ended = list[float](), list[float]()
+
+        def act(_: Sequence[Assignment]) -> Result:
+            began.append(time.now)
+            seconds, result = next(script, (0.0, None))
+            if result is None:
+                stop.request("the script has ended")
+                return []
+            time.pass_by(seconds)
+            ended.append(time.now)
+            return result
+
+        fakes = FakeRounds(act)
+        service(kafka, fakes, config(*settings), stop, runtime=time.runtime).run(until_end=False)
+        return [later - one for one, later in zip(ended, began[1:], strict=True)], fakes
+
+    def test_a_plan_expects_what_waits_and_what_arrives(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A partition's load is its lag, and what came between two checks of the round before, however long that was."""
+        loads: list[Mapping[Partition, int]] = []
+
+        def watched(ranges: Iterable[OffsetRange], of: Mapping[Partition, int], slots: int) -> Any:
+            loads.append(of)
+            return plan(ranges, of, slots)
+
+        monkeypatch.setattr("app.driver.service.plan", watched)
+        kafka = DriverKafka(p0=(0, 10_000), p1=(0, 500))
+        a_minute: Result = [Receipt(A, 0, 0, records=6_000, out=6_000), Receipt(B, 0, 0)]
+        a_moment: Result = [Receipt(A, 0, 0), Receipt(B, 0, 0, records=300, out=300)]
+
+        self.run(kafka, [(60.0, a_minute), (0.5, a_moment)], "round.interval=10s")
+
+        assert [{A: 10_000, B: 500}, {A: 11_000, B: 500}, {A: 10_000, B: 3_500}] == loads
+
+    def test_a_round_ends_at_its_deadline(self) -> None:
+        """It goes on for sixty checks; the deadline is the time of day at which it began, and that."""
+        _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")
+
+        assert [300.0, 350.0, 370.0] == [task.deadline for (task,) in rounds.rounds]
+
+    @pytest.mark.parametrize(
+        ("outcomes", "seconds", "pause"),
+        [
+            ((Outcome.DONE, Outcome.DONE), 0.5, 0),
+            ((Outcome.DONE, Outcome.FAILED), 0.5, 1),
+            ((Outcome.FENCED, Outcome.DONE), 0.5, 1),
+            ((Outcome.FAILED, Outcome.FAILED), 1.0, 0),
+        ],
+    )
+    def test_a_partition_that_fails_at_once_is_not_tried_without_a_pause(
+        self, outcomes: Sequence[Outcome], seconds: float, pause: float
+    ) -> None:
+        """Otherwise its round would begin and end many times a second; a round that worked for a while needs none."""
+        result: Result = [
+            Receipt(partition, 0, 0, outcome=outcome) for partition, outcome in zip((A, B), outcomes, strict=True)
+        ]
+
+        pauses, _ = self.run(DriverKafka(p0=(0, 10), p1=(0, 10)), [(seconds, result)])
+
+        assert [pause] == pauses
+
+    def test_failed_rounds_are_tried_again_after_longer_and_longer_pauses(self) -> None:
+        """Spark may need a while to replace what it lost; a round that succeeds makes the next pause short again."""
+        failed, good = (0.0, SparkFailed("no worker starts")), (5.0, list[Receipt]())
+
+        pauses, _ = self.run(DriverKafka(p0=(0, 10)), [*[failed] * 4, good, failed])
+
+        assert [2, 4, 8, 16, 0, 2] == pauses
+
+    def test_a_round_is_logged_with_its_time(self) -> None:
+        """How long its tasks had, and what they did in that time."""
+        result: Result = [Receipt(A, 0, 0, records=6_000, out=5_000, dead={"empty": 1_000})]
+
+        with capture_logs() as logs:
+            self.run(DriverKafka(p0=(0, 10_000)), [(60.0, result), (0.0, [])])
+
+        ended = next(entry for entry in logs if entry["event"] == "round")
+        assert (60.0, 6_000, 100, 1_000) == tuple(ended[key] for key in ("seconds", "records", "per_second", "dead"))
+        assert 10_000 == ended["lag_before"]
+
+    @pytest.mark.parametrize("killed", [True, False])
+    def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No task goes on after it; where Spark gave the round up, its reason is logged, where we did, it is no failure."""
+        monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1_000 if killed else 0)
+        kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
+        stop = SimulatedStop(time, at=1_000)
+
+        def act(_: Sequence[Assignment]) -> Result:
+            kafka.troubles = [Unreachable("connection refused") for _ in range(1_000)]
+            return SparkFailed("too many tasks were lost")
+
+        with capture_logs() as logs:
+            rounds = FakeRounds(act, unending=killed)
+
+            def wait(running: FakeRound, seconds: float) -> bool:
+                time.pass_by(seconds)
+                return not killed
+
+            monkeypatch.setattr(FakeRound, "wait", wait)
+            service(kafka, rounds, stop=stop, runtime=time.runtime).run(until_end=False)
+
+        events = [entry["event"] for entry in logs]
+        assert "waiting for Kafka" in events
+        assert killed == ("tasks are killed; what they have not committed is done again" in events)
+        assert (["too many tasks were lost"] if not killed else []) == [
+            entry["reason"] for entry in logs if entry["event"].startswith("round failed")
+        ]
+
+    def test_a_service_without_work_looks_again_after_an_interval(self) -> None:
+        """All partitions are blocked, so no round runs; a person may set an offset at any time."""
+        kafka, time = DriverKafka(p0=(50, 100)), SimulatedTime()
+        kafka.committed[A] = CommittedOffset(10)
+        began = list[float]()
+
+        def mended() -> None:
+            if time.now >= 65:
+                kafka.committed[A] = CommittedOffset(50)
+
+        def act(_: Sequence[Assignment]) -> Result:
+            began.append(time.now)
+            stop.request("enough")
+            return []
+
+        kafka.refuse_foreign_members = mended  # type: ignore[method-assign]
+        stop = SimulatedStop(time, at=1_000)
+        service(kafka, FakeRounds(act), config("round.interval=10s"), stop, runtime=time.runtime).run(until_end=False)
+
+        assert [70.0] == began
+
+
 class TestStop:
+    def test_a_spark_that_does_not_start_is_the_error(self) -> None:
+        """Whoever runs the service reads Spark's own words."""
+
+        def start() -> FakeRounds:
+            raise SparkFailed("no executor")
+
+        with pytest.raises(SparkFailed, match="no executor"):
+            service(DriverKafka(p0=(0, 10)), FakeRounds(works), start=start).run(until_end=True)  # type: ignore[arg-type]  # never runs
+
+    def test_signals_are_listened_to_when_spark_has_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Spark installs a handler of its own, so ours comes after it."""
+        order = list[str]()
+        monkeypatch.setattr(Stop, "on_signals", lambda self: order.append("signals"))
+        kafka = DriverKafka(p0=(0, 10))
+        rounds = FakeRounds(works(kafka, lambda: order.append("round")))
+
+        def start() -> FakeRounds:
+            order.append("spark")
+            return rounds
+
+        service(kafka, rounds, start=start).run(until_end=True)
+
+        assert ["spark", "signals", "round"] == order
+
     def test_a_stop_fences_the_control_partitions_then_all_then_kills(self) -> None:
         """A round that does not end by itself is ended in steps, and no task is left that could still commit."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
@@ -310,6 +541,7 @@ class TestStop:
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
     monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1000)
+    monkeypatch.setattr("app.driver.round.WATCH_SECONDS", 0.001)
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
@@ -450,6 +682,9 @@ class TestKafkaTrouble:
 class TestChecks:
     """A round that goes on, with a fake clock: each reading of it advances it by a tenth of a second."""
 
+    idle = False
+    """Whether the tasks commit nothing."""
+
     @pytest.fixture(autouse=True)
     def _clock(self) -> None:
         self.now = 0.0
@@ -470,7 +705,7 @@ class TestChecks:
     ) -> tuple[FakeRounds, list[Any]]:
         """Run a service for so long, with tasks that end when their control partitions are fenced; return rounds and log."""
         stop, waits, at_start = Stop(), count(), 1
-        rounds = FakeRounds(works(kafka), slots=2)
+        rounds = FakeRounds((lambda _: []) if self.idle else works(kafka), slots=2)
 
         def wait(running: FakeRound, at_most: float) -> bool:
             if next(waits) > 10 * seconds:
@@ -602,6 +837,38 @@ class TestChecks:
             self.run(kafka, monkeypatch)
 
         assert [[A], [A]] == kafka.fenced
+
+    def test_refusals_that_pass_do_not_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only refusals in a row end a round; an answer in between shows that we are welcome."""
+        kafka, calls = DriverKafka(p0=(0, 10)), count()
+
+        def refuse_every_other_time() -> None:
+            if next(calls) % 2:
+                raise NotAllowed("not yet")
+
+        kafka.refuse_foreign_members = refuse_every_other_time  # type: ignore[method-assign]
+
+        rounds, _ = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+
+    def test_a_partition_that_waits_for_kafka_is_not_stalled(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No task could commit while Kafka was away, so its time counts from when it is back."""
+        kafka, answers = DriverKafka(p0=(0, 10)), count()
+
+        def be_away_for_a_minute() -> None:
+            if 1.0 < self.now < 60.0:
+                raise Unreachable("no answer")
+            if next(answers) == 2:  # after the discovery, and a first look in which nothing has moved yet
+                kafka.committed[A] = CommittedOffset(10)
+
+        kafka.refuse_foreign_members = be_away_for_a_minute  # type: ignore[method-assign]
+        monkeypatch.setattr(self, "idle", True)
+
+        rounds, logs = self.run(kafka, monkeypatch)
+
+        assert 1 == len(rounds.rounds)
+        assert any(entry["event"] == "Kafka answers the driver again" for entry in logs)
 
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kafka may still answer the tasks, so the round goes on."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, skipped
-from app.errors import Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, rewound, skipped
+from app.errors import Blocked, NoStartingOffset, OffsetVanished, OutOfRange, TopicRecreated, Truncated
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 
@@ -23,11 +23,11 @@ def offsets(committed: int | None, metadata: str = "", topic_id: str = "id-1") -
 def start(
     at: PartitionOffsets, starting: str = "earliest", out_of_range: str = "error", **known: object
 ) -> OffsetRange:
-    usual: dict[str, object] = {"first_seen": None, "had_offset_in": None, "joined_later": False}
+    usual: dict[str, object] = {"first_seen": None, "had_offset_in": None, "is_new": False, "cut": None}
     return decide(at, StartPolicy(starting, out_of_range), **(usual | known))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("starting", ["earliest", "latest", "error", "timestamp"])
+@pytest.mark.parametrize("starting", ["earliest", "latest", "error", "time"])
 def test_the_groups_offset_wins(starting: str) -> None:
     """If the group has an offset, starting.offsets does not matter."""
     offset_range = start(offsets(150), starting)
@@ -45,8 +45,8 @@ def test_without_an_offset_the_policy_decides(starting: str, expected: int) -> N
 
 def test_a_timestamp_starts_at_the_first_record_of_that_time_or_at_the_end() -> None:
     """A time after the last record starts with what comes next."""
-    assert 123 == start(offsets(None), "timestamp", first_seen=123).start
-    assert 190 == start(offsets(None), "timestamp", first_seen=None).start
+    assert 123 == start(offsets(None), "time", first_seen=123).start
+    assert 190 == start(offsets(None), "time", first_seen=None).start
 
 
 def test_without_an_offset_error_is_an_error() -> None:
@@ -67,9 +67,27 @@ def test_an_offset_that_vanished_with_its_topic_is_not_a_first_start() -> None:
         start(offsets(None, topic_id="id-2"), "earliest", had_offset_in="id-1")
 
 
-def test_a_partition_that_joined_later_is_read_from_its_beginning() -> None:
-    """Records written between a partition's creation and its discovery are not skipped by `latest`."""
-    assert 100 == start(offsets(None), "latest", joined_later=True).start
+@pytest.mark.parametrize("starting", ["earliest", "latest", "error", "time"])
+def test_a_new_partition_is_read_from_its_beginning(starting: str) -> None:
+    """Whatever starting.offsets says of the first start, it is not about a partition that was added later."""
+    assert 100 == start(offsets(None), starting, first_seen=123, is_new=True).start
+
+
+@pytest.mark.parametrize(
+    ("committed", "metadata", "expected"),
+    [
+        (150, str(OffsetMetadata("id-1")), True),
+        (150, str(OffsetMetadata("id-2")), False),
+        (150, "", False),
+        (150, "kafka-consumer-groups", False),
+        (None, "", False),
+    ],
+)
+def test_only_an_offset_that_a_task_committed_is_a_witness(
+    committed: int | None, metadata: str, expected: bool
+) -> None:
+    """An offset that an operator set, or one of a deleted topic, does not show that the group has begun."""
+    assert expected is is_witness(offsets(committed, metadata))
 
 
 @pytest.mark.parametrize("committed", [100, 190, 200])
@@ -82,25 +100,59 @@ def test_out_of_range_names_the_lost_range() -> None:
     """The error names the offsets that were deleted unread."""
     with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(60 at most\)"):
         start(offsets(40))
-    with pytest.raises(OutOfRange, match="ends at 200"):
-        start(offsets(201))
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("earliest", 100), ("latest", 190)])
-def test_out_of_range_can_go_on(policy: str, expected: int) -> None:
-    """With a policy the partition goes on, and the skipped range is known."""
-    at = offsets(40)
+def test_an_offset_above_the_end_is_a_cut() -> None:
+    """The error names the offsets that will be written a second time."""
+    with pytest.raises(Truncated, match=r"raw-3@250: the partition was cut to 200, .*: offsets 200 to 249 are not"):
+        start(offsets(250))
 
-    offset_range = start(at, out_of_range=policy)
 
-    assert (40, expected) == (offset_range.committed, offset_range.start)
-    assert (40, expected) == skipped(at, offset_range)
+@pytest.mark.parametrize(
+    ("at", "cut"),
+    [
+        (offsets(150), 120),
+        (offsets(150, str(OffsetMetadata("id-1", 3))), 120),
+    ],
+)
+def test_a_cut_partition_that_has_grown_again_stays_blocked(at: PartitionOffsets, cut: int | None) -> None:
+    """The committed offset is inside the partition again, but the records below it are others: no growth unblocks it."""
+    with pytest.raises(Truncated, match=r"raw-3@150: the partition was cut to 120, .*offsets 120 to 149"):
+        start(at, cut=cut)
+
+
+@pytest.mark.parametrize(
+    ("policy", "committed", "cut", "expected"),
+    [
+        ("earliest", 40, None, 100),
+        ("nearest", 40, None, 100),
+        ("latest", 40, None, 190),
+        ("earliest", 250, None, 100),
+        ("nearest", 250, None, 200),
+        ("latest", 250, None, 190),
+        ("earliest", 150, 120, 100),
+        ("nearest", 150, 120, 120),
+        ("latest", 150, 120, 190),
+        ("nearest", 150, 90, 100),
+    ],
+)
+def test_out_of_range_can_go_on(policy: str, committed: int, cut: int | None, expected: int) -> None:
+    """`earliest` goes to the beginning, `latest` to the end, from both sides; `nearest` to the side where the offset is."""
+    at = offsets(committed)
+
+    offset_range = start(at, out_of_range=policy, cut=cut)
+
+    assert (committed, expected) == (offset_range.committed, offset_range.start)
+    unread = min(committed, 200) if cut is None else cut
+    assert ((unread, expected) if expected > unread else None) == skipped(at, offset_range, cut)
+    assert ((expected, committed) if expected < committed else None) == rewound(at, offset_range)
 
 
 def test_a_normal_start_skips_nothing() -> None:
-    """A start at the committed offset, or without one, has no skipped range."""
-    assert skipped(offsets(150), start(offsets(150))) is None
-    assert skipped(offsets(None), start(offsets(None))) is None
+    """A start at the committed offset, or without one, skips nothing and reads nothing again."""
+    for at in (offsets(150), offsets(None)):
+        assert skipped(at, start(at), None) is None
+        assert rewound(at, start(at)) is None
 
 
 def test_a_recreated_topic_is_a_named_error() -> None:
@@ -126,15 +178,17 @@ def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
 
 @given(
     st.integers(0, 300),
-    st.sampled_from(["error", "earliest", "latest"]),
+    st.sampled_from(["error", "earliest", "latest", "nearest"]),
+    st.none() | st.integers(0, 300),
 )
-def test_a_start_is_always_readable(committed: int, policy: str) -> None:
+def test_a_start_is_always_readable(committed: int, policy: str, cut: int | None) -> None:
     """Whatever offset the group has, a range starts inside the partition or the partition is blocked."""
     at = offsets(committed)
+    cut = None if cut is None else min(cut, committed)
     try:
-        offset_range = start(at, out_of_range=policy)
+        offset_range = start(at, out_of_range=policy, cut=cut)
     except Blocked:
         assert policy == "error"
-        assert not at.watermarks.log_start <= committed <= at.watermarks.high_watermark
+        assert cut is not None or not at.watermarks.log_start <= committed <= at.watermarks.high_watermark
     else:
         assert at.watermarks.log_start <= offset_range.start <= at.watermarks.high_watermark

@@ -12,7 +12,7 @@ from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
 from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime
 from app.status.snapshot import End, PartitionState, Phase, Snapshot
@@ -247,6 +247,16 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
     assert [] == watch.snapshot.problems
 
 
+def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
+    """It could not be read for a while, but its task has reported since."""
+    begin(watch, at(A, 10))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    assert watch.snapshot.problems
+
+    watch.tracker.round_ended([receipt(A, 10, 20, Counts(10, 10))], 1.0)
+    assert [] == watch.snapshot.problems
+
+
 def test_a_snapshot_never_changes(watch: Watch) -> None:
     """A snapshot is frozen; a change makes another one."""
     begin(watch, at(A, 0))
@@ -273,3 +283,35 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
     status = watch.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
     assert 1_000.0 == (status.problem and status.problem.since) == status.since
+
+
+def test_an_open_transaction_has_an_age(watch: Watch) -> None:
+    """It begins when records first wait behind the last stable offset, and again whenever that offset moves."""
+
+    def look(last_stable: int, end: int) -> float | None:
+        watch.now += 10
+        offsets = PartitionOffsets(A, "id", Watermarks(0, last_stable, end), CommittedOffset(5))
+        watch.tracker.refreshed(SourceOffsets({A: offsets}))
+        return watch.snapshot.partitions[A].unstable_since
+
+    assert [None, 1_020.0, 1_020.0, 1_040.0, None, 1_060.0] == [
+        look(10, 10),
+        look(10, 20),
+        look(10, 30),
+        look(20, 30),
+        look(30, 30),
+        look(30, 31),
+    ]
+
+
+def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
+    """Its beginning does not move, and it goes when the other one is gone."""
+    rival = Owner(5, "there", "clean")
+    for _ in range(2):
+        watch.now += 10
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=rival))
+
+    (problem,) = watch.snapshot.problems
+    assert (1_010.0, True) == (problem.since, str(rival) in str(problem))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}))
+    assert watch.snapshot.rival is None

@@ -60,7 +60,8 @@ class Stage:
         self.clock = FakeClock()
         self.lanes: list[FakeLane] = []
         self.threads = ThreadPoolExecutor(2 * LANES)
-        self.calls = Calls(self.threads, self.clock, Watchdog())
+        self.watchdog = Watchdog()
+        self.calls = Calls(self.threads, self.clock, self.watchdog)
 
     def lane(self, *, troubled: bool = False) -> Lane:
         self.lanes.append(FakeLane(troubled=troubled))
@@ -90,7 +91,8 @@ class Stage:
 def stage() -> Iterator[Stage]:
     """Return a stage, and let everything end that hangs."""
     made = Stage()
-    yield made
+    with made.watchdog:
+        yield made
     for lane in made.lanes:
         lane.let_go.set()
     made.threads.shutdown()
@@ -244,3 +246,47 @@ def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None
     stage.until(lambda: lane not in stage.calls)
 
     assert ["give up", "discard"] == stage.lanes[0].did
+
+
+def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait for the others would cost the flow a moment with each pass, for as long as they hang."""
+    stage.hanging(stage.lane())
+    well, waited = stage.lane(), list[object]()
+    stage.start(well)
+    monkeypatch.setattr("app.executor.calls.wait", lambda ends, seconds: waited.extend(ends))
+
+    stage.calls.settle_soon()
+
+    assert [stage.calls._calls[well].ended] == waited
+
+
+@pytest.mark.parametrize(("has_taken", "waits"), [(0.0, 2.0), (1.5, 0.5), (3.0, 0.0)])
+def test_a_call_has_its_time_before_it_is_abandoned(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, has_taken: float, waits: float
+) -> None:
+    """What it has taken already counts; one moment more is for its thread to return."""
+    lane = stage.lane()
+    stage.start(lane)
+    stage.until(lambda: stage.calls._calls[lane].began is not None)
+    stage.clock.now += has_taken
+    began, abandoned_at = stage.clock.now, list[float]()
+    monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned_at.append(stage.clock.now))
+
+    def pass_by(ends: object, seconds: float) -> None:
+        stage.clock.now += 0.25
+
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    stage.calls.abandon(2.0)
+
+    assert [began + waits] == abandoned_at
+
+
+def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
+    """Its lane goes on with what it did."""
+    lane = stage.lane()
+    stage.start(lane)
+    threading.Timer(0.05, stage.lanes[0].let_go.set).start()
+
+    stage.calls.abandon(2.0)
+
+    assert [["discard"], []] == [stage.lanes[0].did, stage.calls.ends]

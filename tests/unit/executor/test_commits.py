@@ -9,12 +9,13 @@ from typing import cast
 import pytest
 
 from app.errors import Transient
-from app.executor.calls import Calls
+from app.executor.calls import SIDE_BY_SIDE, Calls
 from app.executor.commits import Commits
 from app.executor.lane import Lane
 from app.model import Partition
 from app.watchdog import Watchdog
 from tests.fakes import FakeClock
+from tests.fakes.simulation import Inline
 
 OUTAGE_SECONDS = 11.0
 INTERVAL = 0.5
@@ -48,8 +49,8 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
     """A commit that waits for its broker delays the commits of its lane, and no pass after it, if it fails or not."""
     clock, one = FakeClock(), OneLane(error)
     lane = cast("Lane", one)
-    with ThreadPoolExecutor(1) as threads:
-        calls = Calls(threads, lambda: clock.now, Watchdog())
+    with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
+        calls = Calls(threads, lambda: clock.now, watchdog)
         commits = Commits(2, INTERVAL, calls, lambda: clock.now)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
@@ -59,9 +60,70 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
             if commits.pass_is_due(clock.now, catching_up=False):
                 commits.start_pass([lane], clock.now)  # leaves out the lane, whose commit hangs
         one.let_go.set()
-    calls.settle_ended()
+        threads.shutdown()
+        calls.settle_ended()
 
-    clock.now += INTERVAL
+        clock.now += INTERVAL
 
-    assert commits.pass_is_due(clock.now, catching_up=False)
-    assert lane not in calls
+        assert commits.pass_is_due(clock.now, catching_up=False)
+        assert lane not in calls
+
+
+class SlowLane:
+    """A lane whose commit takes its time."""
+
+    troubled = full = False
+
+    def __init__(self, clock: FakeClock, seconds: float, *, dirty: bool = True) -> None:
+        self.dirty, self.committed = dirty, 0
+        self._clock, self._seconds = clock, seconds
+
+    def commit(self, now: float) -> None:
+        self.committed += 1
+        self._clock.now += self._seconds
+
+    def discard(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("took", "lanes", "catching_up", "pause"),
+    [
+        (0.0, 1, False, INTERVAL),
+        (0.125, 1, False, INTERVAL),
+        (1.0, 1, False, 2.0),  # half of the time
+        (1.0, SIDE_BY_SIDE, True, 2.0),  # few lanes: the broker is slow, and readers would wait for it
+        (1.0, SIDE_BY_SIDE + 1, False, 2.0),
+        (1.0, SIDE_BY_SIDE + 1, True, 10.0),  # a tenth of the time
+        (2.0, SIDE_BY_SIDE + 1, True, 12.0),  # but not more than ten seconds longer
+        (16.0, 1, False, 26.0),
+    ],
+)
+def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
+    took: float, lanes: int, catching_up: bool, pause: float
+) -> None:
+    """Not a moment earlier; the first one is due at once."""
+    clock = FakeClock()
+    calls = Calls(Inline(), clock, Watchdog())
+    commits = Commits(lanes, INTERVAL, calls, clock)
+    assert commits.pass_is_due(clock.now, catching_up=catching_up)
+    began, slow, quick = clock.now, SlowLane(clock, took), SlowLane(clock, 0.0)
+    commits.start_pass([cast("Lane", slow), cast("Lane", quick)], began)
+
+    assert not commits.pass_is_due(began + pause - 0.125, catching_up=catching_up)
+    assert commits.pass_is_due(began + pause, catching_up=catching_up)
+    commits.start_pass([], began + pause)
+    assert commits.pass_is_due(began + pause + INTERVAL, catching_up=catching_up)  # it took no time
+
+
+def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
+    """A heartbeat commits any lane."""
+    clock = FakeClock()
+    commits = Commits(2, INTERVAL, Calls(Inline(), clock, Watchdog()), clock)
+    idle, busy = SlowLane(clock, 0.0, dirty=False), SlowLane(clock, 0.0)
+    commits.start_pass([cast("Lane", idle), cast("Lane", busy)], clock.now)
+    assert (0, 1) == (idle.committed, busy.committed)
+
+    commits.start([cast("Lane", idle), cast("Lane", busy)])  # the commit of the latter is not settled yet
+
+    assert (1, 1) == (idle.committed, busy.committed)

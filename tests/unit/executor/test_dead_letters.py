@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
-from app.model import Destination, Partition, TimestampLimit
+from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
 from parsers.contract import Parsed, Reject
 from tests.fakes import make_task_config
@@ -42,6 +42,7 @@ def chunk_of(
         keys=pa.array([row[0] for row in rows], pa.binary()),
         values=pa.array([row[1] for row in rows], pa.binary()),
         headers=lambda row: of_row[row] if of_row else [],
+        epoch_of=lambda _: NO_EPOCH,
     )
     parsed = Parsed(
         values=pa.array([b"fine"] * len(good), pa.binary()),
@@ -163,6 +164,59 @@ def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool)
     assert whole or topic.max_bytes - 1_000 < len(made.value) < topic.max_bytes
     message = dict(made.headers)["__connect.errors.exception.message"] or b""
     assert whole == (hashlib.sha256(value).hexdigest().encode() not in message)
+
+
+def size_of(one: DeadLetter) -> int:
+    """Return what a dead letter takes of its batch: lengths, and up to eight bytes of framing for each header."""
+    return (
+        len(one.key or b"")
+        + len(one.value or b"")
+        + sum(len(name) + len(value or b"") + 8 for name, value in one.headers)
+    )
+
+
+def exactly(max_bytes: int) -> Limits:
+    """Return a topic that takes so much, and does not compress."""
+    return replace(ROOMY, max_bytes=max_bytes, max_bytes_to_compress=max_bytes, codecs=frozenset({"none"}))
+
+
+@pytest.mark.parametrize("own_headers", [[], [("h", b"1")]])
+def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple[str, bytes | None]]) -> None:
+    """A dead letter that fills its batch to the last byte is whole; with a byte less it is cut, and fits again."""
+    chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (b"k", b"v" * 999, 0, True)], [own_headers] * 2)
+    whole, smaller = one_by_one(chunk, parsed, ROOMY)
+
+    assert [whole, smaller] == list(make_dead_letters(chunk, parsed, exactly(size_of(whole)), NOW))
+    cut, same = make_dead_letters(chunk, parsed, exactly(size_of(whole) - 1), NOW)
+
+    assert smaller == same
+    assert size_of(whole) - 1 == size_of(cut)
+    assert b"cut from 1000 bytes" in (dict(cut.headers)["__connect.errors.exception.message"] or b"")
+
+
+def test_all_are_made_at_once_while_each_of_them_fits() -> None:
+    """With a few bytes to spare: the header that only some need, and the byte that ends each name."""
+    chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (None, b"", 2, True)])
+    largest = max(map(size_of, one_by_one(chunk, parsed, ROOMY)))
+
+    spare = 8 + 6
+    assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), NOW), DeadLetters)
+    assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), NOW), DeadLetters)
+
+
+def test_a_key_is_dropped_only_where_it_leaves_no_room() -> None:
+    """So are the record's own headers; why it was rejected, and where the whole record stands, is kept."""
+    chunk, parsed = chunk_of([(b"k" * 500, b"v" * 1_000, 0, True)], [[("h", b"1")]])
+    (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), NOW)
+    without_value = size_of(with_key) - len(with_key.value or b"")
+    (just,) = make_dead_letters(chunk, parsed, exactly(without_value), NOW)
+    (without_key,) = make_dead_letters(chunk, parsed, exactly(without_value - 1), NOW)
+    (with_nothing,) = make_dead_letters(chunk, parsed, exactly(10), NOW)
+
+    assert (b"k" * 500, b"", ("h", b"1")) == (just.key, just.value, just.headers[0])
+    assert (None, without_value - 1) == (without_key.key, size_of(without_key))
+    assert just.headers[1:] == without_key.headers == with_nothing.headers
+    assert (None, b"") == (with_nothing.key, with_nothing.value)
 
 
 AN_HOUR = TimestampLimit("message.timestamp.after.max.ms", HOUR)

@@ -13,7 +13,7 @@ import pytest
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, with_headers
-from app.model import Destination, Partition, TimestampLimit
+from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
 from parsers.flume import envelope
@@ -45,6 +45,7 @@ def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timesta
         keys=pa.array(keys or [None] * len(values), pa.binary()),
         values=pa.array(values, pa.binary()),
         headers=lambda row: [],
+        epoch_of=lambda _: NO_EPOCH,
     )
 
 
@@ -159,7 +160,7 @@ def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
     assert 1 == len(rejects(chunk))
 
 
-def event(body: bytes, **headers: str) -> bytes:
+def event(body: bytes, /, **headers: str) -> bytes:
     """Write one of Flume's events."""
     out = BytesIO()
     fastavro.schemaless_writer(out, AVRO, {"headers": headers, "body": body})

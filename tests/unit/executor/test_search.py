@@ -74,6 +74,18 @@ def test_exactly_the_refused_records_become_dead_letters(refused: set[int], gaps
     assert partition.steps <= 301 // chunk + 22 * (len(partition.dead_letters) + 1)
 
 
+@pytest.mark.parametrize("offset", [0, 1, 7])
+def test_a_search_begins_with_the_third_refusal_at_an_offset(offset: int) -> None:
+    """Two may pass, wherever they are."""
+    search = Search()
+    for _ in range(REFUSALS_IN_A_ROW - 1):
+        search.refused(offset, offset + 8)
+        assert search.stop is None
+    search.refused(offset, offset + 8)
+
+    assert (offset + 4, None) == (search.stop, search.found)
+
+
 def test_one_record_among_twenty_thousand() -> None:
     """It is found in about as many steps as the number has binary digits."""
     partition = Partition(range(20_000), {12_345}.__contains__, 20_000)

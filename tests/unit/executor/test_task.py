@@ -9,9 +9,11 @@ from itertools import pairwise, product
 import pyarrow as pa
 import pytest
 
+from app.errors import Truncated
 from app.executor import commits, task
+from app.executor.lane import Lane
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Destination, Guarantee, OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed
@@ -93,6 +95,17 @@ class TestFlow:
         assert (11, 10, {"no_marker": 1}) == (receipt.records, receipt.out, receipt.dead)
         assert receipt.balances
         assert Outcome.DONE is receipt.outcome
+
+    def test_the_offset_names_the_run_that_committed_it(self, guarantee: Guarantee) -> None:
+        """Also where nothing but the start was stored."""
+        owner = Owner(7, "here", "clean")
+        for records in ([], source()):
+            kafka = FakeKafka({A: records})
+            clock, task_config = FakeClock(), replace(make_task_config(guarantee), owner=owner)
+            assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+            task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, clock.runtime)
+
+            assert owner == OffsetMetadata.parse(kafka.committed[A].metadata).owner
 
     def test_the_offset_is_after_control_records(self, guarantee: Guarantee) -> None:
         """The committed offset is the partition's end, after its control records, so no lag remains."""
@@ -324,6 +337,19 @@ class TestOutcomes:
         )
 
         assert expected() == kafka.sink[A]
+
+    @pytest.mark.parametrize("committed", range(1, 13))
+    @pytest.mark.parametrize("point", [Point.AFTER_OPEN, Point.BEFORE_SEND, Point.BEFORE_COMMIT, Point.AFTER_COMMIT])
+    def test_a_rewind_happens_once(self, point: Point, committed: int) -> None:
+        """A task that has gone back and passes the offset that it was planned with does not go back again after an error."""
+        for times in (1, 2, 3):
+            kafka = FakeKafka({A: source()})
+            kafka.committed[A] = CommittedOffset(committed)
+
+            run(kafka, EXACTLY, Script([Mishap(point, Trouble.TRANSIENT, times)]), start=0)
+
+            assert expected() == kafka.sink[A]
+            assert 12 == kafka.committed[A].offset
 
     def test_an_offset_that_went_back_is_not_overwritten(self) -> None:
         """If an operator resets the group between planning and opening, the task leaves the partition to the next plan."""
@@ -625,3 +651,89 @@ class Stumbles:
             parsed.reasons,
             parsed.details,
         )
+
+
+@pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+class TestTruncation:
+    """A log that was cut below the committed offset: by the leader epoch of the last record it shows (KIP-320)."""
+
+    def kafka(self, guarantee: Guarantee) -> FakeKafka:
+        """Return a Kafka whose one partition was read to its end, 12, behind a control record."""
+        kafka = FakeKafka({A: source()})
+        kafka.leader_epochs[A] = []
+        run(kafka, guarantee)
+        return kafka
+
+    def read(self, kafka: FakeKafka) -> LastRead | None:
+        """Return what stands beside the committed offset."""
+        return OffsetMetadata.parse(kafka.committed[A].metadata).read
+
+    def test_the_last_record_is_remembered_with_its_leader_epoch(self, guarantee: Guarantee) -> None:
+        """The control record behind it may be of a later leader, whose epoch nobody tells."""
+        kafka = self.kafka(guarantee)
+
+        assert (12, LastRead(11, 0)) == (kafka.committed[A].offset, self.read(kafka))
+
+    def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
+        """Nothing is read, the offset stays, and the receipt says where the log was cut."""
+        kafka = self.kafka(guarantee)
+        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        before = kafka.committed[A]
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
+        assert "the partition was cut to 7" in receipt.error
+        assert "offsets 7 to 11" in receipt.error
+        assert "out.of.range" in receipt.cure
+        assert (before, expected()) == (kafka.committed[A], kafka.sink[A])
+
+    def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
+        """Only the record that was read counts: the control record behind it may be lost, and its offset taken again."""
+        kafka = self.kafka(guarantee)
+        kafka.cut(A, 11, [Record(line(99)), Record(line(100))])
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert Outcome.DONE is receipt.outcome
+        assert [*expected(), cleansed(99), cleansed(100)] == kafka.sink[A]
+        assert (13, LastRead(13, 1)) == (kafka.committed[A].offset, self.read(kafka))
+
+    def test_an_offset_that_a_person_set_is_believed(self, guarantee: Guarantee) -> None:
+        """It has no leader epoch beside it."""
+        kafka = self.kafka(guarantee)
+        kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
+        kafka.committed[A] = CommittedOffset(7)
+
+        (receipt,) = run(kafka, guarantee)
+
+        assert Outcome.DONE is receipt.outcome
+        assert [cleansed(n) for n in range(70, 90)] == kafka.sink[A][10:]
+
+    def test_what_retention_has_deleted_since_is_not_read(self, guarantee: Guarantee) -> None:
+        """The last record that was read is gone, so reading begins where the partition begins."""
+        kafka = self.kafka(guarantee)
+        clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
+        lane = Lane(
+            OffsetRange(A, 12, 12, log_start=12), clients, consumer := clients.consumer(), clients.offsets(None)
+        )
+
+        lane.open()
+        lane.begin(kafka.committed[A], 0.0)
+        lane.read()
+
+        assert {A: 12} == consumer.reading
+
+    def test_what_was_only_read_ahead_is_read_again(self, guarantee: Guarantee) -> None:
+        """A cut above the committed offset took nothing that counts."""
+        kafka = self.kafka(guarantee)
+        clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
+        lane = Lane(OffsetRange(A, 12, 12), clients, clients.consumer(), clients.offsets(None))
+        lane.open()
+        lane.begin(kafka.committed[A], 0.0)
+        lane.read()
+
+        lane.give_up(Truncated(A, 40, 30), 0.0)
+
+        assert (None, 1) == (lane.outcome, lane.receipt().reopened)
+        assert lane.retry_at is not None

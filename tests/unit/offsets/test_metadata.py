@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
+from app.model import NOBODY, LastRead, Owner
 from app.offsets.metadata import CODES, MAX_BYTES, OTHER, UNKNOWN, Counts, OffsetMetadata
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -20,7 +21,11 @@ KAFKA_DEFAULT = 4096
 """The broker's default for `offset.metadata.max.bytes`."""
 
 
-@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS))
+OWNER = st.builds(Owner, NUMBERS, st.text(), st.from_regex(r"[\w.-]{1,249}", fullmatch=True)) | st.just(NOBODY)
+LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
+
+
+@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER))
 def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
     """The driver reads the metadata that a task commits, whatever the names of a parser's reasons."""
     assert metadata == OffsetMetadata.parse(str(metadata))
@@ -65,7 +70,8 @@ def test_all_reasons_fit_beside_an_offset() -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=80), st.integers(1, 10**9), max_size=300))
 def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
     """A parser with hundreds of reasons loses the names of the rarest, never their count, and never a commit."""
-    text = str(OffsetMetadata("A" * 22, 7, Counts(10**12, 5, dead)))
+    owner = Owner(10**13, "h" * 253, "s" * 249)
+    text = str(OffsetMetadata("A" * 22, 7, Counts(10**12, 5, dead), LastRead(10**12, 10**6), owner))
 
     found = OffsetMetadata.parse(text).counts.dead
     assert len(text) <= MAX_BYTES < KAFKA_DEFAULT

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Leaderless, OutOfRange
-from app.model import Partition
+from app.model import NOBODY, Owner, Partition
 from app.offsets.metadata import Counts
 from app.status import log
 from app.status.snapshot import (
@@ -64,6 +64,7 @@ def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
         (FAILED, ("warning", "partition failed; the next round tries again")),
         (with_partition(recovered="slow", reopened=1), ("info", "partition recovered")),
         (with_partition(skipped=(4, 9)), ("warning", "offsets skipped, as out.of.range says")),
+        (with_partition(rewound=(4, 9)), ("warning", "offsets are read again, as out.of.range says")),
         (OUTAGE, ("warning", "Kafka does not answer the driver; the tasks go on")),
         (with_round(lost_tasks=1), ("warning", "a task was lost; Spark tries it again")),
         (with_round(ending=End.REBALANCE, reason="new"), ("info", "the round ends for a rebalance")),
@@ -131,6 +132,50 @@ def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
     assert [("warning", "partition waits; the others go on")] == events(BEFORE, unreadable)
     assert [] == events(unreadable, replace(unreadable, at=110))
     assert [("info", "partition goes on")] == events(unreadable, BEFORE)
+
+
+def test_another_service_is_told_each_minute() -> None:
+    """Once when it appears, then each minute while it works; the line names it and says what to do."""
+    rival = replace(BEFORE, rival=Problem("the service on there works for the same group", "stop it", 100))
+    line = ("warning", "another service works for this group; this one, which started later, goes on")
+
+    assert [line] == events(BEFORE, rival)
+    assert [] == events(rival, replace(rival, at=159))
+    assert [line] == events(replace(rival, at=159), replace(rival, at=161))
+    assert {"rival": "the service on there works for the same group: stop it"} == fields(BEFORE, rival)
+    assert [] == events(rival, BEFORE)
+
+
+def test_a_fence_that_the_driver_did_not_cause_is_told_once() -> None:
+    """The line names how many partitions were taken, some of them, and who has committed their offsets since."""
+    other = Owner(0, "there", "clean")
+    fenced = replace(BEFORE, fenced={Partition("raw", n): other if n else NOBODY for n in range(7)})
+
+    assert {
+        "count": 7,
+        "partitions": ["raw-0", "raw-1", "raw-2", "raw-3", "raw-4"],
+        "offsets_committed_by": [str(other)],
+    } == fields(BEFORE, fenced)
+    assert [] == events(fenced, replace(fenced, at=110))
+
+
+def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
+    """The line names its age, what waits behind it, and the tool that ends it; an outage has a line of its own."""
+    open_ = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50)
+    line = ("warning", "an upstream transaction stays open; records wait behind it")
+
+    assert [] == events(BEFORE, open_)
+    assert [] == events(open_, replace(open_, at=159))
+    assert [line] == events(replace(open_, at=159), replace(open_, at=161))
+    assert [] == events(replace(open_, at=161), replace(open_, at=170))
+    assert [line] == events(replace(open_, at=170), replace(open_, at=221))
+    found = fields(replace(open_, at=159), replace(open_, at=161))
+    assert (61.0, 20, 30, "raw", 3) == tuple(
+        found[key] for key in ("seconds", "offset", "waiting", "topic", "partition")
+    )
+    assert "abort --topic raw --partition 3 --start-offset 20" in str(found["cure"])
+    away = replace(OUTAGE, partitions=open_.partitions, at=159)
+    assert line not in events(away, replace(away, at=161))
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:

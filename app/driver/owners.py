@@ -1,0 +1,85 @@
+"""Which run of the service works for the group: each run names itself beside every offset that its tasks commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from app.driver.starting_offsets import PartitionOffsets
+from app.errors import ForeignSink, Superseded
+from app.model import NOBODY, CommittedOffset, Owner, Partition
+from app.offsets.metadata import OffsetMetadata
+
+# What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
+LOOKS_AT_LEFTOVERS = 2
+# A run that has committed nothing for so long counts as gone.
+GONE_SECONDS = 60.0
+
+
+class Owners:
+    """
+    Watches for another run of the service with the same group: the two would split the records or fight for them.
+
+    Clocks differ from host to host, so only an offset that moves is a sign of life, never one that stands there.
+
+    Args:
+        me: this run.
+        group: the group, for errors.
+        clock: seconds that never go back.
+    """
+
+    def __init__(self, me: Owner, group: str, clock: Callable[[], float]) -> None:
+        self._me = me
+        self._group = group
+        self._clock = clock
+        self._looks = 0
+        self._seen: dict[Partition, CommittedOffset | None] = {}
+        self._rival, self._rival_at = NOBODY, 0.0
+
+    def look(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        """
+        Take in who has committed the offsets.
+
+        Raises:
+            ForeignSink: somebody writes the group's records to another sink.
+            Superseded: a run that started later is at work.
+        """
+        moved = {
+            partition: owner_of(at.committed)
+            for partition, at in offsets.items()
+            if at.committed is not None and at.committed != self._seen.get(partition)
+        }
+        for partition, owner in moved.items():
+            if owner.sink not in ("", self._me.sink):
+                raise self._foreign_sink(partition, owner)
+        if self._looks >= LOOKS_AT_LEFTOVERS:
+            self._meet({owner for partition, owner in moved.items() if partition in self._seen} - {NOBODY, self._me})
+        self._seen |= {partition: at.committed for partition, at in offsets.items()}
+        self._looks += 1
+
+    @property
+    def rival(self) -> Owner | None:
+        """An earlier run that is still at work; None if there is none."""
+        alive = self._rival != NOBODY and self._clock() - self._rival_at < GONE_SECONDS
+        return self._rival if alive else None
+
+    def _meet(self, others: set[Owner]) -> None:
+        latest = max(others, default=NOBODY)
+        if latest > self._me:
+            msg = f"a later run of the service works for group {self._group!r}: {latest}; this one is {self._me}"
+            raise Superseded(msg, "stop one of them, or give it another group.id")
+        if latest != NOBODY:
+            self._rival, self._rival_at = latest, self._clock()
+
+    def _foreign_sink(self, partition: Partition, owner: Owner) -> ForeignSink:
+        cause = (
+            f"group {self._group!r} writes to {self._me.sink!r} here, but the offset of {partition} was committed by "
+            f"{owner}: two services would split the records between two sinks"
+        )
+        reset = f"kafka-consumer-groups --group {self._group} --reset-offsets --to-current --all-topics --execute"
+        changed = "if the sink was changed on purpose, stop the other service and set the offsets to themselves"
+        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset}")
+
+
+def owner_of(committed: CommittedOffset | None) -> Owner:
+    """Return the run whose task committed an offset; NOBODY where its metadata does not say."""
+    return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY

@@ -1,0 +1,220 @@
+"""What happened in a run: the events of its history, grouped by kind."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.chaos.history import Event
+
+Numbers = NDArray[np.int64]
+SINK, DEAD = "sink", "dead"
+
+
+class Run(NamedTuple):
+    """Adjacent records of one stream, as a reader got them."""
+
+    at: float
+    partition: int
+    offset: int
+    stream: int
+    first: int
+    records: int
+    transaction: str
+
+
+class Mark(NamedTuple):
+    """The last stable offset (`stable`) and the high watermark (`high`) of an output partition."""
+
+    at: float
+    stable: int
+    high: int
+
+
+class Fault(NamedTuple):
+    """
+    A fault: when it was injected, and when it was repaired.
+
+    Args:
+        name: its kind.
+        target: what it hit.
+        at: when the harm was done.
+        until: when it was repaired.
+        told: the regular expression that the log must match meanwhile; empty if nothing needs to be told.
+        began: when the nemesis began with it.
+    """
+
+    name: str
+    target: str
+    at: float
+    until: float
+    told: str = ""
+    began: float = 0.0
+
+
+class Said(NamedTuple):
+    """A line of the service's log."""
+
+    at: float
+    text: str
+
+
+class Harmed(NamedTuple):
+    """The partitions that a fault hit from one moment to another; the others had to go on."""
+
+    since: float
+    until: float
+    partitions: frozenset[int]
+
+
+class Seen(NamedTuple):
+    """An anomaly that the nemesis itself has seen."""
+
+    at: float
+    anomaly: str
+    what: str
+
+
+@dataclass
+class History:
+    """The events of a run, grouped by kind."""
+
+    setup: Event = field(default_factory=dict)
+    written: dict[str, dict[int, list[Numbers]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    bad: dict[int, list[Numbers]] = field(default_factory=lambda: defaultdict(list))
+    either: dict[int, list[Numbers]] = field(default_factory=lambda: defaultdict(list))
+    """The lines that may be in the sink or among the dead letters."""
+    kept: dict[int, list[Numbers]] | None = None
+    """The lines that the source holds at the end, where Kafka may have cut some."""
+    reads: dict[tuple[str, str], list[Run]] = field(default_factory=lambda: defaultdict(list))
+    altered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    closed: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    marks: dict[tuple[str, int], list[Mark]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[str, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    resets: list[tuple[float, str]] = field(default_factory=list)
+    """When an operator has set the offset of which partition."""
+    faults: list[Fault] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
+    harmed: list[Harmed] = field(default_factory=list)
+    seen_by_nemesis: list[Seen] = field(default_factory=list)
+    successors: dict[str, str] = field(default_factory=dict)
+    """From each stopped worker to the one that took over; a worker is the prefix of its transactions' names."""
+    final: list[tuple[str, int, int, int]] = field(default_factory=list)
+    writes: list[tuple[float, int]] = field(default_factory=list)
+    ends_at: float = 0.0
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> History:
+        """Group the events of a history."""
+        history = cls()
+        for event in events:
+            history.ends_at = max(history.ends_at, event["at"])
+            if (add := HANDLERS.get(event["kind"])) is not None:
+                add(history, event)
+        return history
+
+    @property
+    def readers(self) -> list[str]:
+        """The names of all readers."""
+        return sorted({reader for reader, _ in self.reads})
+
+    def expected(self, outcome: str, stream: int) -> Numbers:
+        """Return the sequence numbers of a stream that were written with this outcome."""
+        return joined(self.written[outcome].get(stream, ()))
+
+    def cut(self, stream: int) -> Numbers:
+        """Return the acknowledged lines that Kafka itself has lost: the source does not hold them any more."""
+        if self.kept is None:
+            return np.zeros(0, np.int64)
+        return np.setdiff1d(self.expected("ok", stream), joined(self.kept.get(stream, ())))
+
+    @property
+    def streams(self) -> list[int]:
+        """All streams that were written to."""
+        return sorted({stream for outcome in self.written.values() for stream in outcome})
+
+    def seen(self, reader: str, role: str) -> dict[int, Numbers]:
+        """Return the sequence numbers that a reader got from a topic, per stream, in the order of reading."""
+        found: dict[int, list[Numbers]] = defaultdict(list)
+        for run in self.reads.get((reader, role), ()):
+            found[run.stream].append(np.arange(run.first, run.first + run.records))
+        return {stream: joined(numbers) for stream, numbers in found.items()}
+
+
+def _add_write(history: History, event: Event) -> None:
+    numbers = np.arange(event["first"], event["first"] + event["count"])
+    history.written[event["outcome"]][event["stream"]].append(numbers)
+    history.bad[event["stream"]].append(np.array(event["bad"], np.int64))
+    history.either[event["stream"]].append(np.array(event.get("either", ()), np.int64))
+    if event["outcome"] != "aborted":
+        history.writes.append((event["at"], event["count"]))
+
+
+def _add_read(history: History, event: Event) -> None:
+    runs = [Run(event["at"], event["partition"], *row) for row in event["runs"]]
+    history.reads[event["reader"], event["role"]] += runs
+    history.altered[event["reader"]] += event.get("altered", ())
+
+
+def _add_marks(history: History, event: Event) -> None:
+    for role, partition, stable, high in event["rows"]:
+        history.marks[role, partition].append(Mark(event["at"], stable, high))
+
+
+def _add_committed(history: History, event: Event) -> None:
+    for partition, offset in event["offsets"].items():
+        history.committed[partition].append((event["at"], offset))
+
+
+def _add_kept(history: History, event: Event) -> None:
+    history.kept = {} if history.kept is None else history.kept
+    for stream, first, count in event["runs"]:
+        history.kept.setdefault(stream, []).append(np.arange(first, first + count))
+
+
+def _add_said(history: History, event: Event) -> None:
+    text = " ".join(str(value) for key, value in event.items() if key.startswith("service_"))
+    history.said.append(Said(event["at"], text))
+
+
+def _add_fault(history: History, event: Event) -> None:
+    at = event["at"]
+    history.faults.append(Fault(event["name"], event["target"], at, at, event.get("told", ""), event["began"]))
+
+
+def _add_healed(history: History, event: Event) -> None:
+    for number in reversed(range(len(history.faults))):
+        fault = history.faults[number]
+        if (fault.name, fault.target) == (event["name"], event["target"]):
+            history.faults[number] = fault._replace(until=event["at"])
+            return
+
+
+HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
+    "setup": lambda history, event: history.setup.update(event),
+    "write": _add_write,
+    "read": _add_read,
+    "closed": lambda history, event: history.closed[event["reader"]].update({event["transaction"]: event["count"]}),
+    "marks": _add_marks,
+    "committed": _add_committed,
+    "reset": lambda history, event: history.resets.append((event["at"], event["partition"])),
+    "kept": _add_kept,
+    "said": _add_said,
+    "harmed": lambda history, event: history.harmed.append(
+        Harmed(event["since"], event["at"], frozenset(event["partitions"]))
+    ),
+    "seen": lambda history, event: history.seen_by_nemesis.append(Seen(event["at"], event["anomaly"], event["what"])),
+    "fault": _add_fault,
+    "healed": _add_healed,
+    "taken over": lambda history, event: history.successors.update({event["zombie"]: event["successor"]}),
+    "finished": lambda history, event: history.final.extend(tuple(row) for row in event["rows"]),
+}
+
+
+def joined(parts: Sequence[Numbers]) -> Numbers:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,49 @@
+"""
+The kinds of harm that are no crashes but refusals, half-outages and misconfigurations.
+
+Each has a system of the right shape, and a word that the log must say meanwhile: whoever stops or waits tells why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.chaos.cluster import CUTTABLE, FRAGILE, SMALL, Size
+from tests.chaos.harm import leaderless, owners, passwords, records, topics, truncation
+from tests.chaos.harm.base import Harm
+from tests.chaos.harm.source import added_while_stopped
+
+
+class Kind(NamedTuple):
+    """
+    A kind of harm.
+
+    Args:
+        harm: does and repairs it.
+        size: a system that can have it.
+        told: a regular expression that a line of the log must match before it is repaired; empty if the service goes on.
+    """
+
+    harm: Harm
+    size: Size = SMALL
+    told: str = ""
+
+
+KINDS: Mapping[str, Kind] = {
+    "timestamp refused": Kind(records.timestamp_refused),
+    "size refused": Kind(records.size_refused),
+    "missing key refused": Kind(records.missing_key_refused),
+    "limit lowered": Kind(records.limit_lowered),
+    "source partitions leaderless": Kind(leaderless.of_the_source, FRAGILE, "leader"),
+    "sink partition leaderless": Kind(leaderless.of_the_sink, FRAGILE, "leader|deliver|acknowledged"),
+    "wrong password": Kind(passwords.wrong, told="refuses us.*credentials"),
+    "password rotated": Kind(passwords.rotated, told="refuses us.*credentials"),
+    "other sink in the group": Kind(owners.other_sink, told="two sinks|(an)?other sink"),
+    "equal twin": Kind(owners.equal_twin, told="later run|(an)?other (service|owner|run)"),
+    "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat"),
+    "source deleted": Kind(topics.source_deleted, told="does not exist"),
+    "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
+    "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),
+    "partitions added while stopped": Kind(added_while_stopped),
+}

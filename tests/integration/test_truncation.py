@@ -1,0 +1,149 @@
+"""A log that loses its end and grows again, on a real Kafka: it is found by the leader epoch beside the offset (KIP-320)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from app.embedded.broker import Broker
+from app.kafka.backend import Backend
+from app.model import Guarantee, Outcome, Partition
+from tests.conftest import QUICK_JAVA
+from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import BOTH_BACKENDS, Stage, until
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Broker]:
+    """Return a broker of our own, whose disk we may damage."""
+    with Broker(java=QUICK_JAVA) as broker:
+        yield broker
+
+
+def write(broker: Broker, topic: str, first: int, last: int) -> None:
+    """Write numbered lines, in one batch at most."""
+    produce(broker.bootstrap, topic, [Written(line(n), None, 0) for n in range(first, last)])
+
+
+def cut(broker: Broker, topic: str, offset: int) -> None:
+    """
+    Let a partition lose the end of its log, as an unclean election does: the next leader has less, and a later epoch.
+
+    The broker is killed meanwhile; `offset` must begin a batch.
+    """
+    broker.kill()
+    (folder,) = broker.folder.glob(f"node-1/data/{topic}-0")
+    (log,) = folder.glob("*.log")
+    with log.open("r+b") as file:
+        file.truncate(_position_of(offset, log.read_bytes()))
+    for file_of_the_old_end in (*folder.glob("*.*index"), *folder.glob("*.snapshot")):
+        file_of_the_old_end.unlink()  # the broker makes them again
+    broker.start()
+    connect_again()
+
+
+def _position_of(offset: int, log: bytes) -> int:
+    position = 0
+    while position < len(log):
+        base, size = struct.unpack_from(">qi", log, position)
+        if base == offset:
+            return position
+        position += 12 + size
+    message = f"no batch begins at offset {offset}"
+    raise AssertionError(message)
+
+
+def make_stage(broker: Broker, name: str, guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> Stage:
+    source, sink, dead = (broker.create_topic(f"{name}.{role}") for role in ("raw", "clean", "dead"))
+    return Stage(broker.bootstrap, {source: 1}, sink, dead, name, guarantee)
+
+
+@BOTH_BACKENDS
+def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> None:
+    """Other records stand at offsets that were read. They are not skipped in silence, whichever backend reads."""
+    stage = make_stage(mortal, f"cut-{backend.name}")
+    stage.backend = backend
+    place = Partition(stage.source, 0)
+    write(mortal, stage.source, 0, 90)
+    write(mortal, stage.source, 90, 100)
+    assert Outcome.DONE is stage.run()[place].outcome
+
+    cut(mortal, stage.source, 90)
+    write(mortal, stage.source, 500, 550)
+    receipt = stage.run()[place]
+
+    assert (Outcome.BLOCKED, 90, 100) == (receipt.outcome, receipt.cut, receipt.end)
+    assert "offsets 90 to 99 are not those that were read" in receipt.error
+    assert [cleansed(n) for n in range(100)] == values(stage.cleansed())
+
+
+def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
+    """A restart begins a new leader epoch. Control records and aborted ones behind the last record do not look like a cut."""
+    stage = make_stage(mortal, "restart")
+    place = Partition(stage.source, 0)
+    write(mortal, stage.source, 0, 10)
+    stage.run()
+    for last in (20, 30):
+        mortal.kill()
+        mortal.start()
+        connect_again()
+        abort(mortal, stage.source)
+        assert Outcome.DONE is stage.run()[place].outcome
+        write(mortal, stage.source, last - 10, last)
+        assert Outcome.DONE is stage.run()[place].outcome
+
+    assert [cleansed(n) for n in range(30)] == values(stage.cleansed())
+    assert {(stage.source, 0): 0} == stage.lag()
+
+
+def abort(broker: Broker, topic: str) -> None:
+    """Write records that do not count, which leave a control record behind."""
+    client = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    client.init_transactions(30)
+    client.begin_transaction()
+    client.produce(topic, b"aborted", partition=0)
+    client.flush(30)
+    client.abort_transaction(30)
+
+
+def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
+    """
+    Cut while the service runs, and while it is stopped: it is told each time with the offsets and the cure.
+
+    With a policy the service goes on by itself, and names what it reads again.
+    """
+    stage = make_stage(mortal, "service")
+    config = settings(
+        mortal.bootstrap, group="service", sources=[stage.source], sink=stage.sink, dead=stage.dead, round_interval="2s"
+    )
+    write(mortal, stage.source, 0, 90)
+    with Winnow(config, tmp_path) as service:
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90}, 180)
+        write(mortal, stage.source, 90, 100)
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100}, 180)
+        cut(mortal, stage.source, 90)
+        write(mortal, stage.source, 500, 550)
+        while_it_ran = service.wait_for("partition blocked; the others go on")["error"]
+        assert 0 == service.stop()
+    with Winnow(config, tmp_path, "--until-end") as again:
+        assert 1 == again.code()
+    (while_stopped,) = (event["error"] for event in again.logged("partition blocked; the others go on"))
+
+    for error in (while_it_ran, while_stopped):
+        assert error.startswith(f"{stage.source}-0@100: the partition was cut to 90")
+        assert "offsets 90 to 99" in error
+        assert "set out.of.range to nearest" in error
+    assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, stage.sink))
+
+    with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as nearest:
+        assert 0 == nearest.code()
+    (moved,) = nearest.logged("offsets are read again, as out.of.range says")
+    assert (90, 100) == (moved["start"], moved["end"])
+    with Winnow(config, tmp_path, "--until-end") as mended:
+        assert 0 == mended.code()
+    assert [cleansed(n) for n in (*range(100), *range(500, 550))] == values(read(mortal.bootstrap, stage.sink))

@@ -1,0 +1,89 @@
+"""Tries all mutants of some modules, or a sample, and says which of them no unit test noticed."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tests.mutants.mutants import Mutant, mutants_of
+from tests.mutants.trials import Trials
+
+MODULES = ("app/driver", "app/executor")
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+ENOUGH = 0.95
+
+
+def modules_in(paths: Iterable[str]) -> list[Path]:
+    """Return the modules that these files and folders are or hold."""
+    return [each for path in map(Path, paths) for each in (sorted(path.glob("*.py")) if path.is_dir() else [path])]
+
+
+def listed() -> Mapping[str, Mapping[str, str]]:
+    """Return the reason of each equivalent mutant, by module and name."""
+    return tomllib.loads(EQUIVALENT.read_text())
+
+
+def without_equivalent(mutants: Sequence[Mutant], reasons: Mapping[str, str]) -> list[Mutant]:
+    """
+    Return the mutants of one module that a test could notice.
+
+    Raises:
+        ValueError: the list names a mutant that does not exist any more.
+    """
+    if gone := reasons.keys() - {mutant.name for mutant in mutants}:
+        msg = f"{EQUIVALENT.name} names mutants that do not exist (any more): {'; '.join(sorted(gone))}"
+        raise ValueError(msg)
+    return [mutant for mutant in mutants if mutant.name not in reasons]
+
+
+def mutants_to_try(paths: Iterable[str]) -> list[Mutant]:
+    """Return the mutants of these modules that are not equivalent."""
+    reasons = listed()
+    return [
+        mutant
+        for path in modules_in(paths)
+        for mutant in without_equivalent(mutants_of(str(path), path.read_bytes()), reasons.get(str(path), {}))
+    ]
+
+
+def main() -> int:
+    """Hunt; return 0 if enough mutants are noticed."""
+    options = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/")
+    options.add_argument("--sample", type=int, metavar="N", help="try only N mutants, chosen by --seed")
+    options.add_argument("--seed", type=int, default=0)
+    chosen = options.parse_args()
+    mutants = mutants_to_try(chosen.paths)
+    if chosen.sample is not None:
+        mutants = random.Random(chosen.seed).sample(mutants, min(chosen.sample, len(mutants)))
+    survivors = hunt(mutants)
+    share = 1 - len(survivors) / max(1, len(mutants))
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants noticed: {share:.1%} (wanted: {ENOUGH:.0%})")
+    return 0 if share >= ENOUGH else 1
+
+
+def hunt(mutants: Sequence[Mutant]) -> list[Mutant]:
+    """Try mutants; print the survivors as they are found, then how many of each module were noticed."""
+    survivors: list[Mutant] = []
+
+    def survived(mutant: Mutant) -> None:
+        survivors.append(mutant)
+        print(f"not noticed: {mutant}", flush=True)
+
+    began = time.monotonic()
+    Trials(mutants, survived).run()
+    unnoticed = Counter(mutant.path for mutant in survivors)
+    for path, count in Counter(mutant.path for mutant in mutants).items():
+        print(f"{path}: {count - unnoticed[path]} of {count} noticed")
+    print(f"{time.monotonic() - began:.0f} s")
+    return survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""
+Tries mutants: puts each in the place of its module, and runs the unit tests that should notice.
+
+A trial is a fork of a pytest session that has collected its tests, so it costs what the tests themselves cost. In the
+fork the functions of the module get the mutant's code. The mutant is also written in the place of the module's file,
+because some tests start programs of their own: so this runs in a copy of the project.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import math
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from parsers import registry
+from tests.mutants.mutants import Mutant
+
+OUTPUT = Path("output.txt")
+# A unit test takes less than a second, on a busy machine some. One that takes longer does, or waits for, what the mutant
+# never ends.
+TEST_SECONDS = 60
+# All of them together may take so many times as long as they do without a mutant.
+LONGER = 5
+OPTIONS = (
+    "--override-ini=addopts=--import-mode=importlib",
+    "-pno:terminal",
+    "-pno:cacheprovider",
+    f"--timeout={TEST_SECONDS}",
+)
+MEMORY_BYTES = 12 << 30
+# How a trial ends that could not begin.
+UNPREPARED = 70
+
+
+class Trials:
+    """
+    A plugin of pytest that tries mutants instead of running the tests once.
+
+    Args:
+        mutants: what to try.
+        survived: told of each mutant that no test noticed.
+    """
+
+    def __init__(self, mutants: Sequence[Mutant], survived: Callable[[Mutant], object]) -> None:
+        self._mutants = mutants
+        self._survived = survived
+        self._failure = ""
+        self._noticed = Counter[str]()
+        """How many mutants each test has noticed."""
+
+    def run(self) -> None:
+        """
+        Try them.
+
+        Raises:
+            RuntimeError: the tests fail without a mutant.
+        """
+        tests = sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
+        code = pytest.main([*OPTIONS, *tests], plugins=[self])
+        if code or self._failure:
+            msg = f"no mutant was tried: the tests fail without one: {self._failure or code!r}"
+            raise RuntimeError(msg)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        """Let Hypothesis try the same few examples for each mutant, and shrink none: that helps only a person."""
+        from hypothesis import Phase, settings  # pytest must come first, to rewrite the assertions in it
+
+        phases = [Phase.explicit, Phase.generate]
+        settings.register_profile(
+            "mutants", max_examples=30, derandomize=True, database=None, deadline=None, phases=phases
+        )
+        settings.load_profile("mutants")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep which test failed, and what it has to say."""
+        if report.failed:
+            OUTPUT.write_text(f"{report.nodeid}\n{report.longreprtext}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Take the place of pytest's own loop over the collected tests."""
+        registry.load("idc-access-log", {}).parse(pa.array([b"loads the kernels, which takes a second"], pa.binary()))
+        began = time.monotonic()
+        if not passes(session.items, math.inf):
+            self._failure = OUTPUT.read_text()
+            return True
+        patience = LONGER * (time.monotonic() - began)
+        for mutant in self._mutants:
+            with in_file(mutant):
+                tests = self._likeliest_first(mutant.path, session)
+                survives = passes(tests, patience, partial(put_in_place, mutant))
+            if survives:
+                self._survived(mutant)
+            elif OUTPUT.exists():
+                self._noticed[OUTPUT.read_text().partition("\n")[0]] += 1
+        return True
+
+    def _likeliest_first(self, path: str, session: pytest.Session) -> list[pytest.Item]:
+        """Return the tests of a module: those first that have noticed most mutants, then those that are nearest."""
+        nearest = {Path(test).resolve(): place for place, test in enumerate(tests_of(path))}
+        tests = [item for item in session.items if item.path in nearest]
+        return sorted(tests, key=lambda item: (-self._noticed[item.nodeid], nearest[item.path]))
+
+
+def tests_of(path: str) -> list[str]:
+    """Return the unit tests that should notice a mutant of a module, those first that name the module."""
+    module, unit = Path(path), Path("tests/unit")
+    folder = unit / module.relative_to("app").parent
+    users = [] if folder.name == "driver" else [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
+    tests = {*folder.glob("test_*.py"), unit / "test_simulation.py", *users}
+
+    def distance(test: Path) -> tuple[bool, bool, str]:
+        return test.name != f"test_{module.name}", _import_name(path) not in test.read_text(), str(test)
+
+    return [str(test) for test in sorted(tests, key=distance)]
+
+
+def _import_name(path: str) -> str:
+    return ".".join(Path(path).with_suffix("").parts)
+
+
+@contextlib.contextmanager
+def in_file(mutant: Mutant) -> Iterator[None]:
+    """Have the mutant in the place of its module's file."""
+    file = Path(mutant.path)
+    original = file.with_suffix(".original")
+    shutil.copy2(file, original)
+    file.write_bytes(mutant.source)
+    try:
+        yield
+    finally:
+        original.replace(file)
+
+
+def passes(tests: Sequence[pytest.Item], seconds: float, prepare: Callable[[], object] = lambda: None) -> bool:
+    """Return whether these tests pass within so many seconds in a fork of this process, which prepares for them."""
+    OUTPUT.unlink(missing_ok=True)
+    child = os.fork()
+    if not child:
+        _run(tests, prepare)
+    status = None
+    try:
+        status = _exit_status(child, time.monotonic() + seconds)
+    finally:
+        if status is None:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    if status is not None and os.waitstatus_to_exitcode(status) == UNPREPARED:
+        raise RuntimeError(OUTPUT.read_text())
+    return status == 0
+
+
+def _exit_status(child: int, until: float) -> int | None:
+    """Return how a process ended; None if it has not by then."""
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.02)
+    return None
+
+
+def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoReturn:
+    """Run tests up to the first that fails, and end this process: with 0 if none did."""
+    code = UNPREPARED
+    try:
+        os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        prepare()
+        code = 1
+        code = 0 if all(map(_passes, tests, [*tests[1:], None])) else 1
+    except BaseException:  # noqa: BLE001  # nothing may reach what the parent does next
+        OUTPUT.write_text(traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def _passes(test: pytest.Item, following: pytest.Item | None) -> bool:
+    test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+    return not test.session.testsfailed
+
+
+def put_in_place(mutant: Mutant) -> None:
+    """
+    Give the functions of a module that is imported the code of a mutant; whoever imported one of them has it then.
+
+    Raises:
+        LookupError: no function differs.
+    """
+    module = importlib.import_module(_import_name(mutant.path))
+    other = ModuleType(module.__name__)
+    sys.modules[module.__name__] = other  # dataclasses look their module up
+    exec(compile(mutant.source, mutant.path, "exec"), other.__dict__)
+    sys.modules[module.__name__] = module
+    others, changed = dict(_functions(other)), False
+    for name, function in _functions(module):
+        changed |= _take(function, others[name])
+    if not changed:
+        raise LookupError(mutant.name)
+
+
+def _take(function: FunctionType, other: FunctionType) -> bool:
+    """Make a function do what another does; return whether that makes a difference."""
+    defaults = function.__defaults__, function.__kwdefaults__
+    if function.__code__ == other.__code__ and defaults == (other.__defaults__, other.__kwdefaults__):
+        return False
+    function.__code__ = other.__code__
+    function.__defaults__, function.__kwdefaults__ = other.__defaults__, other.__kwdefaults__
+    return True
+
+
+def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
+    """Yield each function of a module and its classes, also those behind properties and decorators."""
+    for name, value in vars(owner).items():
+        function = inspect.unwrap(getattr(value, "fget", value))
+        if isinstance(function, FunctionType) and function.__module__ == _module_of(owner):
+            yield prefix + name, function
+        elif isinstance(value, type) and value.__module__ == _module_of(owner):
+            yield from _functions(value, f"{prefix}{name}.")
+
+
+def _module_of(owner: ModuleType | type) -> str:
+    """Return the name of the module that this is, or is in."""
+    return owner.__name__ if isinstance(owner, ModuleType) else owner.__module__

@@ -1,0 +1,125 @@
+"""Two runs of the service with one group: which of them goes on, and what both say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from app.driver.owners import GONE_SECONDS, Owners
+from app.driver.starting_offsets import PartitionOffsets
+from app.errors import ForeignSink, Superseded
+from app.model import NOBODY, CommittedOffset, Owner, Partition, Watermarks
+from app.offsets.metadata import OffsetMetadata
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+ME = Owner(1_000, "here", "clean")
+EARLIER, LATER = Owner(900, "there", "clean"), Owner(1_100, "there", "clean")
+
+
+def offsets(*committed: tuple[Partition, int, Owner]) -> Mapping[Partition, PartitionOffsets]:
+    return {
+        partition: PartitionOffsets(
+            partition, "", Watermarks(0, 99, 99), CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
+        )
+        for partition, offset, owner in committed
+    }
+
+
+class Watch:
+    """Owners that have looked at what was left over, and their clock."""
+
+    def __init__(self, left_over: Owner = NOBODY) -> None:
+        self.now = 0.0
+        self.owners = Owners(ME, "g", lambda: self.now)
+        self.look(left_over)
+        self.look(left_over)
+
+    def look(self, owner: Owner, offset: int = 5) -> None:
+        self.owners.look(offsets((A, offset, owner), (B, 7, ME)))
+
+
+@pytest.mark.parametrize("left_over", [EARLIER, LATER, NOBODY, ME])
+def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
+    """The clock of a host that is gone may have been ahead: an offset that stands proves nothing."""
+    watch = Watch(left_over)
+
+    for _ in range(3):
+        watch.look(left_over)
+
+    assert watch.owners.rival is None
+
+
+def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life() -> None:
+    """Between the first discovery and the first round they may go on; then they are fenced."""
+    owners = Owners(ME, "g", lambda: 0.0)
+    owners.look(offsets((A, 5, LATER)))
+    owners.look(offsets((A, 6, LATER)))
+    owners.look(offsets((A, 7, ME)))
+
+    assert owners.rival is None
+
+
+@pytest.mark.parametrize("later", [LATER, Owner(1_000, "there", "clean")])
+def test_the_earlier_run_ends(later: Owner) -> None:
+    """A run that started later commits: this one names it, and what to do. Of two that start at once the host decides."""
+    watch = Watch()
+
+    with pytest.raises(
+        Superseded, match=r"service on there that started at 1970-01-01.* and writes to clean"
+    ) as caught:
+        watch.look(later, 6)
+
+    assert "another group.id" in caught.value.cure
+
+
+def test_a_commit_at_the_same_offset_is_a_sign_of_life() -> None:
+    """Without traffic only the metadata changes."""
+    watch = Watch(ME)
+
+    with pytest.raises(Superseded):
+        watch.look(LATER)
+
+
+@pytest.mark.parametrize("earlier", [EARLIER, Owner(1_000, "a-host", "clean")])
+def test_the_later_run_goes_on(earlier: Owner) -> None:
+    """It knows the other one while that commits, and for a while after."""
+    watch = Watch()
+
+    watch.look(earlier, 6)
+    assert earlier == watch.owners.rival
+    watch.now += GONE_SECONDS - 1
+    assert earlier == watch.owners.rival
+    watch.now += 1
+    assert watch.owners.rival is None
+
+
+def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> None:
+    """A topic that joins later may have been read by an earlier run."""
+    watch = Watch()
+
+    watch.owners.look(offsets((Partition("raw", 2), 5, LATER)))
+
+    assert watch.owners.rival is None
+
+
+def test_an_operator_is_no_rival() -> None:
+    """An offset that a person sets names nobody."""
+    watch = Watch()
+
+    watch.look(NOBODY, 3)
+
+    assert watch.owners.rival is None
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2])
+def test_another_sink_is_refused_at_once(looks: int) -> None:
+    """Dead or alive, its owner wrote the group's records elsewhere; the error names both sinks and the way out."""
+    owners = Owners(ME, "g", lambda: 0.0)
+    for _ in range(looks):
+        owners.look(offsets((A, 5, ME)))
+
+    with pytest.raises(ForeignSink, match=r"'clean' here, but the offset of raw-0 .* writes to elsewhere") as caught:
+        owners.look(offsets((A, 6, Owner(10, "there", "elsewhere"))))
+
+    assert "--group g --reset-offsets --to-current" in caught.value.cure

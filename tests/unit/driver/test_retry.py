@@ -1,0 +1,77 @@
+"""Waiting for Kafka: how long, how often, and when a refusal is final."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.driver.retry import REFUSED_SECONDS, Refusals, Stopped, retry_until_available
+from app.driver.tracker import StatusTracker
+from app.errors import NotAllowed, Unreachable
+from tests.fakes.simulation import SimulatedStop, SimulatedTime
+
+LONG = 3_600.0
+
+
+@pytest.mark.parametrize(
+    ("refused_at", "final"),
+    [
+        ([0, REFUSED_SECONDS], False),  # only twice
+        ([0, 1, REFUSED_SECONDS - 0.1], False),  # too short a time
+        ([0, 1, REFUSED_SECONDS], True),
+        ([0, 1, 2, REFUSED_SECONDS], True),
+        ([0, None, 1, 2, REFUSED_SECONDS], False),  # an answer in between
+    ],
+)
+def test_refusals_are_final_when_they_last(refused_at: list[float | None], final: bool) -> None:
+    """It takes three in a row, and eight seconds from the first to the last; when the service began does not matter."""
+    for began in (0.0, 100.0):
+        time = SimulatedTime()
+        refusals, result = Refusals(time), None
+        time.pass_by(began)
+        for seconds in refused_at:
+            if seconds is None:
+                refusals.over()
+                continue
+            time.now = began + seconds
+            result = refusals.are_final(NotAllowed("wrong password"))
+
+        assert final == result
+
+
+class Kafka:
+    """Answers at a time, and notes when it was asked."""
+
+    def __init__(self, time: SimulatedTime, back_at: float) -> None:
+        self.asked_at: list[float] = []
+        self._time = time
+        self._back_at = back_at
+
+    def __call__(self) -> str:
+        self.asked_at.append(self._time.now)
+        if self._time.now < self._back_at:
+            raise Unreachable("connection refused")
+        return "an answer"
+
+
+def test_the_pauses_grow_to_five_seconds() -> None:
+    """A broker that is back soon is found soon, and one that is away for long is not asked all the time."""
+    time = SimulatedTime()
+    kafka, tracker = Kafka(time, back_at=16.0), StatusTracker("g", (), time.runtime)
+
+    answer = retry_until_available(kafka, SimulatedStop(time, LONG), tracker, time)
+
+    assert "an answer" == answer
+    assert [0, 0.5, 1.5, 3.5, 7.5, 12.5, 17.5] == kafka.asked_at
+
+
+def test_an_outage_begins_and_ends() -> None:
+    """Whoever looks at the status sees the outage as long as it lasts, and not longer."""
+    time = SimulatedTime()
+    tracker = StatusTracker("g", (), time.runtime)
+
+    with pytest.raises(Stopped):
+        retry_until_available(Kafka(time, back_at=LONG), SimulatedStop(time, 10.0), tracker, time)
+    assert tracker.snapshot.outage is not None
+
+    retry_until_available(Kafka(time, back_at=0.0), SimulatedStop(time, LONG), tracker, time)
+    assert tracker.snapshot.outage is None

@@ -1,0 +1,309 @@
+"""How a round ends: by itself, or in steps, each with its time. On a clock that only waiting moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from math import inf
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from app.driver.discover import Discovery
+from app.driver.round import CONTROL_FENCE_SECONDS, FENCE_ALL_SECONDS, KILL_SECONDS, Round
+from app.driver.tracker import StatusTracker
+from app.errors import NotUsable
+from app.model import Assignment, Partition, Receipt
+from app.status.snapshot import End, Phase, Snapshot
+from tests.fakes.driver import DriverKafka
+from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
+from tests.unit.driver.test_service import config
+
+A, B, C = (Partition("raw", number) for number in range(3))
+CONTROL, EVERY = [A, C], [A, B, C]
+SECONDS = 60.0
+OVERRUN = 4.2
+"""What the larger of the two tasks may take longer, with its two partitions."""
+A_LOOK = 1.2
+"""How much later than it was due a round is looked at, and a bit."""
+
+
+class Tasks:
+    """The tasks of a round, which end at a time, or so many seconds after some partitions are fenced."""
+
+    done_tasks = 0
+
+    def __init__(self, time: SimulatedTime, ends_at: float) -> None:
+        self.time = time
+        self.ends_at = ends_at
+        self.after_fence: dict[int, float] = {}
+        self.starved_at = inf
+        self.lost_at: list[float] = []
+        self.cancelled_at: float | None = None
+        self.reachable = True
+        self.fenced: list[tuple[float, list[Partition]]] = []
+
+    @property
+    def lost_tasks(self) -> int:
+        return sum(at <= self.time.now for at in self.lost_at)
+
+    @property
+    def starved(self) -> bool:
+        return self.starved_at <= self.time.now
+
+    def wait(self, seconds: float) -> bool:
+        self.time.pass_by(max(0.0, min(seconds, self.ends_at - self.time.now)))
+        return self.ends_at <= self.time.now
+
+    def cancel(self) -> None:
+        self.cancelled_at = self.time.now
+
+    def receipts(self) -> list[Receipt]:
+        return []
+
+    def fence(self, partitions: Iterable[Partition]) -> bool:
+        self.fenced.append((self.time.now, sorted(partitions)))
+        self.ends_at = min(self.ends_at, self.time.now + self.after_fence.get(len(self.fenced), inf))
+        return self.reachable
+
+    def refuse_short_transactions(self) -> None:
+        raise NotUsable("nobody asks that of a running round")
+
+
+class Scene:
+    """Two tasks, one with two partitions and one with one."""
+
+    def __init__(self, ends_at: float = inf, stop_at: float = inf) -> None:
+        self.time = SimulatedTime()
+        self.time.pass_by(1_000)  # it does not matter when the process began
+        self.tasks = Tasks(self.time, 1_000 + ends_at)
+        self.stop = SimulatedStop(self.time, 1_000 + stop_at)
+        self.published: list[Snapshot] = []
+        self.tracker = StatusTracker("g", [lambda _, after: self.published.append(after)], self.time.runtime)
+        workload = Discovery(config(), DriverKafka(p0=(0, 9), p1=(0, 9), p2=(0, 9)).clients).discover()
+        self.tracker.discovered(workload)
+        self.tracker.round_began(2, 2, list(workload.ranges.values()))
+        self.assignments = [
+            Assignment(None, tuple(workload.ranges[each] for each in task), SECONDS, 0.0)  # type: ignore[arg-type]  # not used
+            for task in ([A, B], [C])
+        ]
+        self.checked_at: list[float] = []
+
+    @property
+    def now(self) -> float:
+        return self.time.now - 1_000
+
+    def watch(
+        self,
+        check: Callable[[], str] = lambda: "",
+        *,
+        has_fence: bool = True,
+        checks: Executor | None = None,
+    ) -> bool:
+        round_ = Round(
+            self.tasks,
+            self.assignments,
+            fence=self.tasks if has_fence else None,
+            stop=self.stop,
+            tracker=self.tracker,
+            runtime=self.time.runtime,
+            checks=checks or Inline(),
+        )
+
+        def noted() -> str:
+            self.checked_at.append(self.now)
+            return check()
+
+        return round_.watch(noted, every=10.0)
+
+    @property
+    def fenced(self) -> list[Collection[Partition]]:
+        return [partitions for _, partitions in self.tasks.fenced]
+
+    @property
+    def fenced_at(self) -> list[float]:
+        return [at - 1_000 for at, _ in self.tasks.fenced]
+
+    @property
+    def ending(self) -> tuple[End | None, str]:
+        assert self.tracker.snapshot.round is not None
+        return self.tracker.snapshot.round.ending, self.tracker.snapshot.round.reason
+
+
+def soon_after(moment: float) -> Any:
+    """Equal a time at which somebody looks who was to look at that moment."""
+    return pytest.approx(moment + A_LOOK / 2, abs=A_LOOK / 2)
+
+
+def test_a_round_that_ends_by_itself_is_left_alone() -> None:
+    """Its end is noticed at once, nobody is fenced, and the log has nothing to say."""
+    scene = Scene(ends_at=35.0)
+
+    assert not scene.watch()
+    assert 35.0 == pytest.approx(scene.now)
+    assert [] == scene.fenced
+    assert (None, "") == scene.ending
+
+
+def test_a_plan_is_looked_at_again_and_again() -> None:
+    """A check begins so many seconds after the last one has ended, however long Kafka took to answer."""
+    scene = Scene(ends_at=50.0)
+
+    def slowly() -> str:
+        scene.time.pass_by(4.0)
+        return ""
+
+    assert not scene.watch(slowly)
+    first, second, third = scene.checked_at
+    assert [soon_after(10.0), soon_after(first + 14.0), soon_after(second + 14.0)] == [first, second, third]
+
+
+def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None:
+    """Its tasks have the time that their last commits need; then they have ended, and nobody is killed."""
+    scene = Scene()
+    scene.tasks.after_fence = {1: OVERRUN - 0.2}
+
+    assert not scene.watch(lambda: "the work has become uneven")
+    assert [CONTROL] == scene.fenced
+    assert (End.REBALANCE, "the work has become uneven") == scene.ending
+    assert scene.tasks.cancelled_at is None
+
+
+def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
+    """A task that opened after the fence of its control partition is shut out from all partitions, and not killed."""
+    scene = Scene()
+    scene.tasks.after_fence = {2: FENCE_ALL_SECONDS - 0.2}
+
+    assert not scene.watch(lambda: "partitions came or went")
+    assert [CONTROL, EVERY] == scene.fenced
+    first, second = scene.fenced_at
+    assert OVERRUN == pytest.approx(second - first, abs=0.2)
+    assert scene.tasks.cancelled_at is None
+
+
+def test_tasks_that_do_not_end_are_killed() -> None:
+    """After both fences the job is cancelled; another fence shuts out what may still run, and the status tells it."""
+    scene = Scene()
+
+    assert scene.watch(lambda: "partitions came or went")
+    assert [CONTROL, EVERY, EVERY] == scene.fenced
+    _, second, third = scene.fenced_at
+    assert scene.tasks.cancelled_at is not None
+    assert second + FENCE_ALL_SECONDS == pytest.approx(scene.tasks.cancelled_at - 1_000, abs=0.2)
+    assert KILL_SECONDS == pytest.approx(third - (scene.tasks.cancelled_at - 1_000))
+    assert scene.tracker.snapshot.round is not None
+    assert scene.tracker.snapshot.round.killed
+
+
+def test_tasks_that_no_fence_reaches_are_killed_at_once() -> None:
+    """While Kafka is away there is nothing to wait for."""
+    scene = Scene()
+    scene.tasks.reachable = False
+
+    assert scene.watch(lambda: "wrong password")
+    assert CONTROL == scene.fenced[0]
+    assert scene.fenced_at[0] == (scene.tasks.cancelled_at or 0) - 1_000
+
+
+def test_a_round_that_overruns_its_deadline() -> None:
+    """Its largest task has had the time for its last commits, so all partitions are fenced, then the job is killed."""
+    scene = Scene()
+
+    assert scene.watch()
+    assert [EVERY, EVERY] == scene.fenced
+    assert soon_after(SECONDS + OVERRUN) == scene.fenced_at[0]
+    assert (End.OVERDUE, "") == scene.ending
+
+
+def test_a_task_without_a_slot_ends_the_round() -> None:
+    """The others are ended as by a stop: an executor is missing, and their partitions are planned for what is left."""
+    scene = Scene()
+    scene.tasks.starved_at = 1_003.0
+
+    assert scene.watch()
+    assert [CONTROL, EVERY, EVERY] == scene.fenced
+    assert soon_after(3.0) == scene.fenced_at[0]
+    assert CONTROL_FENCE_SECONDS == pytest.approx(scene.fenced_at[1] - scene.fenced_at[0], abs=0.2)
+    assert (End.STARVED, "") == scene.ending
+
+
+def test_lost_tasks_are_told_as_they_are_lost() -> None:
+    """Each loss is published once."""
+    scene = Scene(ends_at=30.0)
+    scene.tasks.lost_at = [1_002.0, 1_012.0, 1_013.0]
+    before = len(scene.published)
+
+    scene.watch()
+
+    assert [1, 2, 3] == [each.round.lost_tasks for each in scene.published[before:] if each.round]
+
+
+class TestStop:
+    def test_a_stop_ends_the_round_at_once(self) -> None:
+        """The control partitions are fenced within a tenth of a second, and the status says why."""
+        scene = Scene(stop_at=5.0)
+        scene.tasks.after_fence = {1: 1.0}
+
+        assert not scene.watch()
+        assert [CONTROL] == scene.fenced
+        assert 5.0 == pytest.approx(scene.fenced_at[0], abs=0.11)
+        assert (End.STOPPED, "the simulation ends") == scene.ending
+        assert (Phase.STOPPING, "the simulation ends") == (scene.tracker.snapshot.phase, scene.tracker.snapshot.cause)
+
+    def test_tasks_that_do_not_end_are_killed_within_ten_seconds(self) -> None:
+        """Kubernetes waits for 30 s; each step has its time, and no more."""
+        scene = Scene(stop_at=5.0)
+
+        assert scene.watch()
+        assert [CONTROL, EVERY, EVERY] == scene.fenced
+        first, second, _ = scene.fenced_at
+        assert CONTROL_FENCE_SECONDS == pytest.approx(second - first, abs=0.2)
+        assert CONTROL_FENCE_SECONDS + FENCE_ALL_SECONDS + KILL_SECONDS == pytest.approx(scene.now - first, abs=0.4)
+
+    def test_a_round_that_has_ended_meanwhile_needs_no_fence(self) -> None:
+        """A stop in the moment of its end changes nothing."""
+        scene = Scene(ends_at=5.0, stop_at=5.0)
+
+        assert not scene.watch()
+        assert [] == scene.fenced
+        assert Phase.RUNNING is scene.tracker.snapshot.phase
+
+    def test_a_stop_does_not_wait_for_a_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kafka may take long to answer."""
+        monkeypatch.setattr("app.driver.round.STOP_SECONDS", 0.001)
+        scene = Scene()
+        scene.tasks.after_fence = {1: 1.0}
+
+        class Unanswered(Future[str]):
+            def result(self, timeout: float | None = None) -> str:
+                pytest.fail("nothing to wait for")
+
+        class Asking(Executor):
+            def submit(self, *_: object, **__: object) -> Future[Any]:
+                Timer(0.05, scene.stop.request, ["SIGTERM"]).start()
+                return Unanswered()
+
+        assert not scene.watch(checks=Asking())
+        assert (End.STOPPED, "SIGTERM") == scene.ending
+
+
+def test_without_a_fence_a_round_is_not_ended_for_a_better_plan() -> None:
+    """At least once, what was written since the last commit would come twice; only a stop kills the tasks."""
+    scene = Scene(stop_at=30.0)
+
+    assert scene.watch(lambda: "the work has become uneven", has_fence=False)
+    assert [] == scene.checked_at
+    assert scene.tasks.cancelled_at == pytest.approx(1_030.0, abs=0.11)
+    assert [] == scene.fenced
+
+
+def test_the_deadline_counts_from_the_beginning_of_the_round() -> None:
+    """A longer round is overdue later."""
+    scene = Scene()
+    scene.assignments = [replace(each, seconds=600.0) for each in scene.assignments]
+
+    scene.watch()
+
+    assert soon_after(600.0 + OVERRUN) == scene.fenced_at[0]

@@ -1,0 +1,332 @@
+"""One lane, step by step: when it opens again, where it starts, what it holds on to, and what it reports."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from structlog.testing import capture_logs
+
+from app.errors import Fenced, OffsetMoved, PartitionError, Transient
+from app.executor.cleansed import Cleansed
+from app.executor.lane import Lane
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.records import Lines
+from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
+
+A = Partition("raw", 0)
+AWAY = Transient(A, "the broker is away")
+
+
+class Writer(FakeTransaction):
+    """A writer that remembers how it ended."""
+
+    discarded = rests = 0
+    abandoned = False
+
+    def discard(self) -> None:
+        self.discarded += 1
+
+    def abandon(self) -> None:
+        self.abandoned = True
+
+    def send_rest(self) -> None:
+        self.rests += 1
+
+
+class Stage:
+    """A lane, and the Kafka that it works with."""
+
+    def __init__(self, offset_range: OffsetRange, committed: int | None = None) -> None:
+        self.kafka = FakeKafka({A: []})
+        if committed is not None:
+            self.kafka.committed[A] = CommittedOffset(committed)
+        self.writers: list[Writer] = []
+        self.now = 100.0
+        self._clients = FakeClients(self.kafka, make_task_config(), FakeClock())
+        self._clients.writer = self._writer  # type: ignore[method-assign]
+        self.consumer = self._clients.consumer()
+        self.lane = Lane(offset_range, self._clients, self.consumer, self._clients.offsets(None))
+
+    def _writer(self, partition: Partition, offsets: object) -> Writer:
+        self.writers.append(Writer(self._clients, partition))
+        return self.writers[-1]
+
+    def open(self) -> Lane:
+        """Let the lane open and begin, as its task does."""
+        self.lane.open()
+        self.lane.begin(self.kafka.committed.get(A), self.now)
+        self.lane.read()
+        return self.lane
+
+    def take(self, count: int) -> None:
+        """Let it take so many records."""
+        values = pa.array([b"line"] * count, pa.binary())
+        lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
+        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count))
+
+    def opens_after(self, error: PartitionError = AWAY) -> float:
+        """Let it fail; return after how many seconds it opens again."""
+        self.lane.give_up(error, self.now)
+        return inf if self.lane.retry_at is None else self.lane.retry_at - self.now
+
+
+def at(start: int, committed: int | None = None, end: int | None = None) -> OffsetRange:
+    return OffsetRange(A, committed, start, end)
+
+
+class TestTrouble:
+    def test_the_pauses_between_attempts_grow_to_two_seconds(self) -> None:
+        """A short outage costs little, and after a long one readers wait for two seconds at most."""
+        stage = Stage(at(0))
+
+        assert [0.25, 0.5, 1.0, 2.0, 2.0] == [stage.opens_after() for _ in range(5)]
+
+    def test_a_commit_makes_the_next_pause_short(self) -> None:
+        """The next trouble is another one."""
+        stage = Stage(at(0))
+        pauses = [stage.opens_after(), stage.opens_after()]
+        stage.open().commit(stage.now)
+
+        assert [0.25, 0.5, 0.25] == [*pauses, stage.opens_after()]
+
+    def test_a_lane_opens_again_when_its_pause_is_over(self) -> None:
+        """Not before, and not while it runs; each attempt is counted."""
+        stage = Stage(at(0))
+        assert not stage.open().reopens(stage.now)
+
+        stage.opens_after()
+
+        assert not stage.lane.reopens(stage.now + 0.24)
+        assert stage.lane.reopens(stage.now + 0.25)
+        assert not stage.open().reopens(stage.now + 60)
+        assert 1 == stage.lane.receipt().reopened
+
+    @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
+    def test_a_lane_that_lost_its_partition_does_not_open_again(self, error: PartitionError) -> None:
+        """Its outcome stays, whatever else fails on its way out."""
+        stage = Stage(at(0))
+        stage.open()
+
+        assert inf == stage.opens_after(error)
+        outcome = stage.lane.receipt().outcome
+        assert inf == stage.opens_after()
+        stage.lane.finish()
+
+        assert (Outcome.FENCED if isinstance(error, Fenced) else Outcome.FAILED) is outcome
+        assert outcome is stage.lane.receipt().outcome
+
+    def test_trouble_is_told_where_it_happens(self) -> None:
+        """A receipt comes late. The lines name the offset that the lane goes on from, and the one that ends the trouble."""
+        stage = Stage(at(5))
+        with capture_logs() as logs:
+            stage.opens_after()  # before it could begin
+            stage.open()
+            stage.take(3)
+            stage.lane.commit(stage.now)
+            stage.take(1)
+            stage.opens_after(Transient(A, "another error"))
+            stage.opens_after(Fenced(A, "a newer epoch"))  # no trouble: somebody else wants the partition
+
+        trouble, over = "partition in trouble; the others go on", "partition out of trouble"
+        assert [(trouble, 5), (over, 8), (trouble, 8)] == [(entry["event"], entry["offset"]) for entry in logs]
+
+    @pytest.mark.parametrize("how", ["fails", "ends", "is suspect"])
+    def test_every_producer_is_discarded_once(self, how: str) -> None:
+        """One that is not would keep its transaction open, and readers of the sink would wait for it."""
+        stage = Stage(at(0))
+        stage.open()
+        if how == "fails":
+            stage.opens_after()
+        elif how == "ends":
+            stage.lane.finish()
+        else:
+            stage.writers[0].suspect = True
+            stage.lane.commit(stage.now)
+            assert stage.lane.reopens(stage.now)
+            assert 1 == stage.lane.receipt().reopened
+        stage.lane.discard()
+        stage.lane.discard()
+
+        assert [1] == [writer.discarded for writer in stage.writers]
+        assert not stage.lane.ready
+
+    def test_a_lane_that_opens_again_discards_its_old_producer_first(self) -> None:
+        """Two producers of one partition would fence each other."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.opens_after()
+        stage.open()
+
+        assert [1, 0] == [writer.discarded for writer in stage.writers]
+
+    def test_a_lane_that_hangs_is_abandoned(self) -> None:
+        """Its producer is told, its partition is read no more, and its receipt says why."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.lane.abandon()
+
+        assert stage.writers[0].abandoned
+        assert {} == stage.consumer.reading
+        assert "raw-0: its last commit did not end in time" == stage.lane.receipt().error
+        assert Outcome.FAILED is stage.lane.receipt().outcome
+
+
+class TestStart:
+    @pytest.mark.parametrize(
+        ("planned", "committed", "starts"),
+        [
+            (at(5), None, 5),  # the first start
+            (at(7, committed=7), 7, 7),
+            (at(7, committed=7), 9, 9),  # an earlier owner has gone on
+            (at(12, committed=7), 7, 12),  # out.of.range goes on behind what was deleted
+            (at(12, committed=7), 9, 9),  # but not where the offset has moved since
+            (at(3, committed=7), 7, 3),  # out.of.range goes back
+        ],
+    )
+    def test_a_lane_starts_where_it_was_planned_unless_its_offset_has_moved(
+        self, planned: OffsetRange, committed: int | None, starts: int
+    ) -> None:
+        """Its receipt begins there, too."""
+        stage = Stage(planned, committed)
+        stage.open()
+
+        assert starts == stage.lane.position == stage.consumer.reading[A] == stage.lane.receipt().start
+
+    @pytest.mark.parametrize(("committed", "why"), [(None, "vanished"), (6, "went back to 6")])
+    def test_an_offset_that_went_back_is_not_believed(self, committed: int | None, why: str) -> None:
+        """The driver decides what that means, when it plans again."""
+        stage = Stage(at(7, committed=7), committed)
+
+        with pytest.raises(OffsetMoved, match=f"raw-0@7: the committed offset {why}"):
+            stage.open()
+
+    def test_a_start_is_stored_where_no_offset_stands_for_it(self) -> None:
+        """The first one, and one that goes back; one that goes on is stored with its first records."""
+        for planned, committed, stored in ((at(5), None, 5), (at(3, committed=7), 7, 3), (at(9, committed=7), 7, 7)):
+            stage = Stage(planned, committed)
+            stage.open()
+
+            assert stored == stage.kafka.committed[A].offset
+            assert stage.lane.dirty == (stored != stage.lane.position)
+
+    def test_a_start_that_went_back_is_not_gone_back_to_again(self) -> None:
+        """When it opens again at the very offset that it was planned with, it has done what lies before that."""
+        stage = Stage(at(3, committed=7), 7)
+        stage.open()
+        stage.take(4)
+        stage.lane.commit(stage.now)
+        stage.opens_after()
+        stage.open()
+
+        assert 7 == stage.lane.position
+        assert (3, 7, 4) == tuple(getattr(stage.lane.receipt(), name) for name in ("start", "end", "records"))
+
+
+class TestProgress:
+    def test_what_was_committed_counts(self) -> None:
+        """What was taken since then does not, and is taken again."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+        stage.lane.commit(stage.now)
+        stage.take(2)
+        assert stage.lane.dirty
+        stage.opens_after()
+
+        receipt = stage.lane.receipt()
+        assert (0, 3, 3, 3) == (receipt.start, receipt.end, receipt.records, receipt.out)
+        assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12))) == receipt.metadata
+        assert 3 == stage.open().position
+
+    @pytest.mark.parametrize(("happened", "records"), [(False, 3), (True, 5)])
+    def test_a_commit_whose_answer_was_lost(self, happened: bool, records: int) -> None:
+        """The offset that is read when the lane opens again tells whether its records count."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+        stage.lane.commit(stage.now)
+        stage.take(2)
+
+        def lost(offset: int, metadata: str) -> None:
+            if happened:
+                stage.kafka.committed[A] = CommittedOffset(offset, metadata)
+            raise AWAY
+
+        stage.writers[0].commit = lost  # type: ignore[method-assign]
+        with pytest.raises(Transient):
+            stage.lane.commit(stage.now)
+        stage.opens_after()
+        assert 3 == stage.lane.receipt().records
+        stage.open()
+
+        assert (records, records) == (stage.lane.position, stage.lane.receipt().records)
+
+    @pytest.mark.parametrize(
+        ("end", "passed", "position", "at_end"),
+        [(None, 9, 9, False), (12, 9, 9, False), (8, 9, 8, True), (9, 3, 5, False)],
+    )
+    def test_offsets_without_a_record_are_passed(
+        self, end: int | None, passed: int, position: int, at_end: bool
+    ) -> None:
+        """Up to the agreed end, and never back; that is worth a commit."""
+        stage = Stage(at(5, committed=5, end=end), 5)
+        stage.open().pass_over(passed)
+
+        assert (position, at_end, position != 5) == (stage.lane.position, stage.lane.at_end, stage.lane.dirty)
+
+    def test_a_lane_reads_only_while_records_are_wanted(self) -> None:
+        """It neither begins twice nor stops twice, whoever asks."""
+        stage = Stage(at(0))
+        stage.lane.read()
+        assert {} == stage.consumer.reading
+        stage.open().read()
+        assert {A: 0} == stage.consumer.reading
+        assert stage.lane.running
+        stage.opens_after()
+        stage.lane.read()
+        stage.lane.hold()
+        assert {} == stage.consumer.reading
+        assert not stage.lane.running
+
+    def test_memory_is_freed_while_there_is_a_producer(self) -> None:
+        """Without one, nobody is asked."""
+        stage = Stage(at(0))
+        stage.lane.free()
+        stage.open().free()
+        stage.lane.free()
+
+        assert 2 == stage.writers[0].freed
+
+    def test_what_found_no_room_is_sent_while_there_is_a_producer(self) -> None:
+        """Without one, it was dropped with it."""
+        stage = Stage(at(0))
+        stage.lane.send_rest()
+        stage.open().send_rest()
+        stage.opens_after()
+        stage.lane.send_rest()
+
+        assert 1 == stage.writers[0].rests
+
+    @pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.FAILED), (False, Outcome.DONE)])
+    def test_a_round_that_ends_while_a_lane_waits_to_open(self, fails: bool, outcome: Outcome) -> None:
+        """It failed, unless it waited only for a fresh producer after a slow commit."""
+        stage = Stage(at(0))
+        stage.open()
+        if fails:
+            stage.opens_after()
+        else:
+            stage.writers[0].suspect = True
+            stage.lane.commit(stage.now)
+        stage.lane.finish()
+
+        assert outcome is stage.lane.receipt().outcome
+
+    def test_a_lane_that_never_began_reports_nothing(self) -> None:
+        """Neither counts nor metadata: the offset is not its own."""
+        receipt = Stage(at(5, committed=3), 3).lane.receipt()
+
+        assert (5, 5, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)

@@ -1,0 +1,81 @@
+"""Which records a topic takes, as far as its configuration tells beforehand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.executor.limits import FRAMING_BYTES, Limits
+from app.model import Destination, TimestampLimit
+from tests.fakes import make_task_config
+
+SINK = Destination("clean", 2, 1_000_000)
+ZEROS = bytes(50_000)
+NOW = 1_800_000_000_000
+HOUR = TimestampLimit("message.timestamp.…", 3_600_000)
+
+
+def limits(topic: Destination, **kafka: str) -> Limits:
+    return Limits.of(topic, make_task_config(sink=SINK, dead_letters=Destination("dead", 1, 10_000), kafka=kafka))
+
+
+def test_a_record_may_be_as_large_as_its_batch() -> None:
+    """Both limits keep room for the framing of a batch; a smaller limit of the user's counts, too."""
+    usual, user = limits(SINK), limits(SINK, **{"message.max.bytes": "300000"})
+
+    assert (1_000_000 - FRAMING_BYTES, 4_000_000 - FRAMING_BYTES) == (usual.max_bytes, usual.max_bytes_to_compress)
+    assert (300_000 - FRAMING_BYTES,) * 2 == (user.max_bytes, user.max_bytes_to_compress)
+    assert 10_000 - FRAMING_BYTES == limits(Destination("dead", 1, 10_000)).max_bytes
+
+
+@pytest.mark.parametrize(
+    ("producer", "broker", "codecs"),
+    [
+        ("lz4", "producer", {"lz4"}),
+        ("lz4", "zstd", {"lz4", "zstd"}),
+        ("none", "gzip", {"none", "gzip"}),
+    ],
+)
+def test_a_record_must_be_small_enough_on_its_way_and_where_it_is_stored(
+    producer: str, broker: str, codecs: set[str]
+) -> None:
+    """A broker may store records with another codec than the producer's."""
+    topic = Destination("dead", 1, 10_000, compression=broker)
+
+    assert codecs == limits(topic, **{"compression.type": producer}).codecs
+
+
+def taken(value: bytes, *codecs: str) -> int:
+    """Return the size of the largest record with this value that a topic for 10,000 bytes takes."""
+    topic = Limits(SINK, 10_000, 1_000_000, frozenset(codecs))
+    return max(size for size in range(10_000 - 2, 10_000 + len(value)) if topic.takes(size, value))
+
+
+def test_what_compression_saves_is_taken_into_account_cautiously() -> None:
+    """Nine tenths of it count: librdkafka compresses whole batches, by its own settings."""
+    saved = len(ZEROS) - len(pa.compress(ZEROS, codec="lz4"))
+
+    assert 10_000 + saved * 9 // 10 == taken(ZEROS, "lz4")
+    assert 10_000 == taken(ZEROS, "none") == taken(ZEROS, "uncompressed") == taken(ZEROS, "none", "lz4")
+    assert 10_000 == taken(np.random.default_rng(1).bytes(5_000), "lz4")  # noise becomes no smaller
+
+
+def test_no_compression_helps_against_the_producers_own_limit() -> None:
+    """Librdkafka measures a record before it compresses it."""
+    topic = Limits(SINK, 10_000, 20_000, frozenset({"lz4"}))
+
+    assert topic.takes(20_000, ZEROS)
+    assert not topic.takes(20_001, ZEROS)
+
+
+def test_a_timestamp_at_the_limit_is_in_time() -> None:
+    """A minute more is allowed, because clocks differ; a record without a timestamp gets that of its writing."""
+    topic = limits(Destination("clean", 2, 1_000_000, before=HOUR, after=HOUR))
+    edge = 3_600_000 + 60_000
+    stamps = np.array([NOW - edge - 1, NOW - edge, NOW, NOW + edge, NOW + edge + 1, -1], np.int64)
+
+    assert [True, False, False, False, False, False] == topic.too_old(stamps, NOW).tolist()
+    assert [False, False, False, False, True, False] == topic.too_new(stamps, NOW).tolist()
+    assert not limits(SINK).too_old(stamps, NOW).any()
+    assert not limits(SINK).too_new(stamps, NOW).any()

@@ -1,0 +1,231 @@
+"""What a task does besides moving records: heartbeats, memory, and leaving nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from structlog.testing import capture_logs
+
+from app.errors import NotUsable, Unreachable
+from app.executor import task
+from app.executor.parse import make_parser
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.runtime import Runtime
+from parsers.contract import Parsed, Parser
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeConsumer,
+    FakeKafka,
+    FakeOffsets,
+    FakeTransaction,
+    Killed,
+    Mishap,
+    Point,
+    Record,
+    Script,
+    Trouble,
+    make_assignment,
+    make_task_config,
+)
+from tests.fakes.simulation import Inline
+from tests.unit.executor.test_task import cleansed, line
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+
+
+class Writer(FakeTransaction):
+    """A writer that remembers how it ended, and when it committed."""
+
+    discarded = 0
+
+    def discard(self) -> None:
+        self.discarded += 1
+
+
+class Offsets(FakeOffsets):
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Pool(Inline):
+    ended = False
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self.ended = True
+
+
+class Stage:
+    """A task with two lanes whose offsets are committed, and all that it makes."""
+
+    def __init__(self, *mishaps: Mishap, records: int = 0) -> None:
+        self.kafka = FakeKafka({each: [Record(line(n)) for n in range(records)] for each in (A, B)})
+        self.kafka.committed = {A: CommittedOffset(0), B: CommittedOffset(0)}
+        self.clock, self.task_config = FakeClock(), make_task_config()
+        self.clients = FakeClients(self.kafka, self.task_config, self.clock, Script(list(mishaps)))
+        self.clients.writer = self._writer  # type: ignore[method-assign]
+        self.clients.offsets = self._offsets  # type: ignore[method-assign]
+        self.writers: list[Writer] = []
+        self.stores: list[Offsets] = []
+        self.pools: list[Pool] = []
+        self.change: Callable[[Writer, Partition], None] = lambda _writer, _partition: None
+
+    def _writer(self, partition: Partition, offsets: object) -> Writer:
+        self.writers.append(Writer(self.clients, partition))
+        self.change(self.writers[-1], partition)
+        return self.writers[-1]
+
+    def _offsets(self, consumer: object) -> Offsets:
+        self.stores.append(Offsets(self.kafka))
+        return self.stores[-1]
+
+    def run(
+        self, seconds: float, parser: Parser | None = None, *, end: int | None = None, runtime: Runtime | None = None
+    ) -> list[Receipt]:
+        assignment = make_assignment(self.task_config, OffsetRange(A, 0, 0, end), OffsetRange(B, 0, 0, end))
+        runtime = runtime or replace(self.clock.runtime, threads=self._pool)
+        return task.run(assignment, self.clients, parser or make_parser(self.task_config), seconds, runtime)
+
+    def _pool(self, *_: object) -> Pool:
+        self.pools.append(Pool())
+        return self.pools[-1]
+
+
+def test_an_idle_task_shows_that_it_is_alive() -> None:
+    """It commits the offset of its control partition every second, and those of the others once, at its end."""
+    stage = Stage()
+    stage.run(20.0)
+
+    control, other = stage.writers
+    assert 16 <= control.commits <= 21
+    assert 1 == other.commits
+
+
+def test_memory_is_freed_twice_a_second() -> None:
+    """Librdkafka keeps what was delivered until it is asked; a lane may commit much more seldom."""
+    stage = Stage(records=1_000)
+    stage.task_config = make_task_config(commit_seconds=60.0)
+    stage.run(20.0)
+
+    assert all(30 <= writer.freed <= 40 for writer in stage.writers)
+
+
+@pytest.mark.parametrize(
+    "mishaps",
+    [
+        (),
+        (Mishap(Point.BEFORE_OPEN, Trouble.TRANSIENT),),
+        (Mishap(Point.AFTER_SEND, Trouble.TRANSIENT, 3),),
+        (Mishap(Point.BEFORE_COMMIT, Trouble.FENCED),),
+        (Mishap(Point.BEFORE_SEND, Trouble.KILLED, 2),),
+    ],
+)
+def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
+    """Every producer is discarded once, and store, consumer and threads are let go, however the task ends."""
+    stage = Stage(*mishaps, records=50)
+    if any(mishap.trouble is Trouble.KILLED for mishap in mishaps):
+        with pytest.raises(Killed):
+            stage.run(8.0)
+    else:
+        stage.run(8.0)
+
+    assert {1} == {writer.discarded for writer in stage.writers}
+    assert [True] == [store.closed for store in stage.stores]
+    assert [True] == [consumer.closed for consumer in stage.clients.made]
+    assert [True] == [pool.ended for pool in stage.pools]
+    assert gc.isenabled()
+
+
+def test_a_task_ends_when_its_ends_are_reached() -> None:
+    """A backfill does not wait for the deadline of its round; each partition is committed up to its end, once."""
+    stage = Stage(records=20)
+    began = stage.clock.now
+
+    receipts = stage.run(1_000.0, end=10)
+
+    assert stage.clock.now - began < 5
+    assert [(Outcome.DONE, 10)] * 2 == [(receipt.outcome, receipt.end) for receipt in receipts]
+    assert {each: [cleansed(n) for n in range(10)] for each in (A, B)} == stage.kafka.sink
+
+
+def test_garbage_is_not_collected_inside_a_round() -> None:
+    """The collector would visit every message that was consumed, again and again."""
+    stage, seen = Stage(records=1), list[bool]()
+
+    class Watching:
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            seen.append(gc.isenabled())
+            return make_parser(stage.task_config).parse(lines)
+
+    stage.run(1.0, Watching())
+
+    assert {False} == set(seen)
+
+
+def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane may still be committing when the deadline comes; what it took meanwhile follows before it reports."""
+    stage = Stage(records=3)
+    begun, ends = threading.Event(), threading.Event()
+
+    def change(writer: Writer, partition: Partition) -> None:
+        commit = writer.commit
+
+        def held(offset: int, metadata: str) -> None:
+            if partition == A and not begun.is_set():
+                stage.kafka.source[A] += [Record(line(n)) for n in range(3, 6)]
+                begun.set()
+                assert ends.wait(20)
+            commit(offset, metadata)
+
+        writer.commit = held  # type: ignore[method-assign]
+
+    keep_up, finish = task.Task.keep_up, task.Task.finish
+
+    def begin(self: task.Task) -> None:
+        keep_up(self)
+        assert begun.wait(20)
+
+    def end(self: task.Task) -> list[Receipt]:
+        ends.set()
+        return finish(self)
+
+    monkeypatch.setattr(task.Task, "keep_up", begin)
+    monkeypatch.setattr(task.Task, "finish", end)
+    stage.change = change
+    stage.clients.consumer = lambda: FakeConsumer(stage.clients, tick=0.05)  # type: ignore[method-assign]
+
+    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than a call may take before it counts as hanging
+
+    assert begun.is_set()
+    assert (Outcome.DONE, 6) == (first.outcome, first.end)
+    assert [cleansed(n) for n in range(6)] == stage.kafka.sink[A]
+
+
+@pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
+def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
+    """Every lane waits and opens again with a new producer; its receipt says what it got over, and no record is lost."""
+    stage = Stage(records=3)
+    failures = [error, error]  # for the first attempt of both lanes together, and the second of one of them
+    load = Offsets.load
+
+    def fail(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        if failures:
+            raise failures.pop()
+        return load(store, partitions, stable=stable)
+
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+        patch.setattr(Offsets, "load", fail)
+        receipts = stage.run(20.0)
+
+    assert [2, 1] == [receipt.reopened for receipt in receipts]
+    assert all(f"its committed offset cannot be read: {error}" in receipt.error for receipt in receipts)
+    assert {A, B} == {Partition(each["topic"], each["partition"]) for each in logs if "in trouble" in each["event"]}
+    assert [1] * 5 == [writer.discarded for writer in stage.writers]
+    assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
