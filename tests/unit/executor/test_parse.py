@@ -160,7 +160,7 @@ def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
     assert 1 == len(rejects(chunk))
 
 
-def event(body: bytes, **headers: str) -> bytes:
+def event(body: bytes, /, **headers: str) -> bytes:
     """Write one of Flume's events."""
     out = BytesIO()
     fastavro.schemaless_writer(out, AVRO, {"headers": headers, "body": body})

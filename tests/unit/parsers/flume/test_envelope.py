@@ -52,7 +52,7 @@ class Echo:
         )
 
 
-def event(body: bytes, **headers: str) -> bytes:
+def event(body: bytes, /, **headers: str) -> bytes:
     """Write an event as Flume does."""
     out = BytesIO()
     fastavro.schemaless_writer(out, SCHEMA, {"headers": headers, "body": body})
