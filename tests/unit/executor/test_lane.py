@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import Fenced, OffsetMoved, PartitionError, Transient
+from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
 from app.executor.cleansed import Cleansed
 from app.executor.lane import Lane
+from app.executor.search import REFUSALS_IN_A_ROW
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Lines
@@ -162,6 +163,36 @@ class TestTrouble:
         stage.open()
 
         assert [1, 0] == [writer.discarded for writer in stage.writers]
+
+    def test_a_lane_that_has_ended_is_read_no_more(self) -> None:
+        """What the consumer would fetch for it would take room from the others."""
+        stage = Stage(at(0))
+        stage.open().finish()
+
+        assert {} == stage.consumer.reading
+
+    @pytest.mark.parametrize("how", ["takes", "passes over"])
+    def test_a_search_holds_its_lane_at_its_stop(self, how: str) -> None:
+        """What follows was dropped, so the partition is read again from there when the commit has told the next stop."""
+        stage = Stage(at(0))
+        stage.open()
+        for _ in range(REFUSALS_IN_A_ROW):
+            stage.take(8)
+            stage.opens_after(Refused(A, "the broker does not like it"))
+            assert stage.open().running
+        assert 4 == stage.lane.stop
+
+        if how == "takes":
+            stage.take(4)
+        else:
+            stage.lane.pass_over(9)
+        stage.lane.read()
+
+        assert (4, {}) == (stage.lane.position, stage.consumer.reading)
+        stage.lane.commit(stage.now)
+        stage.lane.read()
+        assert {A: 4} == stage.consumer.reading
+        assert 6 == stage.lane.stop
 
     def test_a_lane_that_hangs_is_abandoned(self) -> None:
         """Its producer is told, its partition is read no more, and its receipt says why."""

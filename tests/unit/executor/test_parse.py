@@ -87,8 +87,15 @@ def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
 
 def test_a_right_outcome_is_handed_on() -> None:
     """Nothing is copied or asked for twice."""
-    parsed = parsed_by(IdcAccessLog())
+    outcomes: list[Parsed] = []
 
+    def keep(outcome: Parsed) -> Parsed:
+        outcomes.append(outcome)
+        return outcome
+
+    parsed = parsed_by(Wrong(keep))
+
+    assert [True] == [outcome is parsed for outcome in outcomes]
     assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
     assert ["no_marker"] == parsed.reasons.to_pylist()
 
