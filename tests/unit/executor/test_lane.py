@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -15,7 +16,7 @@ from app.executor.lane import Lane
 from app.executor.search import REFUSALS_IN_A_ROW
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import Lines
+from app.records import DeadLetter, Lines
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
 
 A = Partition("raw", 0)
@@ -25,7 +26,7 @@ AWAY = Transient(A, "the broker is away")
 class Writer(FakeTransaction):
     """A writer that remembers how it ended."""
 
-    discarded = rests = 0
+    discarded = rests = dead_letters = 0
     abandoned = False
 
     def discard(self) -> None:
@@ -36,6 +37,10 @@ class Writer(FakeTransaction):
 
     def send_rest(self) -> None:
         self.rests += 1
+
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self.dead_letters += 1
+        super().send_dead_letters(dead_letters)
 
 
 class Stage:
@@ -205,6 +210,15 @@ class TestTrouble:
         assert "raw-0: its last commit did not end in time" == stage.lane.receipt().error
         assert Outcome.FAILED is stage.lane.receipt().outcome
 
+    def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:
+        """The call that hangs may be the one that discards it; then its receipt has the error of before."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.opens_after()
+        stage.lane.abandon()
+
+        assert "raw-0: the broker is away" == stage.lane.receipt().error
+
 
 class TestStart:
     @pytest.mark.parametrize(
@@ -258,6 +272,14 @@ class TestStart:
 
 
 class TestProgress:
+    def test_only_what_there_is_is_sent(self) -> None:
+        """Chunks without a reject are the rule."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+
+        assert 0 == stage.writers[0].dead_letters
+
     def test_what_was_committed_counts(self) -> None:
         """What was taken since then does not, and is taken again."""
         stage = Stage(at(0))
