@@ -20,7 +20,8 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
 
     Args:
         ranges: the partitions to work on.
-        loads: records that each of them is expected to bring: its lag and what arrives in a round.
+        loads: records that each of them is expected to bring: its lag and what arrives in a round. A partition whose
+            output nobody takes is not there; it comes last in its task.
         slots: how many tasks can run at once.
     """
     heaviest_first = sorted(ranges, key=lambda offset_range: (-_load(offset_range, loads), offset_range.partition))
@@ -39,4 +40,4 @@ def heaviest(tasks: Iterable[Sequence[OffsetRange]], loads: Mapping[Partition, i
 
 
 def _load(offset_range: OffsetRange, loads: Mapping[Partition, int]) -> int:
-    return loads[offset_range.partition] + IDLE_LOAD
+    return loads.get(offset_range.partition, 0) + IDLE_LOAD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
@@ -71,15 +72,19 @@ def main() -> int:
 def hunt(mutants: Sequence[Mutant]) -> list[Mutant]:
     """Try mutants; print the survivors as they are found, then how many of each module were noticed."""
     survivors: list[Mutant] = []
+    done = itertools.count(1)
 
-    def survived(mutant: Mutant) -> None:
-        survivors.append(mutant)
-        print(f"not noticed: {mutant}", flush=True)
+    def tried(mutant: Mutant, noticed: bool) -> None:
+        if not noticed:
+            survivors.append(mutant)
+            print(f"not noticed: {mutant}", flush=True)
+        if sys.stderr.isatty():
+            print(f"{next(done)} of {len(mutants)} tried", end="\r", file=sys.stderr)
 
     began = time.monotonic()
-    Trials(mutants, survived).run()
+    Trials(mutants, tried).run()
     unnoticed = Counter(mutant.path for mutant in survivors)
-    for path, count in Counter(mutant.path for mutant in mutants).items():
+    for path, count in sorted(Counter(mutant.path for mutant in mutants).items()):
         print(f"{path}: {count - unnoticed[path]} of {count} noticed")
     print(f"{time.monotonic() - began:.0f} s")
     return survivors

@@ -55,12 +55,12 @@ class Trials:
 
     Args:
         mutants: what to try.
-        survived: told of each mutant that no test noticed.
+        tried: told of each mutant, and whether a test noticed it.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], survived: Callable[[Mutant], object]) -> None:
+    def __init__(self, mutants: Sequence[Mutant], tried: Callable[[Mutant, bool], object]) -> None:
         self._mutants = mutants
-        self._survived = survived
+        self._tried = tried
         self._failure = ""
         self._noticed = Counter[str]()
         """How many mutants each test has noticed."""
@@ -106,10 +106,9 @@ class Trials:
         for mutant in self._mutants:
             with in_file(mutant):
                 tests = self._likeliest_first(mutant.path, session)
-                survives = passes(tests, patience, partial(put_in_place, mutant))
-            if survives:
-                self._survived(mutant)
-            elif OUTPUT.exists():
+                noticed = not passes(tests, patience, partial(put_in_place, mutant))
+            self._tried(mutant, noticed)
+            if noticed and OUTPUT.exists():
                 self._noticed[OUTPUT.read_text().partition("\n")[0]] += 1
         return True
 

@@ -73,3 +73,12 @@ def test_ten_thousand_partitions_are_balanced_within_a_tenth() -> None:
     weights = [sum(of[offset_range.partition] for offset_range in task) for task in plan(ranges(of), of, 2_000)]
 
     assert max(weights) <= 1.1 * sum(weights) / len(weights)
+
+
+def test_a_partition_without_a_load_is_planned_last() -> None:
+    """Nobody takes what it would bring; its task still owns it, and the first partition of the task is another one."""
+    three = [OffsetRange(Partition("raw", number), 0, 0) for number in range(3)]
+
+    (task,) = plan(three, {Partition("raw", 1): 5, Partition("raw", 2): 5}, 1)
+
+    assert [1, 2, 0] == [each.partition.number for each in task]

@@ -567,6 +567,19 @@ class TestStop:
         assert [] == rounds.rounds
 
 
+def test_a_round_begins_although_a_sink_partition_has_no_leader() -> None:
+    """The partition whose output nobody takes is planned, too, and controls no task: its lane goes on by itself."""
+    kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
+    kafka.sink_leaderless.add(0)
+    rounds = FakeRounds(works(kafka), slots=1)
+
+    assert 0 == service(kafka, rounds).run(until_end=True)
+
+    ((assignment,),) = rounds.rounds
+    assert [B, A] == [each.partition for each in assignment.ranges]
+    assert B == assignment.control_partition()
+
+
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
     monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1000)

@@ -247,6 +247,14 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
     assert [] == watch.snapshot.problems
 
 
+def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
+    """From the start that was chosen, up to the agreed end; a partition that cannot be planned lags by all that it holds."""
+    offsets = {each: at(each, None) for each in (A, B)}
+    watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
+
+    assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
+
+
 def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
     """It could not be read for a while, but its task has reported since."""
     begin(watch, at(A, 10))

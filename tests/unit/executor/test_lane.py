@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -9,12 +10,13 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from app.errors import Fenced, OffsetMoved, PartitionError, Transient
+from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
 from app.executor.cleansed import Cleansed
 from app.executor.lane import Lane
+from app.executor.search import REFUSALS_IN_A_ROW
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import Lines
+from app.records import DeadLetter, Lines
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
 
 A = Partition("raw", 0)
@@ -24,7 +26,7 @@ AWAY = Transient(A, "the broker is away")
 class Writer(FakeTransaction):
     """A writer that remembers how it ended."""
 
-    discarded = rests = 0
+    discarded = rests = dead_letters = 0
     abandoned = False
 
     def discard(self) -> None:
@@ -35,6 +37,10 @@ class Writer(FakeTransaction):
 
     def send_rest(self) -> None:
         self.rests += 1
+
+    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        self.dead_letters += 1
+        super().send_dead_letters(dead_letters)
 
 
 class Stage:
@@ -163,6 +169,36 @@ class TestTrouble:
 
         assert [1, 0] == [writer.discarded for writer in stage.writers]
 
+    def test_a_lane_that_has_ended_is_read_no_more(self) -> None:
+        """What the consumer would fetch for it would take room from the others."""
+        stage = Stage(at(0))
+        stage.open().finish()
+
+        assert {} == stage.consumer.reading
+
+    @pytest.mark.parametrize("how", ["takes", "passes over"])
+    def test_a_search_holds_its_lane_at_its_stop(self, how: str) -> None:
+        """What follows was dropped, so the partition is read again from there when the commit has told the next stop."""
+        stage = Stage(at(0))
+        stage.open()
+        for _ in range(REFUSALS_IN_A_ROW):
+            stage.take(8)
+            stage.opens_after(Refused(A, "the broker does not like it"))
+            assert stage.open().running
+        assert 4 == stage.lane.stop
+
+        if how == "takes":
+            stage.take(4)
+        else:
+            stage.lane.pass_over(9)
+        stage.lane.read()
+
+        assert (4, {}) == (stage.lane.position, stage.consumer.reading)
+        stage.lane.commit(stage.now)
+        stage.lane.read()
+        assert {A: 4} == stage.consumer.reading
+        assert 6 == stage.lane.stop
+
     def test_a_lane_that_hangs_is_abandoned(self) -> None:
         """Its producer is told, its partition is read no more, and its receipt says why."""
         stage = Stage(at(0))
@@ -173,6 +209,15 @@ class TestTrouble:
         assert {} == stage.consumer.reading
         assert "raw-0: its last commit did not end in time" == stage.lane.receipt().error
         assert Outcome.FAILED is stage.lane.receipt().outcome
+
+    def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:
+        """The call that hangs may be the one that discards it; then its receipt has the error of before."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.opens_after()
+        stage.lane.abandon()
+
+        assert "raw-0: the broker is away" == stage.lane.receipt().error
 
 
 class TestStart:
@@ -227,6 +272,14 @@ class TestStart:
 
 
 class TestProgress:
+    def test_only_what_there_is_is_sent(self) -> None:
+        """Chunks without a reject are the rule."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+
+        assert 0 == stage.writers[0].dead_letters
+
     def test_what_was_committed_counts(self) -> None:
         """What was taken since then does not, and is taken again."""
         stage = Stage(at(0))

@@ -95,10 +95,31 @@ def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
     assert [] == outcomes(parsed, 0)
 
 
+@pytest.mark.parametrize("rows", ["rows", "reject_rows"])
+def test_outcomes_in_another_order_are_wrong(rows: str) -> None:
+    """They would be taken for those of other records; a parser that is right for single rows is asked for each."""
+    chunk = chunk_of([line(0), b"rubbish", line(1), b"more rubbish"])
+
+    def mix(right: Parsed) -> Parsed:
+        return replace(right, **{rows: getattr(right, rows)[::-1].copy()})
+
+    parsed = parsed_by(Wrong(mix), chunk)
+
+    assert ([0, 2], [1, 3]) == (parsed.rows.tolist(), parsed.reject_rows.tolist())
+    assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
+
+
 def test_a_right_outcome_is_handed_on() -> None:
     """Nothing is copied or asked for twice."""
-    parsed = parsed_by(IdcAccessLog())
+    outcomes: list[Parsed] = []
 
+    def keep(outcome: Parsed) -> Parsed:
+        outcomes.append(outcome)
+        return outcome
+
+    parsed = parsed_by(Wrong(keep))
+
+    assert [True] == [outcome is parsed for outcome in outcomes]
     assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
     assert ["no_marker"] == parsed.reasons.to_pylist()
 

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from app.executor import task
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.runtime import Runtime
+from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
 from tests.fakes import (
     FakeClients,
@@ -229,3 +231,27 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     assert {A, B} == {Partition(each["topic"], each["partition"]) for each in logs if "in trouble" in each["event"]}
     assert [1] * 5 == [writer.discarded for writer in stage.writers]
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
+
+
+def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task without records makes progress, too."""
+    stage, fed = Stage(), list[float]()
+    monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(stage.clock.now))
+
+    stage.run(20.0)
+
+    assert max(later - one for one, later in pairwise(fed)) < 0.3  # a poll takes 0.2
+
+
+def test_the_clients_are_closed_before_a_task_returns() -> None:
+    """Its memory and connections are free for the next one; only a call that hangs makes that come later."""
+    stage, closed_in = Stage(records=3), list[threading.Thread]()
+
+    class Consumer(FakeConsumer):
+        def close(self) -> None:
+            closed_in.append(threading.current_thread())
+
+    stage.clients.consumer = lambda: Consumer(stage.clients)  # type: ignore[method-assign]
+    stage.run(2.0, runtime=stage.clock.threaded)
+
+    assert [threading.current_thread()] == closed_in
