@@ -16,6 +16,17 @@ class Guarantee(StrEnum):
     AT_LEAST_ONCE = "at-least-once"
 
 
+class Partitioner(StrEnum):
+    """What decides which partition of the sink a line goes to."""
+
+    SOURCE = "source"
+    KEY = "key"
+
+
+SOURCE_KEY = "source"
+"""What stands for the key of the source record, where a field of the output could be a line's key."""
+
+
 class Partition(NamedTuple):
     """One partition of a source topic."""
 
@@ -171,6 +182,7 @@ class TaskConfig:
 
     `kafka` are the properties of the source's cluster. `sink_kafka` are those of the cluster of sink, dead letters and
     offsets; empty where that is the same. `placeholder` names the topics that offsets are committed to there.
+    `sink_key` is the field of the output that is the key of a line, or `SOURCE_KEY`.
     """
 
     group: str
@@ -188,6 +200,8 @@ class TaskConfig:
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
     flume_headers: tuple[str, ...] = ()
+    sink_key: str = SOURCE_KEY
+    sink_partitioner: Partitioner = Partitioner.SOURCE
     log_level: str = "info"
 
     @property

@@ -49,6 +49,7 @@ class Chunk:
         failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
         kept: the headers of Flume's events that cleansed lines keep; without those that nobody wants.
+        line_keys: the keys of the cleansed lines; None where they keep those of their records.
     """
 
     partitions: Sequence[Partition]
@@ -63,9 +64,15 @@ class Chunk:
     failures: Sequence[PartitionError] = ()
     full: bool = False
     kept: HeaderColumns = ()
+    line_keys: pa.BinaryArray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def keys_of_lines(self) -> pa.BinaryArray:
+        """The keys that cleansed lines get."""
+        return self.keys if self.line_keys is None else self.line_keys
 
     def by_partition(self) -> Iterator[tuple[Partition, int, int]]:
         """Yield each partition with its rows, which stand together: the first row, and the one after the last."""
@@ -82,8 +89,8 @@ class Lines:
 
     Args:
         values: the lines.
-        rows: for each line, the row of its source record's key, timestamp and headers; ascending.
-        keys: null where a record has no key.
+        rows: for each line, the row of its key, timestamp and headers; ascending.
+        keys: null where a line has no key.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
         headers: what `Chunk.kept` is.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -72,5 +72,23 @@ class Parser(Protocol):
 
         No data makes this raise: a value that cannot be parsed is a reject. The bytes of one row never change the
         outcome of another. A null is a record without a value (a Kafka tombstone).
+        """
+        ...
+
+
+FIELD = "field"
+"""The group of a pattern that holds a field."""
+
+
+@runtime_checkable
+class HasFields(Protocol):
+    """What a parser may tell besides: where the fields of its lines are, so that one of them can be a line's key."""
+
+    @property
+    def output_fields(self) -> Mapping[str, str]:
+        """
+        The pattern of each field that can be told apart: a regular expression of RE2, applied to the bytes of a line.
+
+        Its one group, `(?P<field>…)`, is the field. A line that it does not match has no key.
         """
         ...

@@ -12,11 +12,12 @@ import click
 
 from app import config, log
 from app.errors import ConfigError, WinnowError
-from app.model import Guarantee, Plugin
+from app.model import SOURCE_KEY, Guarantee, Plugin
 from app.offsets import registry as stores
 from app.offsets.contract import StoreContext, is_local
 from parsers import registry
 from parsers.contract import Parser
+from parsers.fields import pattern_of
 
 T = TypeVar("T")
 
@@ -50,7 +51,9 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
 def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     """Return the configuration, after making sure that its plugins can be built, and set up logging as it says."""
     loaded = config.read(file, assignments)
-    parser_of(loaded.config.parser)
+    parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
+    if key != SOURCE_KEY:
+        built("sink.key", lambda: pattern_of(parser, key))
     _check_stores(loaded.config)
     log.configure(loaded.config.log_level)
     return loaded

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from app.model import Guarantee, Plugin
+from app.model import SOURCE_KEY, Guarantee, Partitioner, Plugin
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -138,7 +138,17 @@ class Source(Section):
 class Sink(Section):
     """Where cleansed lines go."""
 
-    topic: str = Field(description="the topic for cleansed lines; partition = source partition mod its partitions")
+    topic: str = Field(description="the topic for cleansed lines")
+    key: str = Field(
+        default=SOURCE_KEY,
+        description="the key of a line: `source` is that of its source record, any other name is a field of the "
+        "parser's output, such as `houseid`",
+    )
+    partitioner: Partitioner = Field(
+        default=Partitioner.SOURCE,
+        description="the partition of a line: `source` is the source partition mod the sink's partitions and keeps the "
+        "order of each source partition; `key` is what Java's producer gives the key",
+    )
     kafka: Properties = Field(
         default={},
         description="the cluster of the sink and the dead letters, where it is not that of the source; as `kafka`",

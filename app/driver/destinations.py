@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from app.config import Config
 from app.driver.clients import Topics
 from app.errors import Undeliverable
-from app.model import Partition
+from app.model import Partition, Partitioner, Topic
 
 
 class Destinations:
@@ -15,6 +15,7 @@ class Destinations:
 
     def __init__(self, config: Config, topics: Topics) -> None:
         self._names = (config.sink.topic, config.dead_letters.topic)
+        self._by_key = {config.sink.topic} if config.sink.partitioner is Partitioner.KEY else set()
         self._topics = topics
 
     def undeliverable(self, partitions: Iterable[Partition]) -> dict[Partition, Undeliverable]:
@@ -31,7 +32,11 @@ class Destinations:
         topics = self._topics.source_topics(self._names, None, ()).values()
         leaderless = {Partition(topic.name, number) for topic in topics for number in topic.leaderless}
         for each in partitions if leaderless else ():
-            wanted = {Partition(topic.name, each.number % topic.partitions) for topic in topics}
+            wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
             if missing := sorted(wanted & leaderless):
                 cause = f"its lines cannot be delivered: no leader for {' and '.join(map(str, missing))}"
                 yield each, Undeliverable(each, cause, cure="bring the broker back; the partition goes on by itself")
+
+    def _written(self, topic: Topic, source: Partition) -> Iterable[int]:
+        """Return the partitions that the output of a source partition may go to."""
+        return range(topic.partitions) if topic.name in self._by_key else (source.number % topic.partitions,)

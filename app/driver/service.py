@@ -127,6 +127,8 @@ class Service:
             commit_seconds=config.commit_interval,
             transaction_seconds=config.transaction_timeout,
             flume_headers=config.source.flume_headers,
+            sink_key=config.sink.key,
+            sink_partitioner=config.sink.partitioner,
             log_level=config.log_level,
         )
 

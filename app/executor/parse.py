@@ -11,10 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.executor.limits import Limits
-from app.model import TaskConfig
+from app.model import SOURCE_KEY, TaskConfig
 from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
+from parsers.fields import cut, pattern_of
 from parsers.flume import envelope
 
 PARSER_ERROR = "parser_error"
@@ -27,6 +28,11 @@ def make_parser(config: TaskConfig) -> Parser:
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
+def key_pattern(parser: Parser, config: TaskConfig) -> str:
+    """Return what finds the key in a line; empty where a line keeps that of its record."""
+    return "" if config.sink_key == SOURCE_KEY else pattern_of(parser, config.sink_key)
+
+
 def with_headers(chunk: Chunk, names: Sequence[str]) -> Chunk:
     """Return a chunk with these headers of Flume's events, which its lines keep. Parsers know nothing of them."""
     if not names:
@@ -34,22 +40,33 @@ def with_headers(chunk: Chunk, names: Sequence[str]) -> Chunk:
     return replace(chunk, kept=list(zip(names, envelope.headers(chunk.values, names), strict=True)))
 
 
-def parse(parser: Parser, chunk: Chunk, sink: Limits, now: int) -> Parsed:
+def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: int) -> Parsed:
     """
-    Return the outcome of a chunk's values. A line that the sink would not take with what it keeps of its record is a
-    reject, and so is a value for which the parser raises.
+    Make rejects of the lines that the sink would not take with what else belongs to their records.
 
     Args:
-        parser: the parser.
-        chunk: what was read.
+        parsed: what the parser made of the chunk.
+        chunk: what was read, with the keys and headers that lines get.
         sink: what the sink takes.
         now: milliseconds since the epoch.
     """
-    parsed = _without_oversized(_guarded(parser, chunk.values), chunk, sink)
-    return _without_untimely(_without_keyless(parsed, chunk.keys, sink), chunk.timestamps, sink, now)
+    parsed = _without_oversized(parsed, chunk, sink)
+    return _without_untimely(_without_keyless(parsed, chunk.keys_of_lines, sink), chunk.timestamps, sink, now)
 
 
-def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
+def with_keys(chunk: Chunk, parsed: Parsed, pattern: str) -> Chunk:
+    """Return a chunk whose lines have the field that a pattern finds in them as their key, and no key without it."""
+    if not pattern:
+        return chunk
+    keys = cut(parsed.values, pattern)
+    if len(keys) < len(chunk):
+        places = np.full(len(chunk), len(keys))
+        places[parsed.rows] = np.arange(len(keys))
+        keys = keys.take(pa.array(places, mask=places == len(keys)))
+    return replace(chunk, line_keys=keys)
+
+
+def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
     """Call the parser; if it raises or breaks its contract, call it row by row to find the rows that make it do so."""
     if not len(values):  # only the end of a partition was read
         return _assemble(values, np.zeros(0, np.int32), [])
@@ -65,7 +82,7 @@ def _guarded(parser: Parser, values: pa.BinaryArray) -> Parsed:
 
 
 def _row_by_row(parser: Parser, values: pa.BinaryArray) -> Parsed:
-    alone = [_guarded(parser, values.slice(row, 1)) for row in range(len(values))]
+    alone = [parse(parser, values.slice(row, 1)) for row in range(len(values))]
     return _assemble(
         pa.concat_arrays([one.values for one in alone]),
         np.array([row for row, one in enumerate(alone) if len(one.rows)], np.int32),
@@ -111,7 +128,7 @@ def _miscounts(parsed: Parsed, records: int) -> Iterator[str]:
 
 
 def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:
-    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(chunk.keys))[parsed.rows]
+    sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(chunk.keys_of_lines))[parsed.rows]
     for name, column in chunk.kept:
         sizes += np.diff(offsets_of(column))[parsed.rows] + len(name.encode()) + HEADER_FRAMING
     what = "line, key and headers" if chunk.kept else "line and key"

@@ -25,7 +25,7 @@ from app.executor.commits import Commits
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
 from app.executor.lane import Lane
 from app.executor.limits import Limits
-from app.executor.parse import REFUSED, parse, with_headers
+from app.executor.parse import REFUSED, key_pattern, parse, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, Assignment, CommittedOffset, LastRead, Outcome, Partition, Receipt
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from app.runtime import REAL, Runtime
@@ -49,6 +49,7 @@ def run(
     assignment: Assignment, clients: Clients[C], parser: Parser, seconds: float, runtime: Runtime = REAL
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
+    key = key_pattern(parser, assignment.config)
     with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, runtime, watchdog) as task:
         task.open()
         deadline = runtime.monotonic() + seconds  # opening hundreds of partitions must leave time for records
@@ -58,8 +59,9 @@ def run(
             task.catching_up = chunk is not None and chunk.full
             if chunk is not None:
                 now = round(runtime.wall_clock() * 1000)
-                chunk = with_headers(chunk, assignment.config.flume_headers)
-                task.deliver(chunk, parse(parser, chunk, task.sink, now), now)
+                parsed = parse(parser, chunk.values)
+                chunk = with_keys(with_headers(chunk, assignment.config.flume_headers), parsed, key)
+                task.deliver(chunk, refuse(parsed, chunk, task.sink, now), now)
             task.keep_up()
         return task.finish()
 
@@ -278,7 +280,7 @@ def _cleansed(
     return Cleansed(
         records=end - begin,
         bytes_in=_size(offsets_of(chunk.values), begin, end),
-        lines=Lines(values, parsed.rows[good:after_good], chunk.keys, chunk.timestamps, chunk.kept),
+        lines=Lines(values, parsed.rows[good:after_good], chunk.keys_of_lines, chunk.timestamps, chunk.kept),
         bytes_out=_size(offsets_of(parsed.values), good, after_good),
         dead_letters=dead_letters[bad:after_bad],
         reasons=reasons[bad:after_bad],

@@ -25,6 +25,7 @@ OWNED: Mapping[str, str] = {
     "retry.backoff.max.ms": _BACKOFF,
     "transaction.timeout.ms": "use transaction.timeout",
     "allow.auto.create.topics": "a topic that was deleted would come back with one partition and without its settings",
+    "partitioner": "use sink.partitioner",
     "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
 }
 """The properties that only Winnow sets, each with the reason that a user is given."""

@@ -43,6 +43,9 @@ PRODUCER_DEFAULTS: Settings = {
 # Nobody sees a record before its transaction is committed, and the commit sends at once whatever lingers. Fuller
 # batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
+# Where lines go by their key, other systems must find them by the same key: this is what Java's producer does. It is
+# not asked where a partition is named.
+LIKE_JAVA: Settings = {"partitioner": "murmur2_random"}
 # How long a producer waits before it sends a request again: see `app.kafka.writers.SENT_AGAIN_SECONDS`.
 RETRY_BACKOFF_MS = 500
 
@@ -96,7 +99,7 @@ def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Sett
         "message.max.bytes": largest_record({}, largest),  # what the user wrote replaces it below
         "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
     }
-    return defaults | sizes | common(config.output_kafka) | {"enable.idempotence": True}
+    return defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
 
 
 def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:

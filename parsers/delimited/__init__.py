@@ -26,6 +26,7 @@ import pyarrow as pa
 from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine, choose
 from parsers.contract import Parsed, Parser
+from parsers.delimited.fields import output_fields
 from parsers.delimited.layout import Layout, build
 from parsers.delimited.plain import Plain
 
@@ -84,6 +85,16 @@ class Delimited:
     def reasons(self) -> tuple[str, ...]:
         """Every reason code that this parser can give, in the order in which the rules apply."""
         return self._layout.reasons
+
+    @property
+    def output_fields(self) -> Mapping[str, str]:
+        """
+        Where the fields of the output are; see `parsers.contract.HasFields`.
+
+        A field can be told apart if it has a column for itself, or if it and those beside it are checked as `datetime`,
+        `ip` or `port` and more than digits stand between them.
+        """
+        return output_fields(self._layout)
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Cleanse one batch. Text, large and chunked arrays are taken for the bytes that they hold."""

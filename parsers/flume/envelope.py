@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from parsers.compiled.buffers import as_binary
 from parsers.compiled.engine import Engine, choose
-from parsers.contract import Parsed, Parser, Rows
+from parsers.contract import HasFields, Parsed, Parser, Rows
 from parsers.errors import ParserOptionError, hint
 from parsers.flume.event import Kind, Opened
 
@@ -80,6 +80,11 @@ class FromFlume:
     def engine(self) -> Engine:
         """The engine that opens the events: never `auto`."""
         return self._engine
+
+    @property
+    def output_fields(self) -> Mapping[str, str]:
+        """Where the fields of the wrapped parser's lines are."""
+        return self._parser.output_fields if isinstance(self._parser, HasFields) else {}
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """Open the envelopes and parse the lines in them. Rows are numbered as in `lines`."""

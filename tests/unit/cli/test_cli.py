@@ -79,6 +79,9 @@ class TestParse:
         assert done.stdout.endswith(b"set()\n")
 
 
+KEYS = ("source", "houseid", "destport", "domainname")
+
+
 class TestCheck:
     def test_a_valid_file_is_shown_with_its_defaults(self, runner: CliRunner, tmp_path: Path) -> None:
         """The output is a valid configuration with all defaults."""
@@ -110,6 +113,18 @@ class TestCheck:
             "starting.offsets: earliest  # default",
         ):
             assert expected in shown
+
+    def test_a_key_is_a_field_of_the_output(self, runner: CliRunner, tmp_path: Path) -> None:
+        """A name that the parser's lines do not have is a problem of the configuration, with the nearest name."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(TEXT)
+
+        codes = {key: runner.invoke(main, ["check", "-c", str(file), "--set", f"sink.key={key}"]) for key in KEYS}
+
+        assert {"source": 0, "houseid": 0, "destport": 0, "domainname": 2} == {
+            key: done.exit_code for key, done in codes.items()
+        }
+        assert "configuration: sink.key: the parser's lines have no field 'domainname'" in codes["domainname"].stderr
 
     def test_every_problem_is_printed_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
         """A wrong configuration ends every command with 2."""

@@ -61,7 +61,9 @@ def test_a_message_names_the_correction(file: Path, flag: str, answer: str) -> N
 
 def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
     """The message lists the keys of the same section."""
-    assert ["sink.xyz: unknown key; known here: topic, kafka (--set sink.xyz)"] == problems(file, "sink.xyz=1")
+    assert ["sink.xyz: unknown key; known here: topic, key, partitioner, kafka (--set sink.xyz)"] == problems(
+        file, "sink.xyz=1"
+    )
 
 
 class TestOrigins:

@@ -150,6 +150,7 @@ class TestProperties:
             ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: it is the fence"),
             ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow always reads committed"),
             ("kafka.retry.backoff.max.ms=hunter2", "kafka.retry.backoff.max.ms cannot be set: Winnow needs its own"),
+            ("kafka.partitioner=hunter2", "kafka.partitioner cannot be set: use sink.partitioner"),
             ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
             ("spark.spark.python.worker.reuse=false", "spark.python.worker.reuse must stay true: a new worker"),

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from app.config import Config, load
 from app.driver.clients import Rounds
+from app.driver.destinations import Destinations
 from app.driver.plan import plan
 from app.driver.retry import REFUSALS_IN_A_ROW, REFUSED_SECONDS
 from app.driver.round import overrun
@@ -28,7 +29,7 @@ from app.errors import (
     TopicMissing,
     Unreachable,
 )
-from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
+from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Partitioner, Receipt, Watermarks
 from app.runtime import REAL, Runtime
 from app.status import log
 from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
@@ -578,6 +579,23 @@ def test_a_round_begins_although_a_sink_partition_has_no_leader() -> None:
     ((assignment,),) = rounds.rounds
     assert [B, A] == [each.partition for each in assignment.ranges]
     assert B == assignment.control_partition()
+
+
+def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
+    """Where one of them has no leader, no source partition can deliver; the tasks are told key and partitioner."""
+    kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
+    kafka.sink_leaderless.add(0)
+    rounds = FakeRounds(works(kafka))
+    settings = config("sink.key=houseid", "sink.partitioner=key")
+
+    found = Destinations(settings, kafka.clients.destinations).undeliverable([A, B])
+    service(kafka, rounds, settings).run(until_end=True)
+
+    assert dict.fromkeys((A, B), "its lines cannot be delivered: no leader for clean-0") == {
+        partition: error.cause for partition, error in found.items()
+    }
+    ((assignment, *_), *_) = rounds.rounds
+    assert ("houseid", Partitioner.KEY) == (assignment.config.sink_key, assignment.config.sink_partitioner)
 
 
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

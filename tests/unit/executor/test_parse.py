@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
-from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, with_headers
+from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed, Parser
+from parsers.fields import pattern_of
 from parsers.flume import envelope
 from parsers.idc_access_log import IdcAccessLog
 from parsers.testing import outcomes
@@ -52,9 +53,8 @@ def chunk_of(values: Sequence[bytes], keys: Sequence[bytes | None] = (), timesta
 def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Parsed:
     """Parse for a sink with these settings."""
     topic = replace(Destination("clean", 1, 1_000_000), **sink)  # type: ignore[arg-type]  # fields of many types
-    return parse(
-        parser, chunk_of(LINES) if chunk is None else chunk, Limits.of(topic, make_task_config(sink=topic)), NOW
-    )
+    chunk = chunk_of(LINES) if chunk is None else chunk
+    return refuse(parse(parser, chunk.values), chunk, Limits.of(topic, make_task_config(sink=topic)), NOW)
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -179,6 +179,40 @@ def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
     detail = "it has no key, and the sink's cleanup.policy is compact"
     assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
     assert 1 == len(rejects(chunk))
+
+
+def test_lines_get_a_field_as_their_key() -> None:
+    """The key stands in the row of the line's record, whatever lies between; dead letters keep theirs."""
+    chunk = chunk_of([b"rubbish", line(0), b"", line(1)], [b"1", b"2", b"3", b"4"])
+    parsed = parse(IdcAccessLog(), chunk.values)
+
+    keyed = with_keys(chunk, parsed, pattern_of(IdcAccessLog(), "url"))
+
+    urls = [cleansed(number).rpartition(b"|")[2] for number in range(2)]
+    assert [None, urls[0], None, urls[1]] == keyed.keys_of_lines.to_pylist()
+    assert chunk.keys is keyed.keys
+    assert chunk is with_keys(chunk, parsed, "")
+    assert (
+        []
+        == with_keys(chunk_of([]), parse(IdcAccessLog(), chunk_of([]).values), "(?P<field>)").keys_of_lines.to_pylist()
+    )
+
+
+def test_the_key_of_a_line_counts_and_not_that_of_its_record() -> None:
+    """A line is too large with its own key, and a compacted sink takes it although its record has none."""
+    chunk = chunk_of([line(0), line(1)], [None, b"k" * 1_000])
+    parsed = parse(IdcAccessLog(), chunk.values)
+    sink = Destination("clean", 1, len(cleansed(0)) + len(b"238") + 512, compacted=True)
+
+    def refused(sink: Destination, pattern: str) -> list[tuple[int, str]]:
+        limits = Limits.of(sink, make_task_config(sink=sink))
+        return [each[:2] for each in refuse(parsed, with_keys(chunk, parsed, pattern), limits, NOW).rejects()]
+
+    houseid = pattern_of(IdcAccessLog(), "houseid")
+    assert [] == refused(sink, houseid)
+    assert [(0, TOO_LARGE), (1, TOO_LARGE)] == refused(replace(sink, max_bytes=sink.max_bytes - 1), houseid)
+    assert [(0, REFUSED), (1, REFUSED)] == refused(sink, "none(?P<field>)")
+    assert [(0, REFUSED), (1, TOO_LARGE)] == refused(sink, "")
 
 
 def event(body: bytes, /, **headers: str) -> bytes:

@@ -15,7 +15,7 @@ from app.executor.lane import Lane
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import NO_TIMESTAMP, Chunk
+from app.records import NO_TIMESTAMP, Chunk, Lines
 from parsers.contract import Parsed
 from tests.fakes import (
     CONTROL,
@@ -737,3 +737,22 @@ class TestTruncation:
 
         assert (None, 1) == (lane.outcome, lane.receipt().reopened)
         assert lane.retry_at is not None
+
+
+def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `sink.key` the lines get that field as their key, and the dead letters keep that of their record."""
+    kafka, keys, plain = FakeKafka({A: source(2)}), [], FakeWriter.send
+
+    def send(writer: FakeWriter, lines: Lines) -> None:
+        keys.extend(lines.keys.take(lines.rows).to_pylist())
+        plain(writer, lines)
+
+    monkeypatch.setattr(FakeWriter, "send", send)
+    task_config, clock = make_task_config(sink_key="houseid"), FakeClock()
+    assignment = make_assignment(task_config, OffsetRange(A, None, 0, len(kafka.source[A])))
+    clients = FakeClients(kafka, task_config, clock)
+
+    task.run(assignment, clients, make_parser(task_config), 8, runtime=clock.runtime)
+
+    assert [b"238", b"238"] == keys
+    assert [b"bad"] == [each.key for each in kafka.dead[A]]

@@ -1,0 +1,61 @@
+"""Where the fields of a delimited output are: a pattern for each that can be told apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from parsers.contract import FIELD
+from parsers.delimited.layout import Form, Layout, Piece
+
+# What stands between two fields divides them if it holds something that is not in a number or an IPv4 address.
+_DIVIDER = re.compile(rb"[^][]*[^][0-9.][^][]*")
+_CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
+
+
+def output_fields(layout: Layout) -> dict[str, str]:
+    """Return the pattern of each field, as `parsers.contract.HasFields` wants it."""
+    found: dict[str, str] = {}
+    for number, column in enumerate(_columns(layout)):
+        for at in _fields(column) if _is_divisible(column) else ():
+            name = layout.fields[column[at].field]
+            found.setdefault(name, _pattern(layout, number, column, at))
+    return found
+
+
+def _columns(layout: Layout) -> list[list[Piece]]:
+    """Return the pieces of each column of the output; only literals hold the output separator."""
+    columns: list[list[Piece]] = [[]]
+    for piece in layout.pieces:
+        if piece.form is not Form.LITERAL:
+            columns[-1].append(piece)
+            continue
+        texts = piece.literal.split(bytes([layout.output_separator]))
+        columns[-1].append(Piece(Form.LITERAL, texts[0]))
+        columns += ([Piece(Form.LITERAL, text)] for text in texts[1:])
+    return columns
+
+
+def _fields(column: Sequence[Piece]) -> list[int]:
+    return [at for at, piece in enumerate(column) if piece.form is not Form.LITERAL]
+
+
+def _is_divisible(column: Sequence[Piece]) -> bool:
+    """Tell whether a column holds one field, or checked ones with something between them that is in none of them."""
+    fields = _fields(column)
+    between = (column[field + 1 : following] for field, following in pairwise(fields))
+    return len(fields) == 1 or (
+        all(column[field].form in _CHECKED for field in fields)
+        and all(_DIVIDER.fullmatch(b"".join(piece.literal for piece in pieces)) for pieces in between)
+    )
+
+
+def _pattern(layout: Layout, number: int, column: Sequence[Piece], wanted: int) -> str:
+    end = re.escape(chr(layout.output_separator))
+    parts = [
+        re.escape(piece.literal.decode()) if piece.form is Form.LITERAL else _CHECKED.get(piece.form, f"[^{end}]*")
+        for piece in column
+    ]
+    parts[wanted] = f"(?P<{FIELD}>{parts[wanted]})"
+    return rf"\A(?:[^{end}]*{end}){{{number}}}{''.join(parts)}(?:{end}|\z)"

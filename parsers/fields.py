@@ -1,0 +1,33 @@
+"""The fields of cleansed lines, as a parser tells of them: one of them can be a line's key."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsers.contract import FIELD, HasFields, Parser
+from parsers.errors import ParserOptionError, hint
+
+
+def pattern_of(parser: Parser, name: str) -> str:
+    """
+    Return the pattern that finds a field in a line.
+
+    Raises:
+        ParserOptionError: the parser tells of no such field, or its pattern is of no use.
+    """
+    patterns = parser.output_fields if isinstance(parser, HasFields) else {}
+    if name not in patterns:
+        msg = f"the parser's lines have no field {name!r}; {hint(name, patterns)}"
+        raise ParserOptionError(msg)
+    try:
+        cut(pa.array([], pa.binary()), patterns[name])
+    except (ValueError, IndexError, TypeError) as error:
+        msg = f"the parser's pattern of {name!r} is of no use: {error}"
+        raise ParserOptionError(msg) from error
+    return patterns[name]
+
+
+def cut(values: pa.BinaryArray, pattern: str) -> pa.BinaryArray:
+    """Return what a pattern finds in each line; null where it finds nothing."""
+    return pc.struct_field(pc.extract_regex(values, pattern), FIELD)

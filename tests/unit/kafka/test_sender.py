@@ -1,0 +1,37 @@
+"""Where the output of a source partition goes."""
+
+from __future__ import annotations
+
+from app.kafka import settings
+from app.kafka.sender import BY_KEY, Targets
+from app.model import Destination, Partition, Partitioner
+from tests.fakes import make_task_config
+
+SINK, DEAD = Destination("clean", 3, 1_000_000), Destination("dead", 2, 1_000_000)
+
+
+def targets(number: int, partitioner: Partitioner, sink: Destination = SINK) -> Targets:
+    task_config = make_task_config(sink=sink, dead_letters=DEAD, sink_partitioner=partitioner)
+    return Targets.of(task_config, Partition("raw", number))
+
+
+def test_a_source_partition_has_one_sink_partition() -> None:
+    """It is its number mod those of the sink, so its order is kept."""
+    found = targets(7, Partitioner.SOURCE)
+
+    assert (1, [1], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
+    assert "clean-1 or dead-1" == str(found)
+
+
+def test_by_its_key_a_line_may_go_to_any_partition() -> None:
+    """Dead letters go where they always went; a sink with a single partition leaves no choice."""
+    found = targets(7, Partitioner.KEY)
+
+    assert (BY_KEY, [0, 1, 2], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
+    assert "clean-0 to clean-2 or dead-1" == str(found)
+    assert 0 == targets(7, Partitioner.KEY, Destination("clean", 1, 1_000_000)).sink_partition
+
+
+def test_keys_are_hashed_as_by_java() -> None:
+    """Librdkafka's own default would put them elsewhere than other producers."""
+    assert "murmur2_random" == settings.producer(make_task_config())["partitioner"]
