@@ -90,6 +90,7 @@ format: $(READY)  ## rewrite the sources as ruff wants them
 lock: $(READY)  ## resolve the pinned dependencies anew
 	$(LOCK) pyproject.toml -o docker/requirements.lock
 	$(LOCK) --all-extras --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
+	$(LOCK) --extra stores -c tests/requirements.lock pyproject.toml -o docker/image.lock
 	$(BIN)/python -m app.embedded.jars > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
 
 clean:  ## remove what the other targets created here

@@ -91,10 +91,10 @@ class Plugins:
         try:
             return cast("Factory", point.load())
         except (ImportError, AttributeError) as error:
-            if point.extras and _is_not_installed(error):
+            if point.extras and isinstance(error, ModuleNotFoundError) and _is_not_ours(error.name):
                 package = f"{point.dist.name if point.dist else PRODUCT}[{','.join(point.extras)}]"
-                msg = f"{self.kind} {name} needs a package that is not installed: pip install '{package}'"
-                raise self.unknown(msg) from error
+                lacks = f"{self.kind} {name} needs the package {error.name}, which is not installed"
+                raise self.unknown(f"{lacks}: pip install '{package}'") from error
             msg = f"{self.kind} {name} is registered as {point.value}, which cannot be imported: {error}"
             raise self.unknown(msg) from error
 
@@ -109,9 +109,8 @@ class Plugins:
         return keywords
 
 
-def _is_not_installed(error: Exception) -> bool:
-    """Return whether a package of somebody else is missing, not a module of ours."""
-    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in ("app", "parsers")
+def _is_not_ours(module: str | None) -> bool:
+    return (module or "").partition(".")[0] not in ("app", "parsers")
 
 
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:

@@ -395,5 +395,6 @@ def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
     try:
         return FOLDERS[scheme](url, options)
     except ImportError as error:
-        missing = "pip install 'winnow[s3]'" if FOLDERS[scheme] is S3Folder else str(error)
-        raise StoreOptionError(f"{scheme}:// needs a package that is not installed: {missing}") from error
+        package, extra = ("s3fs", "s3") if FOLDERS[scheme] is S3Folder else ("requests", "files")
+        missing = f"needs the package {package}, which is not installed: pip install 'winnow[{extra}]'"
+        raise StoreOptionError(f"{scheme}:// {missing}") from error

@@ -53,6 +53,17 @@ def test_check_finds_nothing_wrong(run: Run, topics: tuple[str, str, str]) -> No
     assert "# clients: bulk" in ended.output
 
 
+def test_it_holds_the_client_of_every_store(run: Run) -> None:
+    """Nothing can be installed in a container, so `winnow check` accepts each store as a mirror as it is."""
+    mirrors = """[{name: redis, url: "redis://nowhere"}, {name: zookeeper, hosts: nowhere},
+    {name: mysql, host: nowhere, user: u, password: p, database: d}, {name: hbase, host: nowhere},
+    {name: files, url: "webhdfs://nowhere/o"}, {name: files, url: "s3://nowhere/o"}]"""
+
+    ended = run("winnow", "check", "-c", CONFIG, "--set", f"offsets.mirrors={mirrors}")
+
+    assert 0 == ended.code, ended.errors
+
+
 def test_lines_are_cleansed_exactly_once(run: Run, kafka: Cluster, topics: tuple[str, str, str]) -> None:
     """4,000 good lines and 10 bad ones go through the image's `winnow run --until-end`: each comes out once, in order."""
     source, sink, dead = topics

@@ -55,9 +55,7 @@ def test_image_installs_only_hashed_packages() -> None:
     """Each package that comes from an index is checked against its hash; the wheel adds none."""
     text = re.sub(r"\s+", " ", DOCKERFILE.read_text("utf-8").replace("\\\n", " "))
     installs = re.findall(r"pip (?:install|wheel) .*?(?= RUN | COPY | FROM |&&|$)", text)
-    assert any(
-        install.startswith("pip install --require-hashes") and "requirements.lock" in install for install in installs
-    )
+    assert any(install.startswith("pip install --require-hashes") and "image.lock" in install for install in installs)
     assert all("--require-hashes" in install or "--no-deps" in install for install in installs)
     assert all(
         "--only-binary :all:" in install or "--no-build-isolation" in install or "--no-index" in install
@@ -65,14 +63,27 @@ def test_image_installs_only_hashed_packages() -> None:
     )
 
 
+def pins(lock: str) -> dict[str, str]:
+    """Return the hashes of each package of a lock, by its name and version."""
+    pin = re.compile(r"^(\S+==\S+)(?: ;.*)? \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE)
+    return dict(pin.findall((ROOT / lock).read_text("utf-8")))
+
+
 def test_wheel_is_built_with_the_pins_of_the_tests() -> None:
     """The lock of the image's build agrees with the lock of the tests, hash by hash."""
-    pin = re.compile(r"^(\S+==\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE)
-    tested = dict(pin.findall((ROOT / "tests/requirements.lock").read_text("utf-8")))
-    built = dict(pin.findall((ROOT / "docker/build.lock").read_text("utf-8")))
+    tested, built = pins("tests/requirements.lock"), pins("docker/build.lock")
     shared = {name: hashes for name, hashes in built.items() if not name.startswith("setuptools==")}
     assert any(name.startswith("hatchling==") for name in shared)
     assert shared.items() <= tested.items()
+
+
+def test_image_holds_what_is_tested() -> None:
+    """What the image runs with has the pins of the tests, hash by hash, and those of a clone."""
+    image, tested, clone = (
+        pins(f"{lock}.lock") for lock in ("docker/image", "tests/requirements", "docker/requirements")
+    )
+    assert any(name.startswith("kazoo==") for name in image)
+    assert clone.items() <= image.items() <= tested.items()
 
 
 def test_build_context_holds_every_copied_file() -> None:

@@ -299,10 +299,10 @@ def declared(*extras: str) -> set[str]:
 
 
 def test_every_optional_store_names_its_extra() -> None:
-    """A user who lacks a store's client is told what to install: each extra has a store, except the client of S3."""
+    """A user who lacks a store's client is told what to install: each extra has a store, except S3's client, and all together."""
     named = {extra for line in STORES.built_in.values() for extra in re.findall(r"\[(\w+)]", line)}
 
-    assert named == {extra for extra in PROJECT["optional-dependencies"] if extra != "s3"}
+    assert named == {extra for extra in PROJECT["optional-dependencies"] if extra not in ("s3", "stores")}
 
 
 def test_every_dependency_is_imported() -> None:
@@ -315,10 +315,14 @@ def test_every_dependency_is_imported() -> None:
 
 @pytest.mark.parametrize(
     ("lock", "extras"),
-    [("docker/requirements.lock", []), ("tests/requirements.lock", [*PROJECT["optional-dependencies"]])],
+    [
+        ("docker/requirements.lock", []),
+        ("docker/image.lock", [*PROJECT["optional-dependencies"]]),
+        ("tests/requirements.lock", [*PROJECT["optional-dependencies"]]),
+    ],
 )
 def test_a_lock_holds_the_dependencies_of_pyproject(lock: str, extras: list[str]) -> None:
-    """Each dependency is locked for the project itself, the optional ones for the tests, and no lock names a host."""
+    """Each dependency is locked for the project itself, the optional ones for the image and the tests, and no lock names a host."""
     text = (ROOT / lock).read_text()
     pinned = re.findall(r"^([\w-]+)==(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
 
