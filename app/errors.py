@@ -22,6 +22,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
             ├── OutOfRange           records were deleted before they were read
             ├── Truncated            the log was cut below the committed offset: other records stand or will stand there
             ├── OffsetVanished       the group's offset expired or was deleted
+            ├── OffsetLeftBehind     only the source's cluster knows the group's offset: sink.kafka is new
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
             ├── CorruptOffset        the offset store holds something else than an offset
             ├── Leaderless           no broker leads the partition now, or the one that does is silent
@@ -183,6 +184,10 @@ class Truncated(Blocked):
 
 class OffsetVanished(Blocked):
     """The group had an offset for this partition, and has none now."""
+
+
+class OffsetLeftBehind(Blocked):
+    """The group has an offset on the source's cluster, and none on the sink's, where offsets are with `sink.kafka`."""
 
 
 class NoStartingOffset(Blocked):

@@ -15,7 +15,8 @@ from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
 from app.kafka.placeholders import KafkaPlaceholders
 from app.kafka.topics import KafkaTopics
-from app.offsets.contract import StoreContext
+from app.model import Plugin
+from app.offsets.contract import StoreContext, is_local
 from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
@@ -37,6 +38,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
+        copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from app.offsets import history as earlier
 from app.offsets import migrate as migration
 from app.offsets import registry as stores
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
+
+SOURCE = "source"
+"""What stands for the group's offsets on the source's cluster, where the sink has a cluster of its own."""
 
 
 @click.group()
@@ -35,7 +39,8 @@ def offsets() -> None:
     required=True,
     metavar="STORE",
     help="The store to move to: a name in the configuration (`offsets.store`, `offsets.mirrors`), `kafka`, or what you "
-    "would write there, such as '{name: redis, url: …}'.",
+    "would write there, such as '{name: redis, url: …}'. With sink.kafka, `kafka` is the group on the sink's cluster, "
+    "and `source` that on the source's.",
 )
 @click.option("--dry-run", is_flag=True, help="Tell what would be moved, and change nothing.")
 @click.option("--force", is_flag=True, help="Move an offset even if the other store holds a larger one.")
@@ -67,6 +72,7 @@ def migrate(
             return 1
         if dry_run:
             return 1 if migration.foretell(moves, force=force, say=click.echo) else 0
+        _make_room(settings, partitions)
         return 1 if migration.carry_out(moves, destination, force=force, say=click.echo) else 0
 
 
@@ -108,6 +114,7 @@ def history(
             moves = list(earlier.moves_back(past, target, partitions, moment))
             if dry_run:
                 return migration.foretell(moves, force=True, say=click.echo)
+            _make_room(settings, partitions)
             return migration.carry_out(moves, target, force=True, say=click.echo)
 
 
@@ -129,7 +136,10 @@ def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
     name, options = str(choice.pop("name", "")), choice
     known = (settings.offsets.store, *settings.offsets.mirrors)
     plugin = next((each.plugin for each in known if each.name == name and not options), Plugin(name, options))
-    opened = built(option, lambda: stores.open_store(plugin, StoreContext(settings.group_id, settings.kafka)))
+    context = StoreContext(settings.group_id, settings.output_kafka, placeholder=settings.placeholder)
+    if name == SOURCE and settings.sink.kafka:
+        plugin, context = Plugin("kafka"), StoreContext(settings.group_id, settings.kafka)
+    opened = built(option, lambda: stores.open_store(plugin, context))
     if is_local(opened):
         raise ConfigError((f"{option}: {name} keeps nothing between two runs",))
     return opened
@@ -150,3 +160,11 @@ def _partitions(settings: config.Config) -> list[Partition]:
     source = settings.source
     topics = clients(settings).topics.source_topics(source.topics, source.topics_pattern, set())
     return [Partition(each.name, number) for each in topics.values() for number in range(each.partitions)]
+
+
+def _make_room(settings: config.Config, partitions: Iterable[Partition]) -> None:
+    """Have the topics that offsets are committed to on the sink's cluster, where it is another one."""
+    from app.start import clients
+
+    if (placeholders := clients(settings).placeholders) is not None:
+        placeholders.make_room(partitions)

@@ -91,6 +91,7 @@ class Clients:
         fence: ends tasks.
         offsets: where the next offsets are remembered.
         placeholders: makes room for offsets; None where source and sink are on one cluster.
+        copies: the group's offsets on the source's cluster, where the sink has its own and offsets are kept elsewhere.
     """
 
     topics: Topics
@@ -100,6 +101,7 @@ class Clients:
     offsets: OffsetStore
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
+    copies: OffsetStore | None = None
 
 
 class RunningRound(Protocol):

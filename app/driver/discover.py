@@ -22,6 +22,7 @@ from app.errors import (
     Blocked,
     Leaderless,
     NotUsable,
+    OffsetLeftBehind,
     PartitionError,
     TopicGone,
     Truncated,
@@ -31,6 +32,7 @@ from app.errors import (
 from app.model import CommittedOffset, Destination, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
+from app.offsets.mirrors import MirrorStatus
 from app.runtime import REAL, Runtime
 
 # A partition that a task found blocked is left out of the next plans for so long, unless its offset is moved: a plan
@@ -52,6 +54,7 @@ class Workload:
         rewound: the offsets that `out.of.range` reads again, first and after the last.
         fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
         rival: an earlier run of the service that still works for the group.
+        mirrors: the mirrors of the offsets.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -62,6 +65,7 @@ class Workload:
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     rival: Owner | None = None
+    mirrors: tuple[MirrorStatus, ...] = ()
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -78,12 +82,14 @@ class SourceOffsets:
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
         undeliverable: the error of each partition whose output nobody takes now.
         rival: an earlier run of the service that still works for the group.
+        mirrors: the mirrors of the offsets.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
     unreadable: frozenset[Partition] = frozenset()
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
+    mirrors: tuple[MirrorStatus, ...] = ()
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -123,6 +129,8 @@ class Discovery:
         """Where a partition ended below its committed offset; true until somebody sets that offset."""
         self._reported_cuts: dict[Partition, tuple[int, int]] = {}
         """The committed offset and the cut of each partition that a task found cut since the last discovery."""
+        self._left_behind: dict[Partition, int] = {}
+        """The offsets that only the source's cluster had at the start."""
         self._known: set[Partition] | None = None
         self._new: set[Partition] = set()
         """Those that are younger than the group's work on their topic, if they have no offset."""
@@ -138,6 +146,7 @@ class Discovery:
         """
         found = self._source_offsets(stable=True)
         offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
+        self._look_for_offsets_left_behind(offsets)
         self._meet(found)
         self._take_in_cuts(offsets)
         starts = self._starts_by_time(offsets)
@@ -163,6 +172,7 @@ class Discovery:
             rewound=_only_spans(again),
             fenced=owners,
             rival=self._owners.rival,
+            mirrors=self._clients.mirrors.status,
             undeliverable=self._destinations.undeliverable(ranges),
         )
 
@@ -172,8 +182,9 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
+        self._clients.mirrors.put_all(_readable(offsets))
         undeliverable = self._destinations.undeliverable(offsets)
-        return SourceOffsets(offsets, found.unreadable, undeliverable, self._owners.rival)
+        return SourceOffsets(offsets, found.unreadable, undeliverable, self._owners.rival, self._clients.mirrors.status)
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """
@@ -232,6 +243,17 @@ class Discovery:
         self._new |= found.offsets.keys() - self._known
         self._known |= found.offsets.keys()
 
+    def _look_for_offsets_left_behind(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
+        """
+        Learn at the start where the group has been, although its store of offsets does not know.
+
+        Copies follow the truth, so where only the copy exists `sink.kafka` is new, or the truth was lost.
+        """
+        without = [partition for partition, at in offsets.items() if at.committed is None]
+        if self._known is None and self._clients.copies is not None and without:
+            copies = self._clients.copies.load(without, stable=False)
+            self._left_behind = {partition: copy.offset for partition, copy in copies.items()}
+
     def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
@@ -275,6 +297,8 @@ class Discovery:
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
+        if at.committed is None and at.partition in self._left_behind:
+            raise _left_behind(at.partition, self._left_behind[at.partition])
         is_new = at.partition in self._new
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:
@@ -332,6 +356,15 @@ def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
 
 def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
     return {partition: span for partition, span in spans.items() if span is not None}
+
+
+def _left_behind(partition: Partition, offset: int) -> OffsetLeftBehind:
+    cause = "the group has this offset on the source's cluster only, and with sink.kafka its offsets are elsewhere"
+    cure = (
+        "stop Winnow; then take it along by winnow offsets migrate --from source --to kafka (or another store); "
+        "or, to begin anew, delete the group on the source's cluster"
+    )
+    return OffsetLeftBehind(partition, cause, offset, cure)
 
 
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:

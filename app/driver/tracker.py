@@ -58,7 +58,8 @@ class StatusTracker:
             problem = _began(known.problem, Problem.of(error, self._now()))
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
-        self._publish(partitions=partitions, fenced=workload.fenced, rival=self._rival(workload.rival))
+        rival, mirrors = self._rival(workload.rival), workload.mirrors
+        self._publish(partitions=partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
@@ -84,7 +85,8 @@ class StatusTracker:
         lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
-        self._publish(partitions=partitions, progress=progress, rival=self._rival(found.rival))
+        rival = self._rival(found.rival)
+        self._publish(partitions=partitions, progress=progress, rival=rival, mirrors=found.mirrors)
 
     def _rival(self, owner: Owner | None) -> Problem | None:
         """Return another run of the service as a problem."""

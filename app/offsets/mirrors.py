@@ -1,14 +1,15 @@
 """
 Mirrors: copies of the committed offsets in other stores, for tools that watch those. They never hold up the flow.
 
-A task tells its mirrors each committed offset. The driver compares them with the truth at each discovery, which catches
-up what a killed task did not write, and puts right what is ahead of the truth because somebody set the offsets back.
+A task tells its mirrors each committed offset. The driver compares them with the truth at each look, which catches up
+what a killed task did not write, and puts right what is ahead of the truth because somebody set the offsets back.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -36,6 +37,25 @@ STILL_FAILS = "a mirror of the offsets still fails"
 CAUGHT_UP = "a mirror of the offsets is caught up"
 
 
+class MirrorStatus(NamedTuple):
+    """
+    A mirror at one moment.
+
+    Args:
+        name: the name of its store.
+        failures: how many attempts to write have failed in its life.
+        waiting: how many partitions have an offset that is not written yet.
+        error: why it fails; empty while it does not.
+        since: when it began to fail, in seconds since the epoch.
+    """
+
+    name: str
+    failures: int = 0
+    waiting: int = 0
+    error: str = ""
+    since: float = 0.0
+
+
 class Mirror:
     """
     One mirror, written by a thread of its own, which starts with the first offset.
@@ -55,14 +75,23 @@ class Mirror:
         self._store: OffsetStore | None = None
         self._write = write
         self._clock = runtime.monotonic
+        self._wall_clock = runtime.wall_clock
         self._news = threading.Condition()
         self._waiting: dict[Partition, CommittedOffset] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
         self._failing_since: float | None = None
+        self._trouble = ("", 0.0)
+        """The last error while it fails, and the time of day of the first."""
         self._said_at = 0.0
         self._failed_before = 0
         """How many attempts had failed before the outage that goes on now."""
+
+    @property
+    def status(self) -> MirrorStatus:
+        """How it is now."""
+        with self._news:
+            return MirrorStatus(self._name, self.failures, len(self._waiting), *self._trouble)
 
     def put(self, offsets: Offsets) -> None:
         """Have these offsets written soon; newer ones replace them meanwhile."""
@@ -124,6 +153,7 @@ class Mirror:
         self.failures += 1
         if first:
             self._failing_since = now
+        self._trouble = str(error), self._wall_clock() if first else self._trouble[1]
         if first or now - self._said_at >= REMIND_SECONDS:
             self._said_at = now
             told = self._told(now) | {"waiting": len(self._waiting), "error": str(error)}
@@ -132,7 +162,7 @@ class Mirror:
     def _succeeded(self) -> None:
         if self._failing_since is not None:
             log.info(CAUGHT_UP, **self._told(self._clock()))
-            self._failing_since, self._failed_before = None, self.failures
+            self._failing_since, self._failed_before, self._trouble = None, self.failures, ("", 0.0)
 
     def _told(self, now: float) -> dict[str, object]:
         seconds = 0.0 if self._failing_since is None else round(now - self._failing_since, 1)
@@ -155,6 +185,11 @@ class Mirrors:
     def failures(self) -> int:
         """How many attempts to write have failed."""
         return sum(mirror.failures for mirror in self._mirrors)
+
+    @property
+    def status(self) -> tuple[MirrorStatus, ...]:
+        """How each mirror is now."""
+        return tuple(mirror.status for mirror in self._mirrors)
 
     def put(self, partition: Partition, offset: int, metadata: str) -> None:
         """Take in that an offset was committed; an idle partition that commits the same one again changes nothing."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from app.errors import PartitionError, WinnowError
 from app.model import Owner, Partition
 from app.offsets.metadata import NOTHING, Counts
+from app.offsets.mirrors import MirrorStatus
 
 VERSION = 1
 
@@ -173,6 +174,7 @@ class Snapshot:
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
         rival: that an earlier run of the service still works for the group; None while none does.
         fenced: the partitions that somebody else took over before the last discovery, and who owns them.
+        mirrors: the mirrors of the offsets, as the driver writes them.
         totals: what became of all records since the service started.
     """
 
@@ -187,13 +189,19 @@ class Snapshot:
     outage: Problem | None = None
     rival: Problem | None = None
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    mirrors: tuple[MirrorStatus, ...] = ()
     totals: Counts = NOTHING
 
     @property
     def problems(self) -> list[Problem]:
         """Everything that is wrong now, the service's own problems first."""
+        of_mirrors = (
+            Problem(f"the mirror {mirror.name} fails: {mirror.error}", "the flow goes on; mend its store", mirror.since)
+            for mirror in self.mirrors
+            if mirror.error
+        )
         of_partitions = (status.problem for status in self.partitions.values())
-        return [problem for problem in (self.outage, self.rival, *of_partitions) if problem is not None]
+        return [each for each in (self.outage, self.rival, *of_mirrors, *of_partitions) if each is not None]
 
     @property
     def lag(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -9,11 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
 
+from app.cli import main
 from app.embedded.broker import Broker, Cluster
 from tests.conftest import QUICK_JAVA, Topics
-from tests.independent import Feeder, Written, by_partition, client, committed, line, produce, read, sequence, values
+from tests.independent import (
+    Feeder,
+    Written,
+    by_partition,
+    cleansed,
+    client,
+    committed,
+    line,
+    produce,
+    read,
+    sequence,
+    values,
+)
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import until
 
@@ -63,6 +78,40 @@ def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: To
     assert 251 == sum(known.values())
     assert [(placeholder, 0), (placeholder, 1), (placeholder, 2)] == sorted(known)
     assert {f"{source}.clean", f"{source}.dead", placeholder} == topics_of(centre, source)
+
+
+def test_a_cluster_of_its_own_for_a_sink_that_had_none(
+    broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path
+) -> None:
+    """Nothing is read again in silence: the service says where the offsets are, and goes on once they are taken along."""
+    source = topics("raw", 2)
+    apart = configured(broker.bootstrap, centre, source)
+    together = {**apart, "sink": {"topic": topics("clean", 2)}, "dead.letters": {"topic": topics("dead", 1)}}
+    file = tmp_path / "apart.yaml"
+    file.write_text(json.dumps(apart))
+
+    def offsets(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["offsets", "migrate", "-c", str(file), *arguments])
+
+    produce(broker.bootstrap, source, [Written(line(n, n % 2), None, n % 2) for n in range(20)])
+    with Winnow(together, tmp_path, "--until-end") as first:
+        assert 0 == first.code()
+    produce(broker.bootstrap, source, [Written(line(20))])
+    with Winnow(apart, tmp_path, "--until-end") as blocked:
+        assert 1 == blocked.code()
+    untouched = committed(broker.bootstrap, source, source)
+    dry, moved = offsets("--from", "source", "--to", "kafka", "--dry-run"), offsets("--from", "source", "--to", "kafka")
+    with Winnow(apart, tmp_path, "--until-end") as second:
+        assert 0 == second.code()
+
+    events = blocked.logged("partition blocked; the others go on")
+    assert ["migrate --from source --to kafka" in str(each["error"]) for each in events] == [True, True]
+    assert {(source, 0): 10, (source, 1): 10} == untouched
+    assert [0, 0] == [dry.exit_code, moved.exit_code], dry.output + moved.output
+    assert [1] == [each["records"] for each in second.logged("stopped")]
+    assert [cleansed(20)] == values(read(centre.bootstrap, f"{source}.clean"))
+    placeholder = f"{source}.winnow-offsets"
+    assert {(placeholder, 0): 11, (placeholder, 1): 10} == committed(centre.bootstrap, source, placeholder)
 
 
 def topics_of(broker: Cluster, prefix: str) -> set[str]:

@@ -38,14 +38,18 @@ HDFS = Bundle(
 )
 
 
-def _hbase() -> Bundle:
-    """Return the jars that HBase in one JVM and its Thrift server load: a third of what their poms name."""
-    rows = [row.split(" sha256:") for row in Path(__file__).with_name("hbase.lock").read_text().splitlines()]
+def _locked(title: str, folder: str, size: str) -> Bundle:
+    """Return the jars that a file beside this one pins: `hbase.lock` for HBase."""
+    lock = Path(__file__).with_name(f"{folder.partition('-')[0]}.lock")
+    rows = [row.split(" sha256:") for row in lock.read_text().splitlines()]
     modules, hashes = zip(*rows, strict=True)
-    return Bundle("HBase 2.6.1", "hbase-2.6.1", f"{len(modules)} jars, 61 MB", modules, hashes)
+    return Bundle(title, folder, f"{len(modules)} jars, {size}", modules, hashes)
 
 
-HBASE = _hbase()
+# HBase in one JVM and its Thrift server: a third of what their poms name, which is what they load.
+HBASE = _locked("HBase 2.6.1", "hbase-2.6.1", "61 MB")
+# The node with a file channel and a Kafka sink, without the native libraries of other machines.
+FLUME = _locked("Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
 
 
 def unpacked(bundle: Bundle, *prefixes: str) -> Path:

@@ -11,22 +11,11 @@ from types import TracebackType
 from typing import Self
 
 from app.embedded.broker import free_ports
-from app.embedded.jars import Bundle, fetch_jars, find_java
+from app.embedded.jars import fetch_jars, find_java
 from app.embedded.process import ManagedProcess
+from tests.servers.bundles import FLUME
 
 CONFIGURATION = Path(__file__).parents[2] / "docker" / "flume.conf"
-FLUME = Bundle(
-    "Apache Flume 1.11.0",
-    "flume-1.11.0",
-    "104 jars, 45 MB",
-    (
-        "org.apache.flume:flume-ng-node:1.11.0",
-        "org.apache.flume:flume-ng-sdk:1.11.0",  # the node needs it, and its pom says that only the tests do
-        "org.apache.flume.flume-ng-channels:flume-file-channel:1.11.0",
-        "org.apache.flume.flume-ng-sinks:flume-ng-kafka-sink:1.11.0",
-        "org.slf4j:slf4j-simple:1.7.32",
-    ),
-)
 JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 SECONDS = 60
 

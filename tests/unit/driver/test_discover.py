@@ -13,6 +13,7 @@ from app.errors import (
     CorruptOffset,
     ForeignSink,
     Leaderless,
+    OffsetLeftBehind,
     OffsetVanished,
     Superseded,
     TopicRecreated,
@@ -20,8 +21,10 @@ from app.errors import (
     Unreachable,
 )
 from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
+from app.offsets.contract import StoreContext
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.offsets.mirrors import Mirrors
+from app.offsets.mirrors import Mirrors, MirrorStatus
+from app.offsets.none import NoOffsets
 from app.runtime import REAL, Runtime
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
@@ -440,8 +443,8 @@ def test_an_offset_that_cannot_be_read_blocks_its_partition() -> None:
     assert "field 1 holds '4x'" in str(found.blocked[B])
 
 
-def test_the_mirrors_get_every_committed_offset_at_each_discovery() -> None:
-    """What tasks could not write there is caught up; what is not an offset is not copied."""
+def test_the_mirrors_get_every_committed_offset_at_each_look() -> None:
+    """What tasks could not write there is caught up; what is not an offset is not copied. The status of each is told."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
     kafka.committed = {A: CommittedOffset(4), B: CommittedOffset.not_readable("x")}
     told: list[object] = []
@@ -450,9 +453,14 @@ def test_the_mirrors_get_every_committed_offset_at_each_discovery() -> None:
         def put_all(self, offsets: Mapping[Partition, CommittedOffset]) -> None:
             told.append(offsets)
 
-    Discovery(config(), replace(kafka.clients, mirrors=Recorded())).discover()
+        status = (MirrorStatus("fake", 3, 1, "down", 5.0),)
 
-    assert [{A: CommittedOffset(4)}] == told
+    discovery = Discovery(config(), replace(kafka.clients, mirrors=Recorded()))
+
+    seen = [discovery.discover().mirrors, discovery.refresh().mirrors]
+
+    assert [{A: CommittedOffset(4)}] * 2 == told
+    assert [Recorded.status] * 2 == seen
 
 
 @pytest.mark.parametrize("seen_by", ["discover", "refresh"])
@@ -470,3 +478,47 @@ def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topi
     kafka.topic_id = topic_id
 
     assert {A: error} == {partition: type(each) for partition, each in discovery.discover().blocked.items()}
+
+
+class Copies(NoOffsets):
+    """The group on the source's cluster."""
+
+    def __init__(self, offsets: Mapping[Partition, int]) -> None:
+        super().__init__(StoreContext("g", {}))
+        for partition, offset in offsets.items():
+            self.reset(partition, offset, "")
+
+
+def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
+    """Where `sink.kafka` is new, nothing is read again in silence; an offset that is taken along is believed."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.room = {}
+    discovery = Discovery(config(), replace(kafka.clients, copies=Copies({A: 7})))
+
+    before = discovery.discover()
+    kafka.committed[A] = CommittedOffset(7)
+    after = discovery.discover()
+
+    assert [B] == list(before.ranges)
+    (error,) = before.blocked.values()
+    assert (OffsetLeftBehind, A, 7) == (type(error), error.partition, error.offset)
+    assert "winnow offsets migrate --from source --to kafka" in error.cure
+    assert {A: 7, B: 0} == {partition: each.start for partition, each in after.ranges.items()}
+
+
+def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
+    """They follow the truth: later they would only tell what Winnow itself has written."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[A] = CommittedOffset(4)
+    copies, asked = Copies({A: 7}), []
+
+    class Watched(Copies):
+        def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+            asked.append(list(partitions))
+            return copies.load(partitions, stable=stable)
+
+    discovery = Discovery(config(), replace(kafka.clients, copies=Watched({})))
+    found = [discovery.discover() for _ in range(2)]
+
+    assert [[B]] == asked
+    assert [{}, {}] == [each.blocked for each in found]

@@ -14,6 +14,7 @@ from app.driver.tracker import StatusTracker
 from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.mirrors import MirrorStatus
 from app.runtime import Runtime
 from app.status.snapshot import End, PartitionState, Phase, Snapshot
 
@@ -323,3 +324,17 @@ def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
     assert (1_010.0, True) == (problem.since, str(rival) in str(problem))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}))
     assert watch.snapshot.rival is None
+
+
+@pytest.mark.parametrize("look", ["discovered", "refreshed"])
+def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
+    """Its problem says since when and why; a mirror that works is shown, and no problem."""
+    failing, well = MirrorStatus("redis", 3, 1, "refused", 990.0), MirrorStatus("mysql", 7)
+    found = workload(at(A, 40)) if look == "discovered" else SourceOffsets({A: at(A, 40)})
+
+    getattr(watch.tracker, look)(replace(found, mirrors=(failing, well)))
+
+    assert (failing, well) == watch.snapshot.mirrors
+    assert [("the mirror redis fails: refused", 990.0)] == [
+        (each.cause, each.since) for each in watch.snapshot.problems
+    ]

@@ -139,10 +139,15 @@ def test_a_failing_mirror_is_counted_said_and_caught_up(
     with structlog.testing.capture_logs() as logged:
         mirrored.put(A, 5, "")
         until(lambda: len(logged) >= 2)
+        (failing,) = mirrored.status
         mirrored.put(B, 6, "")
         server.error = None
         until(lambda: server.holds(A) == 5 and server.holds(B) == 6 and CAUGHT_UP in [each["event"] for each in logged])
 
+    (well,) = mirrored.status
+    assert ("fake", mirrored.failures, 0, "", 0.0) == well
+    assert ("the server does not answer", True) == (failing.error, failing.since > 1_000_000)
+    assert failing.waiting in (0, 1)  # none while an attempt is under way
     assert [FAILS, STILL_FAILS] == [each["event"] for each in logged][:2]
     assert ("fake", "the server does not answer", 1) == tuple(logged[0][key] for key in ("mirror", "error", "waiting"))
     assert mirrored.failures == logged[-1]["failures"] >= 2
