@@ -24,12 +24,13 @@ from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Rec
 from parsers.contract import Parser
 from tests import independent
 from tests.conftest import Topics
-from tests.independent import Record
+from tests.independent import Place, Record
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
 """For behaviour that must not depend on the backend."""
+PLACEHOLDER = "{topic}.offsets"
 LARGE = {"max.message.bytes": str(4 << 20)}
 PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 
@@ -60,6 +61,13 @@ class Stage:
     changes: dict[str, object] = field(default_factory=dict)
     backend: Backend | None = None
     parser: Parser | None = None
+    centre: str = ""
+    """The cluster of the sink, the dead letters and the offsets, where it is not that of the source."""
+
+    @property
+    def output(self) -> str:
+        """The cluster that is written to."""
+        return self.centre or self.bootstrap
 
     @property
     def source(self) -> str:
@@ -70,9 +78,12 @@ class Stage:
     def task_config(self) -> TaskConfig:
         """The configuration that a driver would give all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
-        topics = KafkaTopics(AdminConnection(kafka))
+        topics = KafkaTopics(AdminConnection({"bootstrap.servers": self.output}))
         sink, dead = topics.destination(self.sink), topics.destination(self.dead)
         task_config = TaskConfig(self.group, self.guarantee, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+        if self.centre:
+            sink_kafka = {"bootstrap.servers": self.centre}
+            task_config = replace(task_config, sink_kafka=sink_kafka, placeholder=PLACEHOLDER)
         return replace(task_config, **self.changes)  # type: ignore[arg-type]  # fields of many types
 
     def keep_plan(self) -> None:
@@ -82,7 +93,7 @@ class Stage:
 
     def ranges(self, end: int | None = None) -> tuple[OffsetRange, ...]:
         """Plan as a driver would: from the committed offsets to the ends, or to the given end."""
-        known = independent.committed(self.bootstrap, self.group, *self.sources)
+        known = self.committed()
         ranges = []
         for topic in self.sources:
             begins = independent.beginnings(self.bootstrap, topic)
@@ -105,15 +116,21 @@ class Stage:
 
     def cleansed(self) -> list[Record]:
         """Read the sink."""
-        return independent.read(self.bootstrap, self.sink)
+        return independent.read(self.output, self.sink)
 
     def dead_letters(self) -> list[Record]:
         """Read the dead letters."""
-        return independent.read(self.bootstrap, self.dead)
+        return independent.read(self.output, self.dead)
+
+    def committed(self) -> dict[Place, int]:
+        """Return the group's offset of each source partition that has one."""
+        names = {PLACEHOLDER.format(topic=topic) if self.centre else topic: topic for topic in self.sources}
+        found = independent.committed(self.output, self.group, *names)
+        return {(names[topic], number): offset for (topic, number), offset in found.items()}
 
     def lag(self) -> dict[tuple[str, int], int]:
         """Return the group's lag for each source partition that has a committed offset."""
-        known = independent.committed(self.bootstrap, self.group, *self.sources)
+        known = self.committed()
         ends = {place: end for topic in self.sources for place, end in independent.ends(self.bootstrap, topic).items()}
         return {place: ends[place] - offset for place, offset in known.items()}
 
@@ -140,7 +157,7 @@ class RunningTask:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Fence the task, whatever happened, and wait for its end."""
-        fence = KafkaFence({"bootstrap.servers": self._stage.bootstrap}, self._stage.group, 60, self._stage.dead)
+        fence = KafkaFence({"bootstrap.servers": self._stage.output}, self._stage.group, 60, self._stage.dead)
         while self._thread.is_alive():
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)

@@ -1,0 +1,75 @@
+"""One task between two Kafka clusters: on both backends what it does on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from app.embedded.broker import Broker, Cluster
+from app.kafka.backend import Backend
+from app.kafka.fence import KafkaFence
+from app.model import Guarantee, OffsetRange, Outcome, Partition
+from tests import independent
+from tests.conftest import QUICK_JAVA, Topics
+from tests.independent import Written, by_partition, line, produce, sequence, values
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage, until
+
+
+@pytest.fixture(scope="module")
+def centre() -> Iterator[Broker]:
+    """Return the cluster of the sink."""
+    with Broker(java=QUICK_JAVA) as broker:
+        yield broker
+
+
+def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Stage:
+    """Make a stage whose source has two partitions here; sink, dead letters and offsets are there."""
+    stage = make_stage(broker.bootstrap, topics, guarantee, source=2)
+    for topic in (stage.sink, stage.dead, PLACEHOLDER.format(topic=stage.source)):
+        centre.create_topic(topic, 2)
+    return replace(stage, centre=centre.bootstrap, backend=backend)
+
+
+@BOTH_GUARANTEES
+@BOTH_BACKENDS
+def test_a_task_goes_on_where_another_ended(
+    broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend
+) -> None:
+    """Output, dead letters and offsets are on the sink's cluster, each record once and in order; nothing is written here."""
+    stage = apart(broker, centre, topics, guarantee, backend)
+    for begin in (0, 50):
+        lines = [Written(line(n, p), None, p) for n in range(begin, begin + 50) for p in range(2)]
+        produce(broker.bootstrap, stage.source, [*lines, Written(b"rubbish %d" % begin)])
+        stage.run()
+
+    assert sequence({0: 100, 1: 100}) == by_partition(stage.cleansed())
+    assert [b"rubbish 0", b"rubbish 50"] == values(stage.dead_letters())
+    assert {(stage.source, 0): 102, (stage.source, 1): 100} == stage.committed()
+    assert {} == independent.committed(broker.bootstrap, stage.group, stage.source)
+    assert [] == independent.read(broker.bootstrap, stage.sink)
+
+
+@BOTH_BACKENDS
+def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, centre: Broker, topics: Topics, backend: Backend) -> None:
+    """One there ends a task and aborts what it has open; one on the source's cluster reaches nobody."""
+    stage = apart(broker, centre, topics, Guarantee.EXACTLY_ONCE, backend)
+    produce(broker.bootstrap, stage.source, [Written(line(n)) for n in range(50)])
+    here, there = (
+        KafkaFence({"bootstrap.servers": at}, stage.group, 60, stage.dead)
+        for at in (broker.bootstrap, centre.bootstrap)
+    )
+
+    with stage.running(*(OffsetRange(Partition(stage.source, number), None, 0) for number in range(2))) as task:
+        until(lambda: stage.lag()[stage.source, 0] == 0, what="the first lines")
+        here.fence([Partition(stage.source, number) for number in range(2)])
+        produce(broker.bootstrap, stage.source, [Written(line(50))])
+        until(lambda: stage.committed()[stage.source, 0] == 51, what="a line after a fence that reaches nobody")
+        there.fence([Partition(stage.source, 0)])
+        assert task.ended(60)
+
+    assert Outcome.FENCED is task.receipts[Partition(stage.source, 0)].outcome
+    produce(broker.bootstrap, stage.source, [Written(line(51))])
+    stage.run()
+    assert sequence({0: 52}) == by_partition(stage.cleansed())
