@@ -11,6 +11,7 @@ from typing import Protocol
 
 import hypothesis
 import pytest
+import structlog
 
 from app.embedded.broker import Broker, Cluster
 
@@ -40,10 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_watchdog_outlives_its_test() -> Iterator[None]:
-    """Disarm a watchdog that a test has fed and not left: it would end pytest in the middle of another test."""
+def _nothing_of_the_process_outlives_its_test() -> Iterator[None]:
+    """Disarm a watchdog that a test has fed and not left; forget a log that a command has set up for its own level."""
     yield
     faulthandler.cancel_dump_traceback_later()
+    structlog.reset_defaults()
 
 
 class Topics(Protocol):
