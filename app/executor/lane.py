@@ -160,6 +160,7 @@ class Lane:
             OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
             Fenced, Transient: from the writer.
         """
+        assert self._writer is not None  # open() came first
         if committed is None and self._committed is not None:
             raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
         if committed is not None and self._committed is not None and committed.offset < self._committed:
@@ -167,6 +168,7 @@ class Lane:
             raise OffsetMoved(self.partition, what, self._committed)
         self.position = self._first_position(committed)
         self._resolve_uncertain_commit()
+        self._writer.settle(None if committed is None else committed.offset)
         self._metadata = self._continued(committed)
         self._reading.last = self._metadata.read
         self._store_start(committed)

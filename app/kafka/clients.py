@@ -10,6 +10,7 @@ from app.kafka import settings
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
+from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
 from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
 from app.model import Guarantee, Partition, TaskConfig
@@ -33,6 +34,7 @@ class TaskClients:
         self._config = config
         self._backend = backend or best_backend(config.kafka)
         self._producer = producer
+        self._hanging = HangingTransactions(config.kafka, config.group)
 
     def consumer(self) -> TaskConsumer:
         """Return the task's consumer."""
@@ -51,7 +53,7 @@ class TaskClients:
             assert is_transactional(offsets)  # the configuration refuses any other store
             transactional = FlushedDelivery(self._maker(settings.transactional_producer(config, partition)))
             sender = backend.sender(transactional.client, targets)
-            return TransactionalWriter(partition, sender, transactional, offsets)
+            return TransactionalWriter(partition, sender, transactional, offsets, self._hanging)
         reporting = backend.reporting(self._maker(settings.producer(config)))
         return AcknowledgedWriter(partition, backend.sender(reporting.client, targets), reporting, offsets)
 

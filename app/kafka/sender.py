@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+
+from confluent_kafka import Producer
 
 from app.model import Partition, TaskConfig
-from app.records import DeadLetter, Lines
+from app.records import DeadLetter, Header, Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +32,86 @@ class Targets:
             partition.number % dead_letters.partitions,
         )
 
+    @property
+    def line(self) -> Partition:
+        """The partition of the sink."""
+        return Partition(self.sink, self.sink_partition)
+
+    @property
+    def dead_letter(self) -> Partition:
+        """The partition of the dead letters."""
+        return Partition(self.dead_letters, self.dead_letter_partition)
+
     def __str__(self) -> str:
         """Return the names of both partitions."""
-        return f"{self.sink}-{self.sink_partition} or {self.dead_letters}-{self.dead_letter_partition}"
+        return f"{self.line} or {self.dead_letter}"
 
 
-class Sender(Protocol):
+class Sender(ABC):
     """
     Queues the records of one source partition in librdkafka.
 
-    Both methods return the first row that found the queue full, or the number of rows; they raise KafkaException where
+    Two methods return the first row that found the queue full, or the number of rows; they raise KafkaException where
     librdkafka refuses a row for any other reason.
+
+    Args:
+        client: the producer.
+        targets: where the records go.
     """
 
-    targets: Targets
+    def __init__(self, client: Producer, targets: Targets) -> None:
+        self.targets = targets
+        self._client = client
+        self._line_mark: Header | None = None
+        self._dead_letter_mark: Header | None = None
+
+    def mark(self, header: Header) -> None:
+        """Give this header to the next line, and to the next dead letter."""
+        self._line_mark = self._dead_letter_mark = header
 
     def offer(self, lines: Lines, begin: int) -> int:
         """Queue lines for the sink, from row `begin` on."""
-        ...
+        if self._line_mark is not None and begin < len(lines):
+            if not self.offer_one(self.targets.line, _line(lines, begin), self._line_mark):
+                return begin
+            self._line_mark, begin = None, begin + 1
+        return self._offer(lines, begin)
 
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
         """Queue rejects for the dead-letter topic, from row `begin` on."""
-        ...
+        if self._dead_letter_mark is not None and begin < len(dead_letters):
+            if not self.offer_one(self.targets.dead_letter, dead_letters[begin], self._dead_letter_mark):
+                return begin
+            self._dead_letter_mark, begin = None, begin + 1
+        return self._offer_dead_letters(dead_letters, begin)
 
+    def offer_one(self, target: Partition, record: DeadLetter, *more: Header) -> bool:
+        """
+        Queue one record, with further headers; return whether there was room for it.
+
+        Raises:
+            KafkaException: librdkafka refuses the record for any other reason.
+        """
+        key, value, headers, timestamp = record
+        try:
+            # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
+            stamp = max(timestamp, 0)
+            self._client.produce(target.topic, value, key, target.number, timestamp=stamp, headers=[*headers, *more])
+        except BufferError:
+            return False
+        return True
+
+    @abstractmethod
+    def _offer(self, lines: Lines, begin: int) -> int: ...
+
+    @abstractmethod
+    def _offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int: ...
+
+    @abstractmethod
     def close(self) -> None:
         """Release what belongs to librdkafka; afterwards the producer may end."""
-        ...
+
+
+def _line(lines: Lines, row: int) -> DeadLetter:
+    source = int(lines.rows[row])
+    return DeadLetter(lines.keys[source].as_py(), lines.values[row].as_py(), (), int(lines.timestamps[source]))

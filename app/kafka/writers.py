@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import PartitionError, Transient
@@ -22,11 +23,14 @@ from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
 from app.kafka.failures import error_of, of_writing, raised
+from app.kafka.hanging import HangingTransactions, Mark
 from app.kafka.sender import Sender
-from app.model import Partition
+from app.model import Partition, transactional_id
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.records import DeadLetter, Lines
 from app.watchdog import in_time
+
+log = structlog.get_logger()
 
 # librdkafka has no KIP-890 part 2. If it sends a request again, the first copy may arrive late, and a late EndTxn or
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
@@ -197,13 +201,27 @@ class Writer:
 
 
 class TransactionalWriter(Writer):
-    """Exactly once: output, dead letters and offset become visible together, or none of them does."""
+    """
+    Exactly once: output, dead letters and offset become visible together, or none of them does.
+
+    Args:
+        hanging: finds what earlier owners' transactions have left open.
+    """
 
     def __init__(
-        self, partition: Partition, sender: Sender, delivery: Delivery, offsets: TransactionalOffsetStore
+        self,
+        partition: Partition,
+        sender: Sender,
+        delivery: Delivery,
+        offsets: TransactionalOffsetStore,
+        hanging: HangingTransactions,
     ) -> None:
         super().__init__(partition, sender, delivery)
         self._offsets = offsets
+        self._hanging = hanging
+        self._mark = Mark(transactional_id(hanging.group, partition), 0)
+        self._unsettled: Partition | None = None
+        """A partition of the dead letters of which nobody knows what was left open in it."""
         self._open = False
 
     def open(self) -> None:
@@ -219,6 +237,42 @@ class TransactionalWriter(Writer):
             with in_time(CONTROL_SECONDS):
                 self._client.init_transactions(CONTROL_SECONDS)
 
+    def settle(self, committed: int | None) -> None:
+        """
+        Abort once more what an earlier transaction has left open in our partitions, if it was not committed.
+
+        Nothing is sent to a partition whose leader does not tell: a commit might end that transaction, too.
+
+        Args:
+            committed: the offset of the source partition, read after `open`.
+
+        Raises:
+            Fenced, Transient: that was not possible now.
+        """
+        self._mark = self._mark._replace(committed=committed or 0)
+        targets = self._sender.targets
+        with self._translated(f"looking for open transactions in {targets}"):
+            ends = self._hanging.ends((targets.line, targets.dead_letter))
+        if targets.line not in ends:
+            raise Transient(self._partition, f"{targets.line} has no leader")
+        self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
+        for where, at in ends.items():
+            with self._translated(f"reading what is open in {where}"):
+                left = self._hanging.last_mark(self._mark.transactional_id, where, at)
+            if left is not None and left.committed >= self._mark.committed:
+                self._abort_again(where)
+
+    def _abort_again(self, where: Partition) -> None:
+        """Let Kafka write the marker that is missing: one transaction more ends, and the hanging one with it."""
+        with self._translated(f"aborting a transaction that hangs in {where}"):
+            self._begin()
+            self._sender.offer_one(where, DeadLetter(b"winnow", b"", (), 0), self._mark.header)
+            self._deliver_all()
+            with in_time(ABORT_SECONDS):
+                self._client.abort_transaction(ABORT_SECONDS)
+        self._open = False
+        log.warning("aborted once more a transaction whose partition had no leader when it ended", where=str(where))
+
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""
         self._begin()
@@ -226,6 +280,8 @@ class TransactionalWriter(Writer):
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Queue rejected records inside the same transaction."""
+        if self._unsettled is not None:
+            raise Transient(self._partition, f"{self._unsettled} has no leader")
         self._begin()
         super().send_dead_letters(dead_letters)
 
@@ -245,6 +301,7 @@ class TransactionalWriter(Writer):
             with in_time(COMMIT_SECONDS):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
+        self._mark = self._mark._replace(committed=offset)
         self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
 
     def reset(self, offset: int, metadata: str) -> None:
@@ -272,6 +329,7 @@ class TransactionalWriter(Writer):
         if not self._open:
             with self._translated("beginning a transaction"):
                 self._client.begin_transaction()
+            self._sender.mark(self._mark.header)
             self._open = True
 
 
@@ -284,6 +342,9 @@ class AcknowledgedWriter(Writer):
 
     def open(self) -> None:
         """Do nothing: without transactions there is no fence."""
+
+    def settle(self, committed: int | None) -> None:
+        """Do nothing: without transactions none can hang."""
 
     def commit(self, offset: int, metadata: str) -> None:
         """

@@ -9,25 +9,24 @@ from confluent_kafka import KafkaException, Producer
 from numpy.typing import NDArray
 
 from app.kafka.bulk import kernels, native
-from app.kafka.sender import Targets
+from app.kafka.sender import Sender, Targets
 from app.records import DeadLetter, DeadLetters, Lines
 from parsers.compiled.buffers import Buffers
 
 _PRODUCEVA = native.address(native.produceva)
 
 
-class BulkSender:
-    """Queues records from Arrow's buffers; see `app.kafka.sender.Sender`."""
+class BulkSender(Sender):
+    """Queues records from Arrow's buffers."""
 
     def __init__(self, client: Producer, targets: Targets) -> None:
-        self.targets = targets
+        super().__init__(client, targets)
         self._handle = native.handle(client)
         self._line = _Target(self._handle, targets.sink, targets.sink_partition)
         self._dead_letter = _Target(self._handle, targets.dead_letters, targets.dead_letter_partition)
         self._open = True
 
-    def offer(self, lines: Lines, begin: int) -> int:
-        """Queue lines for the sink, from row `begin` on."""
+    def _offer(self, lines: Lines, begin: int) -> int:
         self._check_open()
         values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
         state = np.array([begin, 0], np.int64)
@@ -49,12 +48,8 @@ class BulkSender:
         )
         return _came_to(state)
 
-    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
-        """
-        Queue rejects for the dead-letter topic, from row `begin` on.
-
-        confluent-kafka's own call would allocate state for each record that only its own poll frees.
-        """
+    def _offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+        # confluent-kafka's own call would allocate state for each record that only its own poll frees.
         self._check_open()
         flat = DeadLetters.of(dead_letters)
         texts = Buffers.of(flat.parts)
