@@ -15,7 +15,7 @@ from app.records import NO_TIMESTAMP
 
 # A record's own framing, its batch's header and the mark of a transaction's first record count against a topic's
 # max.message.bytes too.
-FRAMING_BYTES = 1024
+FRAMING_BYTES = 512
 # A clock here and the broker's differ a little, and a record waits a little before it is written.
 CLOCK_MARGIN_MS = 60_000
 _UNCOMPRESSED = ("none", "uncompressed")

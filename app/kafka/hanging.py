@@ -3,8 +3,8 @@ Finds the transactions that Kafka has ended everywhere but in a partition that h
 
 Kafka 4 skips the markers of a transaction in a partition without a leader, as if its topic were deleted
 (TransactionMarkerChannelManager; `getPartitionLeaderEndpoint` answers "unknown"). There the transaction hangs, and the
-next one with the same producer id decides for both. So the first record of a transaction in a partition says where its
-source stood. If that is still the committed offset, the transaction was not committed, and must be aborted once more.
+next one with the same producer id decides for both. So the first line of a transaction says where its source stood. If
+that is still the committed offset, the transaction was not committed, and must be aborted once more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -27,41 +27,21 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.kafka import settings
-from app.model import Partition
+from app.model import Partition, transactional_id
 from app.records import Header
 
 HEADER = "winnow.transaction"
+ORIGIN = ("topic", "partition", "offset")
+"""The headers of a dead letter that say where it came from, behind `__connect.errors.`."""
 # How long the leader of a partition may take to say where it ends.
 ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
 READ_AT_ONCE = 1_000
 
 
-class Mark(NamedTuple):
-    """
-    What the header of a transaction's first record in each partition says.
-
-    Args:
-        transactional_id: whose transaction it is.
-        committed: the committed offset of the source partition when it began.
-    """
-
-    transactional_id: str
-    committed: int
-
-    @property
-    def header(self) -> Header:
-        """The header's name and value."""
-        return HEADER, f"{self.transactional_id}@{self.committed}".encode()
-
-    @classmethod
-    def of(cls, message: Message) -> Self | None:
-        """Return the mark of a record; None if it has none."""
-        value = dict(message.headers() or ()).get(HEADER)
-        if not isinstance(value, bytes):
-            return None
-        transactional_id, _, offset = value.decode(errors="replace").rpartition("@")
-        return cls(transactional_id, int(offset)) if offset.isdecimal() else None
+def mark(source: Partition, group: str, committed: int) -> Header:
+    """Return the header of a transaction's first line: whose it is, and the committed offset at which it began."""
+    return HEADER, f"{transactional_id(group, source)}@{committed}".encode()
 
 
 class Ends(NamedTuple):
@@ -99,7 +79,7 @@ class HangingTransactions:
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
         """Ask for offsets; where a leader does not answer, librdkafka 2.16 returns OFFSET_INVALID and no error."""
-        admin = self._connected()
+        admin = self._connected({each.topic for each in partitions})
         asked = admin.list_offsets(
             {TopicPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
             isolation_level=isolation,
@@ -121,11 +101,19 @@ class HangingTransactions:
             raise failure
         return found
 
-    def _connected(self) -> AdminClient:
+    def _connected(self, topics: Collection[str]) -> AdminClient:
+        """
+        Return a client that knows the leaders of these topics.
+
+        Two first questions at once may lose an answer: then it finds no leaders until its timeout (librdkafka 2.16).
+        """
         with self._lock:
             if self._admin is None:
                 configured: dict[str, Any] = {**settings.common(self._kafka)}
-                self._admin = AdminClient(configured, logger=settings.SILENT)
+                admin = AdminClient(configured, logger=settings.SILENT)
+                for topic in topics:
+                    admin.list_topics(topic, ENDS_SECONDS)
+                self._admin = admin
             return self._admin
 
     def _drop(self, admin: AdminClient) -> None:
@@ -134,19 +122,31 @@ class HangingTransactions:
             if self._admin is admin:
                 self._admin = None
 
-    def last_mark(self, transactional_id: str, partition: Partition, ends: Ends) -> Mark | None:
+    def last_offset(self, source: Partition, target: Partition, ends: Ends) -> int | None:
         """
-        Read what is not stable, and return the last mark of a transactional id; None if it has left nothing there.
+        Read what is not stable, and return where the last transaction of a source partition began, or went on.
+
+        None if it has left nothing there. A dead letter says where it came from without our header.
 
         Raises:
             KafkaException: it cannot be read, or not in time.
         """
-        marks = map(Mark.of, self._read(partition, ends)) if ends.last_stable < ends.high_watermark else ()
         last = None
-        for mark in marks:
-            if mark is not None and mark.transactional_id == transactional_id:
-                last = mark
+        if ends.last_stable < ends.high_watermark:
+            for message in self._read(target, ends):
+                offset = self._offset_in(message, source)
+                last = last if offset is None else offset
         return last
+
+    def _offset_in(self, message: Message, source: Partition) -> int | None:
+        headers = dict(message.headers() or ())
+        owner, _, offset = _text(headers.get(HEADER)).rpartition("@")
+        if owner == transactional_id(self.group, source):
+            return int(offset)
+        topic, number, offset = (
+            _text(headers.get(f"__connect.errors.{name}")) for name in ("topic", "partition", "offset")
+        )
+        return int(offset) if (topic, number) == (source.topic, str(source.number)) else None
 
     def _read(self, partition: Partition, ends: Ends) -> Iterator[Message]:
         deadline = time.monotonic() + READ_SECONDS
@@ -174,3 +174,7 @@ class HangingTransactions:
         finally:
             with suppress(KafkaException):
                 consumer.close()
+
+
+def _text(header: bytes | str | None) -> str:
+    return header.decode(errors="replace") if isinstance(header, bytes) else header or ""

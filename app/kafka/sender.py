@@ -62,32 +62,27 @@ class Sender(ABC):
     def __init__(self, client: Producer, targets: Targets) -> None:
         self.targets = targets
         self._client = client
-        self._line_mark: Header | None = None
-        self._dead_letter_mark: Header | None = None
+        self._mark: Header | None = None
 
     def mark(self, header: Header) -> None:
-        """Give this header to the next line, and to the next dead letter."""
-        self._line_mark = self._dead_letter_mark = header
+        """Give this header to the next line."""
+        self._mark = header
 
     def offer(self, lines: Lines, begin: int) -> int:
         """Queue lines for the sink, from row `begin` on."""
-        if self._line_mark is not None and begin < len(lines):
-            if not self.offer_one(self.targets.line, _line(lines, begin), self._line_mark):
+        if self._mark is not None and begin < len(lines):
+            if not self.offer_one(self.targets.line, _line(lines, begin, self._mark)):
                 return begin
-            self._line_mark, begin = None, begin + 1
+            self._mark, begin = None, begin + 1
         return self._offer(lines, begin)
 
+    @abstractmethod
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
         """Queue rejects for the dead-letter topic, from row `begin` on."""
-        if self._dead_letter_mark is not None and begin < len(dead_letters):
-            if not self.offer_one(self.targets.dead_letter, dead_letters[begin], self._dead_letter_mark):
-                return begin
-            self._dead_letter_mark, begin = None, begin + 1
-        return self._offer_dead_letters(dead_letters, begin)
 
-    def offer_one(self, target: Partition, record: DeadLetter, *more: Header) -> bool:
+    def offer_one(self, target: Partition, record: DeadLetter) -> bool:
         """
-        Queue one record, with further headers; return whether there was room for it.
+        Queue one record; return whether there was room for it.
 
         Raises:
             KafkaException: librdkafka refuses the record for any other reason.
@@ -96,7 +91,7 @@ class Sender(ABC):
         try:
             # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
             stamp = max(timestamp, 0)
-            self._client.produce(target.topic, value, key, target.number, timestamp=stamp, headers=[*headers, *more])
+            self._client.produce(target.topic, value, key, target.number, timestamp=stamp, headers=list(headers))
         except BufferError:
             return False
         return True
@@ -105,13 +100,10 @@ class Sender(ABC):
     def _offer(self, lines: Lines, begin: int) -> int: ...
 
     @abstractmethod
-    def _offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int: ...
-
-    @abstractmethod
     def close(self) -> None:
         """Release what belongs to librdkafka; afterwards the producer may end."""
 
 
-def _line(lines: Lines, row: int) -> DeadLetter:
+def _line(lines: Lines, row: int, header: Header) -> DeadLetter:
     source = int(lines.rows[row])
-    return DeadLetter(lines.keys[source].as_py(), lines.values[row].as_py(), (), int(lines.timestamps[source]))
+    return DeadLetter(lines.keys[source].as_py(), lines.values[row].as_py(), [header], int(lines.timestamps[source]))

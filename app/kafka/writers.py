@@ -23,11 +23,11 @@ from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
 from app.kafka.failures import error_of, of_writing, raised
-from app.kafka.hanging import HangingTransactions, Mark
+from app.kafka.hanging import HangingTransactions, mark
 from app.kafka.sender import Sender
-from app.model import Partition, transactional_id
+from app.model import Partition
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
-from app.records import DeadLetter, Lines
+from app.records import DeadLetter, Header, Lines
 from app.watchdog import in_time
 
 log = structlog.get_logger()
@@ -219,7 +219,7 @@ class TransactionalWriter(Writer):
         super().__init__(partition, sender, delivery)
         self._offsets = offsets
         self._hanging = hanging
-        self._mark = Mark(transactional_id(hanging.group, partition), 0)
+        self._committed = 0
         self._unsettled: Partition | None = None
         """A partition of the dead letters of which nobody knows what was left open in it."""
         self._open = False
@@ -249,7 +249,7 @@ class TransactionalWriter(Writer):
         Raises:
             Fenced, Transient: that was not possible now.
         """
-        self._mark = self._mark._replace(committed=committed or 0)
+        self._committed = committed or 0
         targets = self._sender.targets
         with self._translated(f"looking for open transactions in {targets}"):
             ends = self._hanging.ends((targets.line, targets.dead_letter))
@@ -258,15 +258,15 @@ class TransactionalWriter(Writer):
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
         for where, at in ends.items():
             with self._translated(f"reading what is open in {where}"):
-                left = self._hanging.last_mark(self._mark.transactional_id, where, at)
-            if left is not None and left.committed >= self._mark.committed:
+                left = self._hanging.last_offset(self._partition, where, at)
+            if left is not None and left >= self._committed:
                 self._abort_again(where)
 
     def _abort_again(self, where: Partition) -> None:
         """Let Kafka write the marker that is missing: one transaction more ends, and the hanging one with it."""
         with self._translated(f"aborting a transaction that hangs in {where}"):
             self._begin()
-            self._sender.offer_one(where, DeadLetter(b"winnow", b"", (), 0), self._mark.header)
+            self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
             self._deliver_all()
             with in_time(ABORT_SECONDS):
                 self._client.abort_transaction(ABORT_SECONDS)
@@ -301,7 +301,7 @@ class TransactionalWriter(Writer):
             with in_time(COMMIT_SECONDS):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
-        self._mark = self._mark._replace(committed=offset)
+        self._committed = offset
         self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
 
     def reset(self, offset: int, metadata: str) -> None:
@@ -329,8 +329,12 @@ class TransactionalWriter(Writer):
         if not self._open:
             with self._translated("beginning a transaction"):
                 self._client.begin_transaction()
-            self._sender.mark(self._mark.header)
+            self._sender.mark(self._header)
             self._open = True
+
+    @property
+    def _header(self) -> Header:
+        return mark(self._partition, self._hanging.group, self._committed)
 
 
 class AcknowledgedWriter(Writer):

@@ -83,7 +83,7 @@ class Lost:
         writer.send(lines(0, 5))
         writer.commit(5, "")
         writer.send(lines(5, 10))
-        writer.send_dead_letters(letters(0, 2))
+        writer.send_dead_letters(letters(self.source, 0, 2))
         assert 0 == writer._delivery.deliver_all(30)
         return writer
 
@@ -109,9 +109,13 @@ def lines(first: int, last: int) -> Lines:
     return Lines(made, np.arange(count, dtype=np.int32), pa.nulls(count, pa.binary()), np.zeros(count, np.int64))
 
 
-def letters(first: int, last: int) -> list[DeadLetter]:
-    """Return dead letters."""
-    return [DeadLetter(None, b"%d" % n, (), 0) for n in range(first, last)]
+def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
+    """Return dead letters, as from the fifth offset on."""
+    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"0")]
+    return [
+        DeadLetter(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
+        for n in range(first, last)
+    ]
 
 
 class Outages(NamedTuple):
@@ -153,7 +157,7 @@ def test_what_was_aborted_stays_aborted(outages: Outages, backend: str) -> None:
     lost = outages.aborted[backend]
     second = lost.next_writer()
     second.send(lines(5, 12))
-    second.send_dead_letters(letters(0, 3))
+    second.send_dead_letters(letters(lost.source, 0, 3))
     second.commit(12, "")
     second.discard()
 
@@ -168,7 +172,7 @@ def test_what_was_committed_stays_committed(outages: Outages, backend: str) -> N
     lost = outages.committed[backend]
     second = lost.next_writer()
     second.send(lines(10, 12))
-    second.send_dead_letters(letters(2, 3))
+    second.send_dead_letters(letters(lost.source, 2, 3))
     second.commit(12, "")
     second.discard()
 

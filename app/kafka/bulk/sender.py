@@ -48,8 +48,12 @@ class BulkSender(Sender):
         )
         return _came_to(state)
 
-    def _offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
-        # confluent-kafka's own call would allocate state for each record that only its own poll frees.
+    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+        """
+        Queue rejects for the dead-letter topic, from row `begin` on.
+
+        confluent-kafka's own call would allocate state for each record that only its own poll frees.
+        """
         self._check_open()
         flat = DeadLetters.of(dead_letters)
         texts = Buffers.of(flat.parts)

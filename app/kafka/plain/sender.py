@@ -24,7 +24,8 @@ class PlainSender(Sender):
                 return number
         return len(lines)
 
-    def _offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+        """Queue rejects for the dead-letter topic, from row `begin` on."""
         target = self.targets.dead_letter
         for number, dead_letter in enumerate(dead_letters[begin:], begin):
             if not self.offer_one(target, dead_letter):
