@@ -216,7 +216,7 @@ class TransactionalWriter(Writer):
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
             self._refuse_if_abandoned()  # otherwise it would fence the next owner
-            with in_time(CONTROL_SECONDS):
+            with in_time(CONTROL_SECONDS, "init_transactions"):
                 self._client.init_transactions(CONTROL_SECONDS)
 
     def send(self, lines: Lines) -> None:
@@ -242,7 +242,7 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             self._offsets.save_in_transaction(self._client, self._partition, offset, metadata)
-            with in_time(COMMIT_SECONDS):
+            with in_time(COMMIT_SECONDS, "commit_transaction"):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
         self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
@@ -255,7 +255,8 @@ class TransactionalWriter(Writer):
         """Abort the open transaction, if the broker still answers; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(PartitionError), self._translated("aborting"), in_time(ABORT_SECONDS):
+            in_its_time = in_time(ABORT_SECONDS, "abort_transaction")
+            with contextlib.suppress(PartitionError), self._translated("aborting"), in_its_time:
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False

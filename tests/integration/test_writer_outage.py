@@ -16,16 +16,11 @@ from app.embedded.broker import Broker
 from app.errors import Fenced
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
-from app.kafka.writers import COMMIT_SECONDS
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.records import Lines
-from app.watchdog import GRACE_SECONDS
-from tests.chaos import hang
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import cleansed
-
-SLACK_SECONDS = 5
 
 
 @pytest.fixture
@@ -67,10 +62,3 @@ def _lose(client: confluent_kafka.Producer) -> None:
     fatal = ctypes.CDLL(cimpl.__file__).rd_kafka_test_fatal_error
     fatal.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
     fatal(native.handle(client), KafkaError.PRODUCER_FENCED, b"planted")
-
-
-def test_a_commit_that_hangs_ends_the_worker() -> None:
-    """If Kafka is lost for good, a worker returns or is ended within the timeout of its calls and some grace."""
-    outcome = hang.measure(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
-
-    assert outcome.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS
