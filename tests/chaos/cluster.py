@@ -159,7 +159,8 @@ class System:
     def _place(self, topic: str, replicas: Sequence[tuple[int, ...]], config: Mapping[str, str]) -> None:
         """Create a topic on the nodes that are named for each partition."""
         wanted = NewTopic(topic, len(replicas), replica_assignment=list(map(list, replicas)), config=dict(config))
-        self.broker.admin().create_topics([wanted])[topic].result(30)
+        admin = self.broker.admin()  # lives until the answer is there
+        admin.create_topics([wanted])[topic].result(30)
 
     def _place_internal_topics(self) -> None:
         """Create Kafka's internal topics before Kafka does, where the size says on which nodes."""
