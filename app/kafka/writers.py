@@ -176,11 +176,11 @@ class Writer:
         """Make a commit that waits for acknowledgements in another thread give up: nothing of it will count."""
         self._abandoned = True
         with contextlib.suppress(KafkaException):
-            self._client.purge()
+            self._client.purge(blocking=False)  # the task's own thread waits for none of librdkafka's
 
     def _refuse_if_abandoned(self) -> None:
         if self._abandoned:
-            raise Transient(self._partition, "given up at the end of the round")
+            raise Transient(self._partition, "nobody waits for it any more")
 
     def _deliver_all(self) -> None:
         self.send_rest()
