@@ -180,11 +180,11 @@ class Writer:
         """Make a commit that waits for acknowledgements in another thread give up: nothing of it will count."""
         self._abandoned = True
         with contextlib.suppress(KafkaException):
-            self._client.purge()
+            self._client.purge(blocking=False)  # the task's own thread waits for none of librdkafka's
 
     def _refuse_if_abandoned(self) -> None:
         if self._abandoned:
-            raise Transient(self._partition, "given up at the end of the round")
+            raise Transient(self._partition, "nobody waits for it any more")
 
     def _deliver_all(self) -> None:
         self.send_rest()
@@ -234,7 +234,7 @@ class TransactionalWriter(Writer):
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
             self._refuse_if_abandoned()  # otherwise it would fence the next owner
-            with in_time(CONTROL_SECONDS):
+            with in_time(CONTROL_SECONDS, "init_transactions"):
                 self._client.init_transactions(CONTROL_SECONDS)
 
     def settle(self, committed: int | None) -> None:
@@ -298,7 +298,7 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             self._offsets.save_in_transaction(self._client, self._partition, offset, metadata)
-            with in_time(COMMIT_SECONDS):
+            with in_time(COMMIT_SECONDS, "commit_transaction"):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
         self._committed = offset
@@ -312,7 +312,8 @@ class TransactionalWriter(Writer):
         """Abort the open transaction, if the broker still answers; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(PartitionError), self._translated("aborting"), in_time(ABORT_SECONDS):
+            in_its_time = in_time(ABORT_SECONDS, "abort_transaction")
+            with contextlib.suppress(PartitionError), self._translated("aborting"), in_its_time:
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False

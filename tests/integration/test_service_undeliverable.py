@@ -19,7 +19,7 @@ from app.driver.rebalance import STALLED_SECONDS
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, by_partition, committed, ends, read, sequence
-from tests.integration.service import Winnow, settings
+from tests.integration.service import Event, Winnow, settings
 from tests.integration.tasks import until
 
 PARTITIONS = 8
@@ -29,6 +29,7 @@ AWAY_SECONDS = STALLED_SECONDS + 10
 LONGEST_PAUSE = 5.0
 """What the outage may add to the pauses of the machine itself; 2 s is what is wanted."""
 CALM_SECONDS = 10
+REBALANCE = "the round ends for a rebalance"
 INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 PER_SECOND = 1_600
 FLOW_SECONDS = 180
@@ -95,10 +96,11 @@ class Watch:
 
 
 class Lost(NamedTuple):
-    """The longest pauses of each partition before and during the outage, and the service."""
+    """The longest pauses of each partition before and during the outage, the rebalances in it, and the service."""
 
     before: dict[int, float]
     during: dict[int, float]
+    rebalances: list[Event]
     service: Winnow
 
 
@@ -114,12 +116,13 @@ def lose(broker: Broker, folder: Path, seconds: float) -> Lost:
         before = watch.pauses(calm, time.monotonic())
         feeder.paused.add(LOST)
         until(lambda: caught_up(broker), FLOW_SECONDS, "the lost partition's last commit")
+        earlier = len(service.logged(REBALANCE))
         began = time.monotonic()
         broker.kill(3)
         feeder.paused.clear()
         time.sleep(seconds)
         ended = time.monotonic()
-        during = watch.pauses(began, ended)
+        during, rebalances = watch.pauses(began, ended), service.logged(REBALANCE)[earlier:]
         broker.start(3)
         back = time.monotonic()
         until(lambda: watch.all_since(back), FLOW_SECONDS, "the lost partition")
@@ -128,7 +131,7 @@ def lose(broker: Broker, folder: Path, seconds: float) -> Lost:
         assert 0 == service.stop(within=30)
     assert ended - began >= seconds
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, "clean"))
-    return Lost(before, during, service)
+    return Lost(before, during, rebalances, service)
 
 
 def caught_up(broker: Broker) -> bool:
@@ -150,12 +153,12 @@ def everything(broker: Broker) -> int:
 
 def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> None:
     """The others go on, the round too; the log names the partition once; it goes on by itself, and nothing is lost."""
-    before, during, service = lose(three, tmp_path, AWAY_SECONDS)
+    before, during, rebalances, service = lose(three, tmp_path, AWAY_SECONDS)
 
     print(f"longest pauses before {before} and during the outage {during}")  # pytest shows it with -s
     others = during.keys() - {LOST}
     assert max(during[each] for each in others) <= max(before.values()) + LONGEST_PAUSE
-    assert not service.logged("the round ends for a rebalance")
+    assert not rebalances
     (waits,) = service.logged("partition waits; the others go on")
     assert LOST == waits["partition"]
     assert "clean-7" in waits["error"]
