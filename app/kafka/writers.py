@@ -268,7 +268,7 @@ class TransactionalWriter(Writer):
             self._begin()
             self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
             self._deliver_all()
-            with in_time(ABORT_SECONDS):
+            with in_time(ABORT_SECONDS, "abort_transaction"):
                 self._client.abort_transaction(ABORT_SECONDS)
         self._open = False
         log.warning("aborted once more a transaction whose partition had no leader when it ended", where=str(where))
