@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from app.errors import PartitionError
 from app.model import Partition
 
-Headers = Sequence[tuple[str, bytes | None]]
+Header = tuple[str, bytes | None]
+Headers = Sequence[Header]
 HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
 """The values of some headers, by name, row by row; null where a record does not have that header."""
 NO_TIMESTAMP = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from app.driver.discover import SourceOffsets, Workload
@@ -17,6 +18,9 @@ STALLED_SECONDS_EACH = 0.25
 # A rebalance costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
 # and cannot keep up: more waits for it than it has done since the last refresh.
 UNEVEN = 1.5
+# When a broker goes or comes, all partitions pause while Kafka elects leaders and coordinators. What a task keeps up
+# with is not to be seen then, and a new plan in the middle of it would cost all of them a second pause.
+ELECTION_SECONDS = 15.0
 
 
 class Balance:
@@ -39,6 +43,9 @@ class Balance:
         self._offsets = workload.offsets
         self._blocked = workload.blocked.keys()
         self._progressed_at = {each.partition: now for each in self._ranges}
+        self._troubled: set[Partition] = set()
+        self._elected_at = -math.inf
+        """When partitions last lost their leader, or got one."""
 
     def pause(self, now: float) -> None:
         """Leave out a time in which nothing could be seen: nobody counts as stalled for it."""
@@ -67,7 +74,17 @@ class Balance:
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)
             loads[partition] = lags[partition] + arrived
-        return self._stalled(now) or self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
+        if why := self._stalled(now):
+            return why
+        if self._elects(found, now):
+            return ""
+        return self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
+
+    def _elects(self, found: SourceOffsets, now: float) -> bool:
+        troubled = {each.partition for each in self._ranges if found.trouble(each.partition)}
+        if troubled != self._troubled:
+            self._troubled, self._elected_at = troubled, now
+        return now - self._elected_at < ELECTION_SECONDS
 
     def _unblocked(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]

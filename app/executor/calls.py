@@ -2,7 +2,8 @@
 The calls of a task's lanes that may wait for Kafka: they run in threads, one at a time for each lane.
 
 The task goes on for the other lanes. A step of a lane that waits is parked, and taken as soon as its call has ended.
-Where a call hangs, nothing waits for it: neither the other lanes' calls, nor the task's own thread.
+Where a call hangs, nothing waits for it: neither the other lanes' calls, nor the task's own thread. Where it does not
+even return in its time, not its own lane either: a successor goes on, and the call is an orphan.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from concurrent.futures import Executor, Future, wait
 
 from app.errors import PartitionError
 from app.executor.lane import Lane
-from app.watchdog import Watchdog, in_time
+from app.watchdog import Deadline, Watchdog, in_time
 
 Step = Callable[[], None]
 
@@ -52,6 +53,8 @@ class Call:
         """Whether it succeeded."""
         self.abandoned = False
         """Whether nobody waits for it any more."""
+        self.deadline = Deadline()
+        """By when what it does must return."""
         self._patience = patience
 
     def hangs(self, now: float) -> bool:
@@ -133,9 +136,9 @@ class Calls:
     Lanes in trouble have a queue of their own, so that they hold up no others: their next call may well hang again.
 
     Args:
-        threads: a pool with a thread for each lane.
+        threads: a pool with two threads for each lane, of which an orphan may have one.
         clock: a monotonic clock in seconds.
-        watchdog: ends the worker if a call does not even return.
+        watchdog: ends the worker if a lane's successor is no better off.
     """
 
     def __init__(self, threads: Executor, clock: Callable[[], float], watchdog: Watchdog) -> None:
@@ -144,6 +147,8 @@ class Calls:
         self._usual, self._troubled = Queue(threads, self._run, clock), Queue(threads, self._run, clock)
         self._calls: dict[Lane, Call] = {}
         self._parked: dict[Lane, list[Step]] = defaultdict(list)
+        self._orphans: dict[Lane, Call] = {}
+        """The call of its predecessor that each successor goes on without."""
 
     def __contains__(self, lane: Lane) -> bool:
         return lane in self._calls
@@ -155,8 +160,8 @@ class Calls:
 
     @property
     def ends(self) -> list[Future[bool]]:
-        """The ends of all calls that are not settled."""
-        return [call.ended for call in self._calls.values()]
+        """The ends of all calls that are not settled, and of the orphans."""
+        return [call.ended for call in [*self._calls.values(), *self._orphans.values()]]
 
     def start(self, lane: Lane, step: Step, patience: float = HANGS_SECONDS) -> None:
         """Start a call of a lane that has none; steps of the lane wait for it."""
@@ -166,7 +171,7 @@ class Calls:
     def _run(self, call: Call) -> None:
         lane = call.lane
         try:
-            with in_time(CALL_SECONDS):
+            with call.deadline, in_time(CALL_SECONDS, "a call"):
                 done = self.attempt(lane, call.step)
                 lane.discard()  # after an error, or because the lane was abandoned meanwhile
             call.ended.set_result(done)
@@ -230,6 +235,28 @@ class Calls:
         self._calls.pop(lane).ended.result()
         for step in self._parked.pop(lane, ()):
             self.step(lane, step)
+
+    def replace_overdue(self) -> list[Lane]:
+        """
+        Let go of the lanes whose call does not return in its time; return their successors.
+
+        Whoever succeeds a successor before the first orphan has returned would leave more and more of them: then the
+        process ends, and another one begins without any.
+        """
+        return [
+            self._succeed(lane, what)
+            for lane, call in list(self._calls.items())
+            if (what := call.deadline.overdue) and not call.ended.done()
+        ]
+
+    def _succeed(self, lane: Lane, what: str) -> Lane:
+        orphan = self._orphans.pop(lane, None)
+        if orphan is not None and not orphan.ended.done():
+            self._watchdog.bite()
+        self._parked.pop(lane, None)
+        successor = lane.successor(what, self._clock())
+        self._orphans[successor] = self._calls.pop(lane)
+        return successor
 
     def settle_ended(self) -> None:
         """Take the steps of all lanes whose call has ended."""

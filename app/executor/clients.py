@@ -48,6 +48,10 @@ class LaneWriter(Protocol):
         """Fence every earlier owner."""
         ...
 
+    def settle(self, committed: int | None) -> None:
+        """End what earlier owners have left open, given the offset that was committed when they were fenced."""
+        ...
+
     def send(self, lines: Lines) -> None:
         """Queue lines for the sink."""
         ...

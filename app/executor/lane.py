@@ -9,22 +9,33 @@ One source partition on its way through a task: its position, what is open, what
                     └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
 
 `open`, `begin`, `commit`, `send_rest` and `discard` may wait for Kafka; only one of them runs at a time, in any thread.
-Everything else belongs to the task's own thread.
+Everything else belongs to the task's own thread. Where one of them does not return, a copy of the lane goes on.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
-from app.errors import Blocked, CorruptOffset, Fenced, OffsetMoved, PartitionError, Refused, Truncated
+from app.errors import (
+    Blocked,
+    CorruptOffset,
+    Fenced,
+    OffsetMoved,
+    PartitionError,
+    Refused,
+    Transient,
+    Truncated,
+)
 from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
+from app.executor.progress import Progress
 from app.executor.reading import Reading
 from app.executor.search import Search
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.contract import OffsetStore
-from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.metadata import OffsetMetadata
 
 FIRST_BACKOFF = 0.25
 # Short, because readers wait for it too after an outage.
@@ -47,6 +58,7 @@ class Lane:
         self.retry_at: float | None = None
         self.committed_at = 0.0
         self._clients = clients
+        self._consumer = consumer
         self._offsets = offsets
         self._writer: LaneWriter | None = None
         self._committed = offset_range.committed
@@ -55,11 +67,7 @@ class Lane:
         self._owner = owner
         self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
         """What the committed offset stands for; its counts go on over tasks."""
-        self._done = Counts()
-        """What this task has committed."""
-        self._open = Counts()
-        """What waits for the next commit."""
-        self._uncertain: int | None = None
+        self._progress = Progress()
         self._search = Search()
         self._reach = 0
         """The offset after the last record that was handed to the writer, taken or refused."""
@@ -161,6 +169,7 @@ class Lane:
             CorruptOffset: what is stored is not an offset any more.
             Fenced, Transient: from the writer.
         """
+        assert self._writer is not None  # open() came first
         if committed is None and self._committed is not None:
             raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
         if committed is not None and committed.corrupt:
@@ -169,8 +178,9 @@ class Lane:
             what = f"the committed offset went back to {committed.offset}"
             raise OffsetMoved(self.partition, what, self._committed)
         self.position = self._first_position(committed)
-        self._resolve_uncertain_commit()
-        self._metadata = self._continued(committed)
+        self._progress = self._progress.resolved(self.position)
+        self._writer.settle(None if committed is None else committed.offset)
+        self._metadata = OffsetMetadata.continuing(committed, self.position, self.range.topic_id, self._owner)
         self._reading.last = self._metadata.read
         self._store_start(committed)
         self._start = self.position if self._start is None else self._start
@@ -185,15 +195,6 @@ class Lane:
         if committed is None or (committed.offset == self.range.committed and not self._stored):
             return self.range.start
         return committed.offset
-
-    def _continued(self, committed: CommittedOffset | None) -> OffsetMetadata:
-        """Go on with the counts beside the committed offset; those of another topic, or of nobody, begin here."""
-        found = OffsetMetadata.parse(committed.metadata if committed else "")
-        topic_id = self.range.topic_id
-        if found.is_ours and found.topic_id in ("", topic_id):
-            stays = committed is not None and self.position == committed.offset
-            return OffsetMetadata(topic_id, found.since, found.counts, found.read if stays else None, self._owner)
-        return OffsetMetadata(topic_id, self.position, owner=self._owner)
 
     def _store_start(self, committed: CommittedOffset | None) -> None:
         """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
@@ -222,12 +223,6 @@ class Lane:
         """Read no more for now; what was fetched ahead is dropped."""
         self._reading.stop()
 
-    def _resolve_uncertain_commit(self) -> None:
-        """Count a commit whose outcome was unknown, if the committed offset shows that it happened."""
-        if self._uncertain is not None and self.position >= self._uncertain:
-            self._done += self._open
-        self._open, self._uncertain = Counts(), None
-
     def take(self, cleansed: Cleansed) -> None:
         """
         Send what became of some records.
@@ -241,7 +236,7 @@ class Lane:
             self._writer.send(cleansed.lines)
         if cleansed.dead_letters:
             self._writer.send_dead_letters(cleansed.dead_letters)
-        self._open += cleansed.counts
+        self._progress = self._progress.taken(cleansed.counts)
         self.position, self._reading.last = cleansed.position, cleansed.read
         self._hold_at_stop()
 
@@ -274,13 +269,12 @@ class Lane:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # only running lanes commit
-        self._uncertain = self.position
-        metadata = replace(self._metadata, counts=self._metadata.counts + self._open, read=self._reading.last)
+        self._progress = self._progress.committing(self.position)
+        counts = self._metadata.counts + self._progress.open
+        metadata = replace(self._metadata, counts=counts, read=self._reading.last)
         self._writer.commit(self.position, str(metadata))
-        self._uncertain = None
+        self._progress = self._progress.committed()
         self._metadata = metadata
-        self._done += self._open
-        self._open = Counts()
         self._committed, self._stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
@@ -365,6 +359,25 @@ class Lane:
         if (writer := self._writer) is not None:
             writer.abandon()
 
+    def successor(self, call: str, now: float) -> Lane:
+        """
+        Return the lane that goes on in place of this one, a call of which does not return in its time.
+
+        It opens with a new producer, which fences the old one and ends its transaction, so that readers need not wait
+        for the call. A commit that happened all the same shows in the committed offset.
+        """
+        successor = copy(self)
+        self.abandon()
+        successor.take_over(call, now)
+        return successor
+
+    def take_over(self, call: str, now: float) -> None:
+        """Go on as the copy of a lane: share nothing with it that the thread of its call may touch."""
+        self._search, self._trouble = copy(self._search), copy(self._trouble)
+        self._reading = Reading(self.range, self._consumer)
+        self._writer = self._spent = None
+        self.give_up(Transient(self.partition, f"{call} does not return; a new producer takes over"), now)
+
     def _retire_writer(self) -> None:
         self._ready = False
         if self._writer is not None:
@@ -385,9 +398,9 @@ class Lane:
             partition=self.partition,
             start=start,
             end=start if self._committed is None else max(start, self._committed),
-            records=self._done.records,
-            out=self._done.out,
-            dead=dict(self._done.dead),
+            records=self._progress.done.records,
+            out=self._progress.done.out,
+            dead=dict(self._progress.done.dead),
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
             cure=self._cure,

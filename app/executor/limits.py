@@ -13,7 +13,8 @@ from app.kafka.properties import compression, largest_record
 from app.model import Destination, TaskConfig
 from app.records import NO_TIMESTAMP
 
-# A record's own framing and its batch's header count against a topic's max.message.bytes too.
+# A record's own framing, its batch's header and the mark of a transaction's first record count against a topic's
+# max.message.bytes too.
 FRAMING_BYTES = 512
 # A clock here and the broker's differ a little, and a record waits a little before it is written.
 CLOCK_MARGIN_MS = 60_000

@@ -97,7 +97,7 @@ class Task:
         self._lanes = {
             each.partition: Lane(each, clients, self.consumer, offsets, config.owner) for each in assignment.ranges
         }
-        self._threads = runtime.threads(len(self._lanes) + 1, "winnow-lane")
+        self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")
         self._calls = Calls(self._threads, self._clock, watchdog)
         self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
         self._next_free = 0.0
@@ -200,6 +200,7 @@ class Task:
     def keep_up(self) -> None:
         """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
         self._calls.settle_ended()
+        self._lanes |= {lane.partition: lane for lane in self._calls.replace_overdue()}
         now = self._clock()
         if self._commits.pass_is_due(now, catching_up=self.catching_up):
             self._commits.start_pass(self._lanes.values(), now)

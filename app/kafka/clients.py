@@ -11,6 +11,7 @@ from app.kafka import settings
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
+from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
 from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
 from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
@@ -44,6 +45,7 @@ class TaskClients:
         self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
         self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer
+        self._hanging = HangingTransactions(config.output_kafka, config.group)
 
     def __enter__(self) -> Self:
         return self
@@ -71,10 +73,12 @@ class TaskClients:
             assert is_transactional(offsets)  # the configuration refuses any other store
             transactional = FlushedDelivery(self._maker(settings.transactional_producer(config, partition)))
             sender = backend.sender(transactional.client, targets)
-            return TransactionalWriter(partition, sender, transactional, offsets, self._mirrors.put)
+            return TransactionalWriter(
+                partition, sender, transactional, offsets, self._hanging, committed=self._mirrors.put
+            )
         reporting = backend.reporting(self._maker(settings.producer(config)))
         sender = backend.sender(reporting.client, targets)
-        return AcknowledgedWriter(partition, sender, reporting, offsets, self._mirrors.put)
+        return AcknowledgedWriter(partition, sender, reporting, offsets, committed=self._mirrors.put)
 
     def _maker(self, configured: settings.Settings) -> MakeClient:
         """Return what makes a producer with these settings, and with those that its delivery reports need."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import PartitionError, Transient
@@ -22,11 +23,14 @@ from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery
 from app.kafka.failures import error_of, of_writing, raised
+from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import Partition
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
-from app.records import DeadLetter, Lines
+from app.records import DeadLetter, Header, Lines
 from app.watchdog import in_time
+
+log = structlog.get_logger()
 
 # librdkafka has no KIP-890 part 2. If it sends a request again, the first copy may arrive late, and a late EndTxn or
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
@@ -89,7 +93,9 @@ class Writer:
         committed: who is told each committed offset.
     """
 
-    def __init__(self, partition: Partition, sender: Sender, delivery: Delivery, committed: Committed = nobody) -> None:
+    def __init__(
+        self, partition: Partition, sender: Sender, delivery: Delivery, *, committed: Committed = nobody
+    ) -> None:
         self._committed = committed
         self._partition = partition
         self._sender = sender
@@ -193,11 +199,11 @@ class Writer:
         """Make a commit that waits for acknowledgements in another thread give up: nothing of it will count."""
         self._abandoned = True
         with contextlib.suppress(KafkaException):
-            self._client.purge()
+            self._client.purge(blocking=False)  # the task's own thread waits for none of librdkafka's
 
     def _refuse_if_abandoned(self) -> None:
         if self._abandoned:
-            raise Transient(self._partition, "given up at the end of the round")
+            raise Transient(self._partition, "nobody waits for it any more")
 
     def _deliver_all(self) -> None:
         self.send_rest()
@@ -214,7 +220,12 @@ class Writer:
 
 
 class TransactionalWriter(Writer):
-    """Exactly once: output, dead letters and offset become visible together, or none of them does."""
+    """
+    Exactly once: output, dead letters and offset become visible together, or none of them does.
+
+    Args:
+        hanging: finds what earlier owners' transactions have left open.
+    """
 
     def __init__(
         self,
@@ -222,10 +233,17 @@ class TransactionalWriter(Writer):
         sender: Sender,
         delivery: Delivery,
         offsets: TransactionalOffsetStore,
+        hanging: HangingTransactions,
+        *,
         committed: Committed = nobody,
     ) -> None:
-        super().__init__(partition, sender, delivery, committed)
+        super().__init__(partition, sender, delivery, committed=committed)
         self._offsets = offsets
+        self._hanging = hanging
+        self._began_at = 0
+        """The committed offset at which the next transaction begins."""
+        self._unsettled: Partition | None = None
+        """A partition of the dead letters of which nobody knows what was left open in it."""
         self._open = False
 
     def open(self) -> None:
@@ -238,8 +256,49 @@ class TransactionalWriter(Writer):
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
             self._refuse_if_abandoned()  # otherwise it would fence the next owner
-            with in_time(CONTROL_SECONDS):
+            with in_time(CONTROL_SECONDS, "init_transactions"):
                 self._client.init_transactions(CONTROL_SECONDS)
+
+    def settle(self, committed: int | None) -> None:
+        """
+        Abort once more what an earlier transaction has left open in our partitions, if it was not committed.
+
+        Nothing is sent to a partition whose leader does not tell: a commit might end that transaction, too.
+
+        Args:
+            committed: the offset of the source partition, read after `open`.
+
+        Raises:
+            Fenced, Transient: that was not possible now.
+        """
+        self._began_at = committed or 0
+        targets = self._sender.targets
+        with self._translated(f"looking for open transactions in {targets}"):
+            ends = self._hanging.ends((*targets.lines, targets.dead_letter))
+        if silent := [each for each in targets.lines if each not in ends]:
+            raise Transient(self._partition, f"{silent[0]} has no leader")
+        self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
+        if hanging := [where for where, at in ends.items() if self._hangs(where, at)]:
+            # By key, lines without the header may have gone to any other partition, too.
+            self._abort_again([where for where, at in ends.items() if at.open] if targets.by_key else hanging)
+
+    def _hangs(self, where: Partition, ends: Ends) -> bool:
+        with self._translated(f"reading what is open in {where}"):
+            left = self._hanging.last_offset(self._partition, where, ends)
+        return left is not None and left >= self._began_at
+
+    def _abort_again(self, hanging: Sequence[Partition]) -> None:
+        """Let Kafka write the markers that are missing: one transaction more ends, and the hanging one with it."""
+        with self._translated(f"aborting a transaction that hangs in {', '.join(map(str, hanging))}"):
+            self._begin()
+            for where in hanging:
+                self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
+            self._deliver_all()
+            with in_time(ABORT_SECONDS, "abort_transaction"):
+                self._client.abort_transaction(ABORT_SECONDS)
+        self._open = False
+        what = "aborted once more a transaction whose partitions had no leader when it ended"
+        log.warning(what, partitions=[str(where) for where in hanging])
 
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""
@@ -248,6 +307,8 @@ class TransactionalWriter(Writer):
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         """Queue rejected records inside the same transaction."""
+        if self._unsettled is not None:
+            raise Transient(self._partition, f"{self._unsettled} has no leader")
         self._begin()
         super().send_dead_letters(dead_letters)
 
@@ -264,9 +325,10 @@ class TransactionalWriter(Writer):
             self._deliver_all()
             started = time.monotonic()
             self._offsets.save_in_transaction(self._client, self._partition, offset, metadata)
-            with in_time(COMMIT_SECONDS):
+            with in_time(COMMIT_SECONDS, "commit_transaction"):
                 self._client.commit_transaction(COMMIT_SECONDS)
         self._open = False
+        self._began_at = offset
         self.suspect = time.monotonic() - started >= SENT_AGAIN_SECONDS
         self._committed(self._partition, offset, metadata)
 
@@ -278,7 +340,8 @@ class TransactionalWriter(Writer):
         """Abort the open transaction, if the broker still answers; the client ends with its last reference."""
         if self._open:
             # A fenced or disconnected producer cannot abort; the next owner's open() does it then.
-            with contextlib.suppress(PartitionError), self._translated("aborting"), in_time(ABORT_SECONDS):
+            in_its_time = in_time(ABORT_SECONDS, "abort_transaction")
+            with contextlib.suppress(PartitionError), self._translated("aborting"), in_its_time:
                 self._client.purge()
                 self._client.abort_transaction(ABORT_SECONDS)
             self._open = False
@@ -295,7 +358,12 @@ class TransactionalWriter(Writer):
         if not self._open:
             with self._translated("beginning a transaction"):
                 self._client.begin_transaction()
+            self._sender.mark(self._header)
             self._open = True
+
+    @property
+    def _header(self) -> Header:
+        return mark(self._partition, self._hanging.group, self._began_at)
 
 
 class AcknowledgedWriter(Writer):
@@ -309,11 +377,14 @@ class AcknowledgedWriter(Writer):
         offsets: OffsetStore,
         committed: Committed = nobody,
     ) -> None:
-        super().__init__(partition, sender, delivery, committed)
+        super().__init__(partition, sender, delivery, committed=committed)
         self._offsets = offsets
 
     def open(self) -> None:
         """Do nothing: without transactions there is no fence."""
+
+    def settle(self, committed: int | None) -> None:
+        """Do nothing: without transactions none can hang."""
 
     def commit(self, offset: int, metadata: str) -> None:
         """

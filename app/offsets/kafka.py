@@ -82,7 +82,7 @@ class KafkaGroupOffsets:
             KafkaException: as librdkafka raises it; the writer knows what it means for its transaction.
         """
         group = self._reader(stable=True).consumer_group_metadata()
-        with in_time(COMMIT_SECONDS):
+        with in_time(COMMIT_SECONDS, "send_offsets_to_transaction"):
             producer.send_offsets_to_transaction([self._at(partition, offset, metadata)], group, COMMIT_SECONDS)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
-from app.model import NOBODY, LastRead, Owner
+from app.model import NOBODY, CommittedOffset, LastRead, Owner
 
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
@@ -130,6 +130,17 @@ class OffsetMetadata:
         read = _last_read(values.get("read", ""))
         owner = _owner(values.get("by", ""), values.get("sink", ""))
         return cls(values.get("topic", ""), _number(values.get("since", "")), counts, read, owner)
+
+    @classmethod
+    def continuing(
+        cls, committed: CommittedOffset | None, position: int, topic_id: str, owner: Owner
+    ) -> OffsetMetadata:
+        """Go on with the counts beside the committed offset; those of another topic, or of nobody, begin here."""
+        found = cls.parse(committed.metadata if committed else "")
+        if found.is_ours and found.topic_id in ("", topic_id):
+            stays = committed is not None and position == committed.offset
+            return cls(topic_id, found.since, found.counts, found.read if stays else None, owner)
+        return cls(topic_id, position, owner=owner)
 
     @property
     def is_ours(self) -> bool:

@@ -21,7 +21,7 @@ from tests.chaos.epochs import run as run_epochs
 from tests.chaos.false_fences import EXPECTED
 from tests.chaos.false_fences import run as run_false_fences
 from tests.chaos.grouped import History
-from tests.chaos.hang import measure_all
+from tests.chaos.hang import CASES, measure
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
@@ -210,13 +210,10 @@ def hang() -> None:
 
     Takes several minutes, because most calls block for one.
     """
-    table = Table(
-        "killed for good", "writers", "send_offsets_to_transaction (5 s) returned after", "worker with a watchdog"
-    )
-    for case, unwatched, watched in measure_all():
-        calls = ", ".join(f"{seconds:.1f} s" for seconds in sorted(unwatched.calls or ()))
-        end = "ended by its watchdog" if watched.calls is None else "returned"
-        table.add_row(case.killed, str(case.writers), calls, f"{end} after {watched.seconds:.1f} s")
+    table = Table("killed for good", "writers", "send_offsets_to_transaction (5 s) returned after")
+    for case in CASES:
+        calls = ", ".join(f"{seconds:.1f} s" for seconds in measure(case))
+        table.add_row(case.killed, str(case.writers), calls)
     console.print(table)
 
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
-from tests.chaos.brokers import GuardedBroker
+from tests.chaos.brokers import COORDINATORS, GuardedBroker
 from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
@@ -46,7 +46,9 @@ class Size:
     partitions: int = 6
     """Of the source and the sink."""
     replicas: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
-    """The nodes of each partition of `source` or `sink`; by default each partition is on all nodes."""
+    """The nodes of each partition of `source`, `sink` or `dead`; by default each partition is on all nodes."""
+    internal: tuple[int, ...] = ()
+    """The nodes of the partitions of Kafka's internal topics; by default Kafka decides."""
 
 
 SMALL = Size(brokers=1, workers=0, partitions=4)
@@ -65,8 +67,17 @@ class Lone(NamedTuple):
 
 
 LONE: Mapping[str, Lone] = {"source": Lone(3, (6, 7)), "sink": Lone(2, (5,))}
-FRAGILE = Size(workers=0, partitions=8, replicas={role: lone.replicas(8) for role, lone in LONE.items()})
-"""Two partitions of the source are on one node, one of the sink on another, all others on the third."""
+FRAGILE = Size(
+    workers=0,
+    partitions=8,
+    replicas={"dead": [(1,)] * 8} | {role: lone.replicas(8) for role, lone in LONE.items()},
+    internal=(1,),
+)
+"""
+Two partitions of the source are on one node, one of the sink on another, and everything else on the third.
+
+So those that are spared wait only for the service, and not until Kafka has other leaders and coordinators.
+"""
 CUT = 1
 CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
 """One partition of the source may lose both its nodes, and the brokers still have their majority."""
@@ -110,6 +121,7 @@ class System:
                 pass
             self.set_password(FIRST_PASSWORD)
             self.password_file.write_text(FIRST_PASSWORD)
+            self._place_internal_topics()
             # The source takes what the sink and the dead letters refuse.
             odd = {"message.timestamp.after.max.ms": FOR_EVER_MS, "max.message.bytes": LARGEST_BYTES}
             self._create("source", self.source, odd | {"unclean.leader.election.enable": "true"})
@@ -142,9 +154,19 @@ class System:
             durable = {"min.insync.replicas": "2"} if size.brokers > 1 else {}
             self.broker.create_topic(topic, size.partitions, settings | durable, replication=size.brokers)
             return
-        wanted = NewTopic(topic, size.partitions, replica_assignment=list(map(list, replicas)), config=settings)
-        admin = self.broker.admin()
+        self._place(topic, replicas, settings)
+
+    def _place(self, topic: str, replicas: Sequence[tuple[int, ...]], config: Mapping[str, str]) -> None:
+        """Create a topic on the nodes that are named for each partition."""
+        wanted = NewTopic(topic, len(replicas), replica_assignment=list(map(list, replicas)), config=dict(config))
+        admin = self.broker.admin()  # lives until the answer is there
         admin.create_topics([wanted])[topic].result(30)
+
+    def _place_internal_topics(self) -> None:
+        """Create Kafka's internal topics before Kafka does, where the size says on which nodes."""
+        if self.size.internal:
+            for topic in ("__consumer_offsets", "__transaction_state"):
+                self._place(topic, [self.size.internal] * COORDINATORS, {"cleanup.policy": "compact"})
 
     def set_password(self, password: str) -> None:
         """Change the password that the brokers ask for, and wait until each knows it; open connections stay open."""

@@ -13,7 +13,8 @@ from tests.chaos.history import Recorder
 from tests.integration.service import Winnow
 
 ROOT = Path(__file__).parents[2]
-WORTH_KEEPING = ("round", "stopped", "partition recovered", "partition no longer blocked")
+REBALANCE = "the round ends for a rebalance"
+WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition recovered", "partition no longer blocked")
 """What the history gets of the log below `warning`."""
 LISTEN_SECONDS = 0.25
 STOP_SECONDS = 60

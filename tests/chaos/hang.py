@@ -1,15 +1,13 @@
 """
 Kills brokers for good before `send_offsets_to_transaction`, and measures the call: `python -m tests.chaos hang`.
 
-The call has a timeout of 5 s, but librdkafka may ignore it. The harness makes it in a worker process without a watchdog,
-and in one with the watchdog of a task, which ends the process if a call exceeds its timeout.
+The call has a timeout of 5 s, but librdkafka may ignore it: the reason why a task goes on without a call that is overdue.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -28,7 +26,6 @@ from app.model import Guarantee, Partition, Plugin, TaskConfig, transactional_id
 from app.offsets.contract import StoreContext
 from app.offsets.kafka import KafkaGroupOffsets
 from app.records import Lines
-from app.watchdog import Watchdog
 from tests.chaos.alone import FORKS, Worker
 from tests.chaos.brokers import ProxiedBroker
 from tests.chaos.cluster import until
@@ -38,7 +35,6 @@ GROUP, SOURCE, SINK, DEAD = "hang", "raw", "clean", "dead"
 PARTITIONS = 24
 PATIENCE = 90.0
 CALL_SECONDS = 10.0
-POLL_SECONDS = 0.05
 
 
 class Case(NamedTuple):
@@ -49,38 +45,23 @@ class Case(NamedTuple):
     writers: int
 
 
-class Measured(NamedTuple):
-    """
-    How long a process needed whose writers committed.
-
-    Args:
-        seconds: until it returned, or until its watchdog ended it.
-        calls: the duration of each `send_offsets_to_transaction`; None if the watchdog ended the process.
-    """
-
-    seconds: float
-    calls: list[float] | None
-
-
 ONLY_BROKER, GROUPS, TRANSACTIONS = "the only broker", "the group's coordinator", "the transactions' coordinator"
 CASES = (Case(1, ONLY_BROKER, 1), Case(1, ONLY_BROKER, 4), Case(3, GROUPS, 4), Case(3, TRANSACTIONS, 4))
 
 
-def measure(case: Case, *, watched: bool) -> Measured:
-    """Let writers commit after the node that they need was killed."""
+def measure(case: Case) -> list[float]:
+    """Let writers commit after the node that they need was killed; return each call's seconds."""
     with ProxiedBroker(case.brokers) as broker:
         for topic in (SOURCE, SINK, DEAD):
             broker.create_topic(topic, PARTITIONS, replication=case.brokers)
         partitions, node = _choose(broker, case)
         ours, theirs = FORKS.Pipe()
-        worker = Worker(commit, broker.bootstrap, partitions, watched, theirs)
+        worker = Worker(commit, broker.bootstrap, partitions, theirs)
         theirs.close()
         ours.recv()
         broker.kill(node)
         ours.send("killed")
-        began = time.monotonic()
-        calls = worker.result()
-        return Measured(time.monotonic() - began, calls)
+        return sorted(worker.result())
 
 
 def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
@@ -104,7 +85,7 @@ def _choose(broker: ProxiedBroker, case: Case) -> tuple[list[Partition], int]:
     return [each for each in others if coordinates[each] == node][: case.writers], node
 
 
-def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: Connection) -> list[float]:
+def commit(bootstrap: str, partitions: list[Partition], parent: Connection) -> list[float]:
     """Open writers and send, wait until the parent has killed a node, commit in parallel; return each call's seconds."""
     kafka = {"bootstrap.servers": bootstrap}
     admin = KafkaTopics(AdminConnection(kafka))
@@ -124,8 +105,7 @@ def commit(bootstrap: str, partitions: list[Partition], watched: bool, parent: C
     parent.send("ready")
     parent.recv()
     with ThreadPoolExecutor(len(writers)) as threads:
-        commits = [threads.submit(_commit, writer) for writer in writers]
-        _wait_watched(commits) if watched else wait(commits, PATIENCE)
+        wait([threads.submit(_commit, writer) for writer in writers], PATIENCE)
     return [producer.seconds for producer in made]
 
 
@@ -139,13 +119,6 @@ def _commit(writer: LaneWriter) -> None:
         writer.commit(2, "")
     except PartitionError:
         return
-
-
-def _wait_watched(commits: list[Future[None]]) -> None:
-    """Wait with a watchdog, as `app.executor.task` does."""
-    with Watchdog() as watchdog:
-        while wait(commits, POLL_SECONDS).not_done:
-            watchdog.look()
 
 
 class TimedProducer(Producer):
@@ -164,9 +137,3 @@ class TimedProducer(Producer):
             super().send_offsets_to_transaction(*args)
         finally:
             self.seconds = time.monotonic() - began
-
-
-def measure_all() -> Iterator[tuple[Case, Measured, Measured]]:
-    """Yield each case, measured without and with a watchdog."""
-    for case in CASES:
-        yield case, measure(case, watched=False), measure(case, watched=True)

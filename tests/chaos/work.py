@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -36,6 +36,9 @@ from app.spark.job import seconds_left
 from tests.chaos.arms import arm_of
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.readers import COUNT, TRANSACTION
+
+if TYPE_CHECKING:
+    from app.kafka.hanging import HangingTransactions
 
 EARLIER_OWNER_SECONDS = 0.8
 """Longer than a commit interval, so that an earlier owner commits after the offset was read."""
@@ -124,6 +127,9 @@ class LabelledWriter:
     def open(self) -> None:
         self._writer.open()
 
+    def settle(self, committed: int | None) -> None:
+        self._writer.settle(committed)
+
     def send(self, lines: Lines) -> None:
         label = b"|" + self._name.encode()
         names = [None if key is None else key + label for key in lines.keys.to_pylist()]
@@ -190,6 +196,12 @@ class HonestClients:
         """Return the sender and the delivery of a transactional writer."""
         return self.plain(partition, settings.transactional_producer(self._task_config, partition), self._producer)
 
+    def hanging(self) -> HangingTransactions:
+        """Return what finds transactions that earlier owners have left open."""
+        from app.kafka.hanging import HangingTransactions  # an older checkout does not have it
+
+        return HangingTransactions(self._task_config.kafka, self._task_config.group)
+
     def plain(
         self, partition: Partition, configured: settings.Settings, producer: Callable[..., Producer]
     ) -> tuple[PlainSender, FlushedDelivery]:
@@ -244,7 +256,9 @@ class OffsetsLater(HonestClients):
     """Wrong: transactions carry no offset; the driver commits it after the round (see `service`)."""
 
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
-        return OffsetlessWriter(partition, *self.sending(partition), cast("TransactionalOffsetStore", offsets))
+        return OffsetlessWriter(
+            partition, *self.sending(partition), cast("TransactionalOffsetStore", offsets), self.hanging()
+        )
 
 
 class OffsetlessWriter(TransactionalWriter):
@@ -264,7 +278,7 @@ class DeadLettersOutside(HonestClients):
     def inner_writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         outside = self.plain(partition, settings.producer(self._task_config), Producer)
         inside = self.sending(partition)
-        return LeakingWriter(outside, partition, *inside, cast("TransactionalOffsetStore", offsets))
+        return LeakingWriter(outside, partition, *inside, cast("TransactionalOffsetStore", offsets), self.hanging())
 
 
 class LeakingWriter(TransactionalWriter):

@@ -288,6 +288,7 @@ class FakeWriter:
         self._partition = partition
         self._script = clients.script
         self._epoch = 0
+        self._settled = False
         self._refused = False
 
     def open(self) -> None:
@@ -295,7 +296,14 @@ class FakeWriter:
         self._epoch = self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
         self._script.at(Point.AFTER_OPEN, self._partition)
 
+    def settle(self, committed: int | None) -> None:
+        """Take the offset that was committed when the earlier owners were fenced."""
+        now = self._kafka.committed.get(self._partition)
+        assert committed == (None if now is None else now.offset)
+        self._settled = True
+
     def send(self, lines: Lines) -> None:
+        assert self._settled, "an earlier transaction may still be open in the sink"
         self._script.at(Point.BEFORE_SEND, self._partition)
         values = lines.values.to_pylist()
         self._refused |= any(map(self._kafka.refuses_line, values))

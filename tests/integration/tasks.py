@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.executor import task
@@ -61,6 +62,7 @@ class Stage:
     changes: dict[str, object] = field(default_factory=dict)
     backend: Backend | None = None
     parser: Parser | None = None
+    producer: Callable[..., Producer] = Producer
     centre: str = ""
     """The cluster of the sink, the dead letters and the offsets, where it is not that of the source."""
 
@@ -107,7 +109,7 @@ class Stage:
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
         parser = self.parser or make_parser(task_config)
-        receipts = task.run(assignment, TaskClients(task_config, self.backend), parser, seconds)
+        receipts = task.run(assignment, TaskClients(task_config, self.backend, self.producer), parser, seconds)
         return {receipt.partition: receipt for receipt in receipts}
 
     def running(self, *ranges: OffsetRange) -> RunningTask:

@@ -155,6 +155,7 @@ def take_error(error):
 native.take_error = take_error
 sender = bulk.BulkSender.__new__(bulk.BulkSender)
 sender._handle, sender._open = 1, True
+sender._mark = None
 sender._line = sender._dead_letter = bulk._Target(1, "t", 0)
 
 for count in (1, 2, 9, 64):

@@ -315,6 +315,9 @@ def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Ba
 
     found = [(record.value, record.key, record.timestamp) for record in stage.cleansed()]
     assert list(zip(texts[1:5], keys[1:], [1, 2, 3, 4], strict=True)) == found
+    begins = [("winnow.transaction", f"winnow/{stage.group}/{stage.source}/0@0".encode())]
+    marked = begins if guarantee is Guarantee.EXACTLY_ONCE else []
+    assert [marked, [], [], []] == [list(record.headers) for record in stage.cleansed()]
     buried = [(record.value, record.key, list(record.headers), record.timestamp) for record in stage.dead_letters()]
     assert list(zip(texts[1:5], keys[1:], headers, [5] * 4, strict=True)) == buried
     assert {(stage.source, 0): 7} == committed(broker.bootstrap, stage.group, stage.source)
@@ -531,5 +534,10 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> O
 
 
 def shown(records: list[Record]) -> Shown:
-    """Return all but the offsets, which commit markers move; two sources that share a sink partition may interleave."""
-    return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.headers)) for r in records), key=repr)
+    """
+    Return all but the offsets, which commit markers move, and where transactions begin.
+
+    Two sources that share a sink partition may interleave.
+    """
+    kept = ((r, tuple(header for header in r.headers if header[0] != "winnow.transaction")) for r in records)
+    return sorted(((r.partition, r.value, r.key, r.timestamp, headers) for r, headers in kept), key=repr)

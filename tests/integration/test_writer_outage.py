@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import confluent_kafka
 import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, cimpl
+from confluent_kafka import KafkaError, TopicPartition, cimpl
+from structlog.testing import capture_logs
 
 from app.embedded.broker import Broker
 from app.errors import Fenced
 from app.kafka.bulk import native
 from app.kafka.clients import TaskClients
-from app.kafka.writers import COMMIT_SECONDS
-from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.model import Destination, Guarantee, Outcome, Partition, Plugin, TaskConfig
 from app.records import Lines
-from app.watchdog import GRACE_SECONDS
-from tests.chaos import hang
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
-from tests.independent import cleansed
+from tests.independent import Written, by_partition, cleansed, line, produce
+from tests.integration.tasks import Stage, until
 
-SLACK_SECONDS = 5
+PARTITIONS, LINES = 2, 2_000
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
     clients = TaskClients(task_config)
     consumer = clients.consumer()
     writer = clients.writer(Partition("raw", 0), clients.offsets(consumer))
-    values = pa.array([cleansed(0)], pa.binary())
-    lines = Lines(values, np.zeros(1, np.int32), values, np.zeros(1, np.int64))
+    array = pa.array([cleansed(0)], pa.binary())
+    lines = Lines(array, np.zeros(1, np.int32), array, np.zeros(1, np.int64))
     writer.open()
     writer.send(lines)
     writer.commit(1, "")
@@ -69,8 +71,38 @@ def _lose(client: confluent_kafka.Producer) -> None:
     fatal(native.handle(client), KafkaError.PRODUCER_FENCED, b"planted")
 
 
-def test_a_commit_that_hangs_ends_the_worker() -> None:
-    """If Kafka is lost for good, a worker returns or is ended within the timeout of its calls and some grace."""
-    outcome = hang.measure(hang.Case(1, hang.ONLY_BROKER, 4), watched=True)
+def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
+    """
+    The only broker dies before the offsets are sent, and librdkafka ignores the timeout of that call (#5456).
 
-    assert outcome.seconds < 2 * COMMIT_SECONDS + GRACE_SECONDS + SLACK_SECONDS
+    The task does not wait for it: when the broker is back, new producers take over, and each line arrives once.
+    """
+    for topic in ("raw", "clean", "dead"):
+        mortal.create_topic(topic, PARTITIONS)
+    produce(mortal.bootstrap, "raw", [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])
+    dies = threading.Event()
+
+    class Deadly(confluent_kafka.Producer):
+        def send_offsets_to_transaction(self, positions: list[TopicPartition], *args: Any) -> None:
+            if positions[0].offset and not dies.is_set():
+                dies.set()
+                mortal.kill()
+            super().send_offsets_to_transaction(positions, *args)
+
+    stage = Stage(mortal.bootstrap, {"raw": PARTITIONS}, "clean", "dead", "group", Guarantee.EXACTLY_ONCE)
+    stage.producer = Deadly
+    with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
+        task = threads.submit(stage.run, seconds=90)
+        until(lambda: hanging(logs), what="a call that does not return")
+        mortal.start()
+        receipts = task.result().values()
+
+    assert [(Outcome.DONE, LINES // PARTITIONS)] * PARTITIONS == [(each.outcome, each.records) for each in receipts]
+    expected = {number: [cleansed(n) for n in range(number, LINES, PARTITIONS)] for number in range(PARTITIONS)}
+    assert expected == by_partition(stage.cleansed())
+
+
+def hanging(logs: Sequence[MutableMapping[str, Any]]) -> bool:
+    """Whether a new producer takes over from a call that does not return."""
+    error = "send_offsets_to_transaction (5 s) does not return; a new producer takes over"
+    return any(error in entry.get("error", "") for entry in logs)

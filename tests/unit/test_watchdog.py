@@ -10,6 +10,7 @@ import time
 import pytest
 
 from app import watchdog
+from app.watchdog import Deadline, in_time
 
 PROGRAM = """
 import time
@@ -50,77 +51,42 @@ def test_a_fed_watchdog_does_nothing() -> None:
     assert (0, "alive\nleft\n") == (code, printed)
 
 
-OVERRUN = """
-import threading, time
-from app.watchdog import Watchdog, in_time
-import app.watchdog
-app.watchdog.GRACE_SECONDS = 0.2
-def call(seconds):
-    with in_time(0.3):
-        time.sleep(seconds)
-with Watchdog(60) as watchdog:
-    lane = threading.Thread(target=call, args=({takes},), daemon=True)
-    lane.start()
-    while lane.is_alive():
-        watchdog.look(); time.sleep(0.05)
-    watchdog.look()
-print("left", flush=True)
-"""
+def test_a_call_must_keep_its_own_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a thread learns which of its calls overruns its timeout by more than the grace."""
+    monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.01)
+    with Deadline() as deadline:
+        with in_time(0.0, "commit_transaction"):
+            in_its_time = deadline.overdue
+            time.sleep(0.05)
+            after = deadline.overdue
+        assert ("", "commit_transaction (0 s)") == (in_its_time, after)
+        assert "" == deadline.overdue
 
 
-@pytest.mark.parametrize(("takes", "ended"), [(0.4, False), (60, True)])
-def test_a_call_must_keep_its_own_timeout(*, takes: float, ended: bool) -> None:
-    """A call that overruns its timeout by more than the grace ends the process, long before the task's own limit."""
-    done = subprocess.run(
-        [sys.executable, "-c", OVERRUN.format(takes=takes)], capture_output=True, text=True, timeout=30, check=False
-    )
-
-    assert ended == (done.returncode != 0)
-    assert ended == ("left" not in done.stdout)
-    assert ended == ("time.sleep" in done.stderr or "line" in done.stderr)
-
-
-def test_a_call_inside_another_keeps_the_earlier_deadline() -> None:
+def test_a_call_inside_another_keeps_the_earlier_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the inner call has returned, the outer one is held to its own deadline again."""
-    thread = threading.get_ident()
-    with watchdog.in_time(100):
-        outer = watchdog._deadlines[thread]
-        with watchdog.in_time(5):
-            assert outer > watchdog._deadlines[thread]
-        with watchdog.in_time(1_000):
-            assert outer == watchdog._deadlines[thread]
-        assert outer == watchdog._deadlines[thread]
-    assert thread not in watchdog._deadlines
+    monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.0)
+    with Deadline() as deadline, in_time(100, "outer"):
+        with in_time(-1, "inner"), in_time(1_000, "innermost"):
+            assert "inner (-1 s)" == deadline.overdue
+        assert "" == deadline.overdue
 
 
-HANGING_COMMIT = """
-import time
-import app.watchdog
-from app.executor import task
-from app.executor.parse import make_parser
-from app.model import Partition, OffsetRange
-from tests import fakes
-
-app.watchdog.GRACE_SECONDS = 0.2
-
-class Hanging(fakes.FakeTransaction):
-    def _commit(self, at):
-        with app.watchdog.in_time(0.3):
-            time.sleep(60)
-
-fakes.FakeTransaction = Hanging
-partition = Partition("raw", 0)
-kafka, task_config, clock = fakes.FakeKafka({partition: []}), fakes.make_task_config(), fakes.FakeClock()
-clients = fakes.FakeClients(kafka, task_config, clock)
-task.run(fakes.make_assignment(task_config, OffsetRange(partition, None, 0)), clients, make_parser(task_config), seconds=8, runtime=clock.threaded)
-"""
+def test_threads_have_deadlines_of_their_own() -> None:
+    """What one thread waits for says nothing about another, or about what the thread does later."""
+    with Deadline() as deadline:
+        other = threading.Thread(target=lambda: in_time(-10, "in another thread").__enter__())
+        other.start()
+        other.join()
+        assert "" == deadline.overdue
+    with in_time(-10, "later"):
+        assert "" == deadline.overdue
 
 
-def test_a_hanging_commit_of_a_lane_ends_the_worker() -> None:
-    """The task waits for its lanes, but a commit that overruns its timeout ends the worker."""
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING_COMMIT], capture_output=True, text=True, timeout=30, check=False
-    )
+def test_a_worker_can_be_ended_at_once() -> None:
+    """It prints where its threads hang."""
+    program = "from app.watchdog import Watchdog\nWatchdog().bite()\nprint('left')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
 
-    assert 1 == done.returncode
-    assert "_commit" in done.stderr
+    assert (1, "") == (done.returncode, done.stdout)
+    assert "in bite" in done.stderr

@@ -10,25 +10,24 @@ from confluent_kafka import KafkaException, Producer
 from numpy.typing import NDArray
 
 from app.kafka.bulk import kernels, native
-from app.kafka.sender import Targets
+from app.kafka.sender import Sender, Targets
 from app.records import DeadLetter, DeadLetters, Lines
 from parsers.compiled.buffers import Buffers
 
 _PRODUCEVA = native.address(native.produceva)
 
 
-class BulkSender:
-    """Queues records from Arrow's buffers; see `app.kafka.sender.Sender`."""
+class BulkSender(Sender):
+    """Queues records from Arrow's buffers."""
 
     def __init__(self, client: Producer, targets: Targets) -> None:
-        self.targets = targets
+        super().__init__(client, targets)
         self._handle = native.handle(client)
         self._line = _Target(self._handle, targets.sink, targets.sink_partition)
         self._dead_letter = _Target(self._handle, targets.dead_letters, targets.dead_letter_partition)
         self._open = True
 
-    def offer(self, lines: Lines, begin: int) -> int:
-        """Queue lines for the sink, from row `begin` on."""
+    def _offer(self, lines: Lines, begin: int) -> int:
         self._check_open()
         values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
         names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # alive until the end

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
-from app.driver.rebalance import STALLED_SECONDS, Balance
+from app.driver.rebalance import ELECTION_SECONDS, STALLED_SECONDS, Balance
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
@@ -175,7 +175,20 @@ def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
 
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 2_000)
-    assert "the work has become uneven" == round_.needs_rebalance(SourceOffsets(backlog), 2, 2_010)
+    assert not round_.needs_rebalance(SourceOffsets(backlog), 2, 2_010)
+    later = SourceOffsets(backlog | dict.fromkeys(lost, at(101, stable=1_000_000)))
+    assert "the work has become uneven" == round_.needs_rebalance(later, 2, 2_010 + ELECTION_SECONDS)
+
+
+def test_an_election_is_no_time_to_divide_the_work_anew() -> None:
+    """When a partition loses its leader, all partitions pause, and what each task keeps up with is not to be seen."""
+    round_ = balance(BEFORE)
+    backlog = {partition: at(500, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
+    found = SourceOffsets(LATER | backlog, frozenset({A}))
+
+    assert not round_.needs_rebalance(found, 2, 10)
+    assert not round_.needs_rebalance(found, 2, 10 + ELECTION_SECONDS - 1)
+    assert "the work has become uneven" == round_.needs_rebalance(found, 2, 10 + ELECTION_SECONDS)
 
 
 def test_a_leaderless_partition_that_answers_again_is_planned() -> None:

@@ -14,7 +14,7 @@ from app.errors import PartitionError, Transient
 from app.executor.calls import HANGS_SECONDS, MAX_PARKED, SIDE_BY_SIDE, Calls
 from app.executor.lane import Lane
 from app.model import Outcome, Partition
-from app.watchdog import Watchdog
+from app.watchdog import Watchdog, in_time
 from tests.fakes import FakeClock
 
 LANES = 2 * SIDE_BY_SIDE
@@ -45,6 +45,10 @@ class FakeLane:
     def discard(self) -> None:
         self.did.append("discard")
 
+    def successor(self, call: str, now: float) -> FakeLane:
+        self.did.append(f"{call} hangs")
+        return FakeLane()
+
     def abandon(self) -> None:
         self.outcome = Outcome.FAILED
         self.did.append("abandon")
@@ -59,6 +63,7 @@ class Stage:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.lanes: list[FakeLane] = []
+        self.replaced: list[Lane] = []
         self.threads = ThreadPoolExecutor(2 * LANES)
         self.watchdog = Watchdog()
         self.calls = Calls(self.threads, self.clock, self.watchdog)
@@ -77,6 +82,11 @@ class Stage:
 
     def start(self, lane: Lane) -> None:
         self.calls.start(lane, cast("FakeLane", lane).waits)
+
+    def successors(self) -> list[Lane]:
+        """Return the lanes that took over so far."""
+        self.replaced += self.calls.replace_overdue()
+        return self.replaced
 
     def until(self, condition: Callable[[], bool], tick: float = 0.0) -> None:
         deadline = time.monotonic() + 20
@@ -290,3 +300,31 @@ def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
     stage.calls.abandon(2.0)
 
     assert [["discard"], []] == [stage.lanes[0].did, stage.calls.ends]
+
+
+def test_a_call_that_does_not_return_is_an_orphan(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lane has a successor that is free to call; the steps that waited are dropped, and its end is still waited for."""
+    monkeypatch.setattr("app.watchdog.GRACE_SECONDS", 0.0)
+    lane, taken, inside = stage.lane(), list[int](), threading.Event()
+
+    def waits() -> None:
+        with in_time(0.0, "commit_transaction"):
+            inside.set()
+            stage.lanes[0].waits()
+
+    stage.calls.start(lane, waits)
+    stage.calls.step(lane, lambda: taken.append(1))
+    assert inside.wait(20)
+    stage.clock.now += 2 * HANGS_SECONDS
+
+    stage.until(lambda: bool(stage.successors()))
+    (successor,) = stage.replaced
+    assert ["commit_transaction (0 s) hangs"] == stage.lanes[0].did
+    assert lane not in stage.calls
+    assert successor not in stage.calls
+    assert [False] == [end.done() for end in stage.calls.ends]
+    stage.lanes[0].let_go.set()
+    stage.until(lambda: all(end.done() for end in stage.calls.ends))
+
+    assert [] == taken
+    assert [] == stage.calls.replace_overdue()

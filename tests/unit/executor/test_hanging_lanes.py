@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
+from app import watchdog
 from app.executor import task
 from app.executor.parse import make_parser
 from app.model import OffsetRange, Outcome, Partition, Receipt
 from app.records import Lines
+from app.watchdog import Watchdog, in_time
 from tests.fakes import (
     FakeClients,
     FakeClock,
@@ -181,7 +184,101 @@ def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
     assert (Outcome.DONE, RECORDS) == (b.outcome, b.end)
     assert not stage.consumer.closed
     stage.over.set()
-    deadline = time.monotonic() + 10
+    closed_by(stage)
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold each call to its timeout."""
+    monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.0)
+
+
+def hang_in_commits(stage: Stage, producers: int, *, happens: bool = False, until: threading.Event) -> None:
+    """Let the first commits of so many producers not return in their time, whether they happen before or after that."""
+
+    def change(writer: FakeWriter, number: int) -> None:
+        commit = writer.commit
+
+        def hangs(offset: int, metadata: str) -> None:
+            if not offset or number > producers:
+                commit(offset, metadata)
+                return
+            if happens:
+                commit(offset, metadata)
+            with in_time(0.05, "commit_transaction"):
+                assert until.wait(20)
+            commit(offset, metadata)
+
+        writer.commit = hangs  # type: ignore[method-assign]
+
+    stage.change = change
+
+
+@pytest.mark.usefixtures("strict")
+@pytest.mark.parametrize("happens", [True, False])
+def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
+    """A new producer takes over; each line arrives once and is counted, and what the old call does late changes nothing."""
+    hang_in_commits(stage, 1, happens=happens, until=stage.over)
+
+    with capture_logs() as logs:
+        a, b = stage.run()
+    in_time_closed = stage.consumer.closed
+    stage.over.set()
+    closed_by(stage)
+
+    assert not in_time_closed
+    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert [(RECORDS, RECORDS, 1), (RECORDS, RECORDS, 0)] == [
+        (each.records, each.out, each.reopened) for each in (a, b)
+    ]
+    errors = [entry["error"] for entry in logs if entry["log_level"] == "warning"]
+    assert ["raw-0: commit_transaction (0 s) does not return; a new producer takes over"] == errors
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_successor_that_hangs_too_ends_the_worker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise more and more threads would hang; another worker begins without any."""
+
+    class Bitten(BaseException):
+        pass
+
+    def bite(_: Watchdog) -> None:
+        raise Bitten
+
+    monkeypatch.setattr(Watchdog, "bite", bite)
+    hang_in_commits(stage, 2, until=stage.over)
+
+    with pytest.raises(Bitten):
+        stage.run()
+
+    assert 2 == stage.made
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_successor_of_a_successor(stage: Stage) -> None:
+    """Once the first call has returned, another one may hang."""
+    second_opens = threading.Event()
+    hang_in_commits(stage, 1, until=second_opens)
+    first = stage.change
+
+    def change(writer: FakeWriter, number: int) -> None:
+        first(writer, number)
+        if number == 2:
+            second_opens.set()
+            hang_in_commits(stage, 2, until=stage.over)
+            stage.change(writer, number)
+
+    stage.change = change
+
+    a, _ = stage.run()
+
+    assert {A: EXPECTED, B: EXPECTED} == stage.kafka.sink
+    assert (3, 2) == (stage.made, a.reopened)
+
+
+def closed_by(stage: Stage, seconds: float = 10) -> None:
+    """Wait until the task's clients are closed."""
+    deadline = time.monotonic() + seconds
     while not stage.consumer.closed:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from math import inf
 
 import numpy as np
@@ -73,6 +74,20 @@ class Stage:
         values = pa.array([b"line"] * count, pa.binary())
         lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
         self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count))
+
+    def hang_in_commit(self, *, happened: bool) -> Lane:
+        """Return the lane as it is while its commit runs, which has happened or not."""
+        seen: list[Lane] = []
+        commit = self.writers[-1].commit
+
+        def hangs(offset: int, metadata: str) -> None:
+            if happened:
+                commit(offset, metadata)
+            seen.append(copy(self.lane))
+
+        self.writers[-1].commit = hangs  # type: ignore[method-assign]
+        self.lane.commit(self.now)
+        return seen[0]
 
     def opens_after(self, error: PartitionError = AWAY) -> float:
         """Let it fail; return after how many seconds it opens again."""
@@ -218,6 +233,59 @@ class TestTrouble:
         stage.lane.abandon()
 
         assert "raw-0: the broker is away" == stage.lane.receipt().error
+
+    @pytest.mark.parametrize(("happened", "counted"), [(False, 2), (True, 5)])
+    def test_a_successor_goes_on_from_what_is_committed(self, *, happened: bool, counted: int) -> None:
+        """It counts what the commit that hangs has committed, if it has; the old producer is told, and no longer read for."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(2)
+        stage.lane.commit(stage.now)
+        stage.take(3)
+        old = stage.hang_in_commit(happened=happened)
+        stage.lane = old.successor("commit_transaction (5 s)", stage.now)
+
+        assert stage.writers[0].abandoned
+        assert {} == stage.consumer.reading
+        assert stage.lane.reopens(stage.now + 0.25)
+        stage.open()
+        assert {A: counted} == stage.consumer.reading
+        receipt = stage.lane.receipt()
+        assert (0, counted, counted, 1) == (receipt.start, receipt.end, receipt.records, receipt.reopened)
+        assert Outcome.FAILED is old.receipt().outcome
+
+    def test_what_the_thread_of_a_lane_does_late_is_nothing_to_its_successor(self) -> None:
+        """Its search goes on where it was, and its trouble is not over."""
+        stage = Stage(at(0))
+        stage.open()
+        for _ in range(REFUSALS_IN_A_ROW):
+            stage.take(8)
+            stage.opens_after(Refused(A, "the broker does not like it"))
+            stage.open()
+        stage.take(4)
+        old = stage.lane
+        stage.lane = old.successor("commit_transaction (5 s)", stage.now)
+        with capture_logs() as logs:
+            old.commit(stage.now)
+
+        assert 4 == stage.lane.stop
+        stage.open()
+        assert 6 == stage.lane.stop
+        stage.take(1)
+        with capture_logs() as more:
+            stage.lane.commit(stage.now)
+        assert ["partition out of trouble"] * 2 == [entry["event"] for entry in [*logs, *more]]
+
+    @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
+    def test_a_successor_keeps_the_outcome(self, error: PartitionError) -> None:
+        """A lane that lost its partition, and whose producer cannot be discarded, stays lost."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.opens_after(error)
+        outcome = stage.lane.outcome
+        stage.lane = stage.lane.successor("abort_transaction (5 s)", stage.now)
+
+        assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
 
 
 class TestStart:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from app.executor.limits import CLOCK_MARGIN_MS, Limits
+from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE, parse, refuse, with_headers, with_keys
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk
@@ -133,11 +133,11 @@ def test_a_line_too_large_for_the_sink_is_a_reject() -> None:
     size = len(cleansed(0))
     chunk = chunk_of([line(0), b"rubbish", line(1)], [b"k", b"k", b"keyed"])
 
-    ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + 512)
+    ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + FRAMING_BYTES)
 
     assert 1 == rubbish
     assert (2, TOO_LARGE, f"line and key have {size + 5} bytes, the sink takes {size + 1}") == large
-    assert 1 == len(rejects(chunk, max_bytes=size + 5 + 512))
+    assert 1 == len(rejects(chunk, max_bytes=size + 5 + FRAMING_BYTES))
 
 
 BEFORE = TimestampLimit("message.timestamp.before.max.ms", HOUR)

@@ -1,0 +1,181 @@
+"""A sink partition that loses its only replica, and with it the end of a transaction: Kafka 4 never writes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.broker import Broker
+from app.errors import Transient
+from app.kafka.backend import PLAIN, Backend, best_backend
+from app.kafka.clients import TaskClients
+from app.kafka.writers import TransactionalWriter
+from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.offsets.contract import OffsetStore
+from app.records import DeadLetter, Lines
+from tests.chaos.cluster import stopped
+from tests.conftest import QUICK_JAVA
+from tests.independent import cleansed, connect_again, read, values
+from tests.integration.tasks import until
+
+FRAGILE_NODE = 3
+"""The node that alone holds what is written to."""
+COMPACTED = {"cleanup.policy": "compact"}
+BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
+ENDS = ("aborted", "committed")
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Broker]:
+    """Return three nodes: the first has Kafka's own topics, the last will have the sinks."""
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+        own = [
+            NewTopic(name, 5, replica_assignment=[[1]] * 5, config=COMPACTED)
+            for name in ("__consumer_offsets", "__transaction_state")
+        ]
+        create(broker, own)
+        yield broker
+
+
+def create(broker: Broker, topics: list[NewTopic]) -> None:
+    """Create topics, each partition on its node."""
+    admin = broker.admin()
+    for created in admin.create_topics(topics).values():
+        created.result(30)
+
+
+class Lost:
+    """A sink and dead letters on the fragile node, and writers for them."""
+
+    def __init__(self, broker: Broker, name: str, backend: Backend) -> None:
+        self.bootstrap = broker.bootstrap
+        self.source = Partition(f"{name}.raw", 0)
+        self.sink, self.dead = f"{name}.clean", f"{name}.dead"
+        placed = {self.source.topic: 1, self.sink: FRAGILE_NODE, self.dead: FRAGILE_NODE}
+        topics = [NewTopic(topic, 1, replica_assignment=[[node]]) for topic, node in placed.items()]
+        create(broker, topics)
+        sink, dead = Destination(self.sink, 1, 1_000_000), Destination(self.dead, 1, 1_000_000)
+        kafka = {"bootstrap.servers": broker.bootstrap}
+        config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+        self.clients = TaskClients(config, backend)
+        self.consumer = self.clients.consumer()
+        self.offsets: OffsetStore = self.clients.offsets(self.consumer)
+
+    def writer(self) -> TransactionalWriter:
+        """Return a writer that has fenced the others, and has settled what they left."""
+        writer = self.clients.writer(self.source, self.offsets)
+        assert isinstance(writer, TransactionalWriter)
+        writer.open()
+        committed = self.offsets.load([self.source], stable=True).get(self.source)
+        writer.settle(None if committed is None else committed.offset)
+        return writer
+
+    def begin(self) -> TransactionalWriter:
+        """Commit five lines, and leave more in an open transaction, acknowledged."""
+        writer = self.next_writer()
+        writer.send(lines(0, 5))
+        writer.commit(5, "")
+        writer.send(lines(5, 10))
+        writer.send_dead_letters(letters(self.source, 0, 2))
+        assert 0 == writer._delivery.deliver_all(30)
+        return writer
+
+    def next_writer(self) -> TransactionalWriter:
+        """Return a writer as soon as the partitions have a leader that answers."""
+        made: list[TransactionalWriter] = []
+
+        def make() -> list[TransactionalWriter]:
+            with contextlib.suppress(Transient):
+                writer = self.writer()
+                writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
+                made.append(writer)
+            return made
+
+        until(make, what="the next writer")
+        return made[0]
+
+
+def lines(first: int, last: int) -> Lines:
+    """Return cleansed lines without keys."""
+    count = last - first
+    made = pa.array([cleansed(n) for n in range(first, last)], pa.binary())
+    return Lines(made, np.arange(count, dtype=np.int32), pa.nulls(count, pa.binary()), np.zeros(count, np.int64))
+
+
+def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
+    """Return dead letters, as from the fifth offset on."""
+    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"0")]
+    return [
+        DeadLetter(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
+        for n in range(first, last)
+    ]
+
+
+class Outages(NamedTuple):
+    """Two transactions of each backend that were open in their sinks when these lost their leader."""
+
+    aborted: Mapping[str, Lost]
+    committed: Mapping[str, Lost]
+
+
+@pytest.fixture(scope="module")
+def outages(three: Broker) -> Outages:
+    """Kill the fragile node in the middle of four transactions, and bring it back when Kafka has ended all of them."""
+    found = Outages(*({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS))
+    (server,) = psutil.Process(three.pids[-1]).children()
+    writers = {lost: lost.begin() for lost in (*found.aborted.values(), *found.committed.values())}
+    with stopped(server):  # it takes no marker any more, and nobody knows
+        for lost in found.committed.values():
+            writers[lost].commit(10, "")
+        three.kill(FRAGILE_NODE)
+    until(lambda: not leads(three, next(iter(found.aborted.values()))), what="the controller to notice")
+    for writer in writers.values():
+        writer.discard()
+    lost = found.aborted["bulk"]
+    with pytest.raises(Transient, match=rf"{lost.sink}-0"):
+        lost.writer()
+    three.start(FRAGILE_NODE)
+    connect_again()
+    return found
+
+
+def leads(broker: Broker, lost: Lost) -> bool:
+    """Whether the fragile node leads a sink."""
+    return broker.admin().list_topics(lost.sink, timeout=10).topics[lost.sink].partitions[0].leader == FRAGILE_NODE
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_aborted_stays_aborted(outages: Outages, backend: str) -> None:
+    """Lines of a transaction whose end was never written do not come with those of the next one."""
+    lost = outages.aborted[backend]
+    second = lost.next_writer()
+    second.send(lines(5, 12))
+    second.send_dead_letters(letters(lost.source, 0, 3))
+    second.commit(12, "")
+    second.discard()
+
+    until(lambda: len(read(lost.bootstrap, lost.sink)) >= 12, what="the lines")
+    assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
+    assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_committed_stays_committed(outages: Outages, backend: str) -> None:
+    """Lines of a transaction that was committed when its partition was lost become visible with the next ones."""
+    lost = outages.committed[backend]
+    second = lost.next_writer()
+    second.send(lines(10, 12))
+    second.send_dead_letters(letters(lost.source, 2, 3))
+    second.commit(12, "")
+    second.discard()
+
+    until(lambda: len(read(lost.bootstrap, lost.sink)) >= 12, what="the lines")
+    assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
+    assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))
