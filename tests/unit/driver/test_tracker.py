@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
+from app.errors import AccountingError, NoStartingOffset, NotAllowed, Undeliverable, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime
@@ -89,6 +89,19 @@ def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
         watch.snapshot.progress.seconds,
     )
     assert 30 == watch.snapshot.totals.records
+
+
+def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
+    """What passes between two rounds, while nobody works, is no part of it."""
+    begin(watch, at(A, 0, Counts(1, 1)))
+    watch.now += 100
+    begin(watch, at(A, 0, Counts(1, 1)))
+
+    for seconds in (10, 20):
+        watch.now += seconds
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 0, Counts(1, 1))}))
+        assert watch.snapshot.progress is not None
+        assert seconds == watch.snapshot.progress.seconds
 
 
 def test_a_killed_task_loses_no_count(watch: Watch) -> None:
@@ -169,6 +182,8 @@ def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
     """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
     begin(watch, at(A, 0), at(B, 0))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
+    assert [A] == list(watch.snapshot.partitions)
+
     watch.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
     found = workload(at(A, 0))
     watch.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
@@ -244,6 +259,21 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
     assert "no leader" in b.problem.cause
 
     watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 30)}))
+    assert [] == watch.snapshot.problems
+
+
+def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(watch: Watch) -> None:
+    """Before a task has it and while it works, the same one; it goes when the next discovery does not find it any more."""
+    found = workload(at(A, 10), at(B, 10))
+    lost = replace(found, undeliverable={B: Undeliverable(B, "no leader for clean-1")})
+    for _ in range(2):
+        watch.tracker.discovered(lost)
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        watch.now += 10
+        watch.tracker.round_began(2, 1, list(found.ranges.values()))
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+    watch.tracker.discovered(found)
     assert [] == watch.snapshot.problems
 
 
