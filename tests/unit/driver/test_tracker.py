@@ -104,6 +104,18 @@ def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
         assert seconds == watch.snapshot.progress.seconds
 
 
+def test_what_waits_in_a_blocked_partition_is_not_what_the_tasks_have_before_them(watch: Watch) -> None:
+    """The lag of a round's progress is that of the partitions which are read."""
+    found = workload(at(A, 40), at(B, 10))
+    blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset")})
+    watch.tracker.discovered(blocked)
+    watch.tracker.round_began(2, 1, [found.ranges[A]])
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
+
+    assert watch.snapshot.progress is not None
+    assert (30, 120) == (watch.snapshot.progress.lag, watch.snapshot.lag)
+
+
 def test_a_killed_task_loses_no_count(watch: Watch) -> None:
     """Its receipt never comes, but its counts are in the offset's metadata, and the next task continues them."""
     begin(watch, at(A, 0, Counts(1, 1)))
@@ -227,15 +239,17 @@ def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
 
 
 def test_an_outage_is_one_problem(watch: Watch) -> None:
-    """However often a request fails, the outage began once; it is over when Kafka answers."""
+    """However often a request fails, the outage began once; it is over when Kafka answers, and that is published once."""
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
     watch.now += 30
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
 
     assert [("connection refused", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
-    watch.tracker.kafka_is_back()
+    for _ in range(3):
+        watch.tracker.kafka_is_back()
     assert [] == watch.snapshot.problems
+    assert 3 == len(watch.published)
 
 
 def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -> None:
@@ -283,6 +297,10 @@ def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
     watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
+
+    watch.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70)])
+    watch.tracker.refreshed(SourceOffsets(offsets))
+    assert {A: 20, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
 
 
 def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
