@@ -287,8 +287,30 @@ def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_disc
         watch.tracker.round_began(2, 1, list(found.ranges.values()))
         assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
+        watch.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
     watch.tracker.discovered(found)
     assert [] == watch.snapshot.problems
+
+
+def test_what_a_task_got_over_is_known(watch: Watch) -> None:
+    """The last error of that kind stays, and the producers that it cost are counted; what ended a task is a problem."""
+    begin(watch, at(A, 0))
+    receipts = [
+        receipt(A, 0, 10, Counts(10, 10), error="slow", reopened=2),
+        receipt(A, 10, 20, Counts(20, 20)),
+        Receipt(A, 20, 20, outcome=Outcome.FAILED, error="broken", reopened=1),
+        receipt(A, 20, 30, Counts(30, 30), error="slower", reopened=1),
+    ]
+
+    known = []
+    for each in receipts:
+        watch.tracker.round_ended([each], 1.0)
+        status = watch.snapshot.partitions[A]
+        known.append((status.recovered, status.reopened, str(status.problem or "")))
+
+    assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, "")] == known
 
 
 def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
