@@ -387,6 +387,13 @@ def test_a_later_run_ends_this_one() -> None:
         discovery.refresh()
 
 
+def test_a_run_names_itself_by_its_start_in_milliseconds() -> None:
+    """Tasks commit it beside each offset; by it two runs know which of them is the later one."""
+    runtime = replace(REAL, wall_clock=lambda: 1_000_000.25, host="here")
+
+    assert Owner(1_000_000_250, "here", "clean") == Discovery(config(), DriverKafka().clients, runtime).owner
+
+
 def test_another_sink_is_refused_at_the_first_discovery() -> None:
     """Nothing is fenced before that."""
     kafka = DriverKafka(p0=(0, 10))

@@ -135,6 +135,8 @@ def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) ->
     watch.tracker.refreshed(SourceOffsets({A: at(A, 30, Counts(20, 20), since=10)}))
 
     assert Counts(20, 20) == watch.snapshot.partitions[A].counts
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 9, Counts(4, 4), since=5)}))  # a task was faster than the next look
+    assert Counts(24, 24) == watch.snapshot.partitions[A].counts
 
 
 def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: object) -> Receipt:
@@ -292,6 +294,17 @@ def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_disc
 
     watch.tracker.discovered(found)
     assert [] == watch.snapshot.problems
+
+
+def test_another_problem_of_a_partition_begins_anew(watch: Watch) -> None:
+    """It has its own cause, and its own time."""
+    begin(watch, at(A, 10))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    watch.now += 10
+    undeliverable = {A: Undeliverable(A, "no leader for clean-0")}
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
+
+    assert [("no leader for clean-0", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
 
 def test_what_a_task_got_over_is_known(watch: Watch) -> None:
