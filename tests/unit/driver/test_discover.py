@@ -150,6 +150,22 @@ def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
         assert at.committed.offset <= at.watermarks.high_watermark
 
 
+def test_only_a_discovery_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It decides where tasks start; a refresh runs beside hundreds of commits, and would wait for one of them forever."""
+    kafka, waits = DriverKafka(p0=(0, 10)), list[bool]()
+    discovery = Discovery(config(), kafka.clients)
+
+    def load(partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        waits.append(stable)
+        return {}
+
+    monkeypatch.setattr(kafka, "load", load)
+    discovery.discover()
+    discovery.refresh()
+
+    assert [True, False] == waits
+
+
 class TestBlockedByATask:
     """A task found that a partition waits for a person: the plan leaves it out, so that it costs the others nothing."""
 

@@ -291,6 +291,25 @@ def test_a_call_has_its_time_before_it_is_abandoned(
     assert [began + waits] == abandoned_at
 
 
+@pytest.mark.timeout(10)
+def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits, rather than asks again and again; and to open hundreds of lanes may take longer than the watchdog waits."""
+    fed, waited = list[float](), list[float]()
+    monkeypatch.setattr(stage.watchdog, "feed", lambda: fed.append(stage.clock.now))
+
+    def pass_by(ends: object, seconds: float) -> None:
+        stage.clock.now += 0.25
+        waited.append(stage.clock.now)
+
+    stage.start(stage.lane())
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    began = stage.clock.now
+    stage.calls.settle_while_some_end(1.0)
+
+    assert [began + 0.25, began + 0.5, began + 0.75, began + 1.0] == waited
+    assert [began, *waited[:3]] == fed
+
+
 def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
     """Its lane goes on with what it did."""
     lane = stage.lane()
