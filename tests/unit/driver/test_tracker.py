@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, NoStartingOffset, NotAllowed, Undeliverable, Unreachable
+from app.errors import AccountingError, NoStartingOffset, NotAllowed, Truncated, Undeliverable, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.runtime import Runtime
@@ -374,6 +374,15 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
     status = watch.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
     assert 1_000.0 == (status.problem and status.problem.since) == status.since
+
+
+def test_a_partition_that_a_task_found_cut_is_shown_as_the_driver_would_show_it(watch: Watch) -> None:
+    """The problem names the offsets that are not what they were."""
+    begin(watch, at(A, 40))
+
+    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", cut=30)], 10.0)
+
+    assert [str(Truncated(A, 40, 30))] == [str(problem) for problem in watch.snapshot.problems]
 
 
 def test_an_open_transaction_has_an_age(watch: Watch) -> None:
