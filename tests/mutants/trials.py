@@ -73,6 +73,8 @@ class Trials:
         Raises:
             RuntimeError: the tests fail without a mutant.
         """
+        if not self._mutants:
+            return
         tests = sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
         code = pytest.main([*OPTIONS, *tests], plugins=[self])
         if code or self._failure:

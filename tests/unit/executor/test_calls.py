@@ -135,6 +135,19 @@ def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
     assert not stage.calls.crowded
 
 
+def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(stage: Stage) -> None:
+    """However many of them hang, one whose trouble is over opens again."""
+    for _ in range(LANES):
+        stage.start(stage.lane(troubled=True))
+    over = stage.lane(troubled=True)
+    cast("FakeLane", over).let_go.set()
+    stage.start(over)
+
+    stage.until(lambda: over not in stage.calls, tick=HANGS_SECONDS)
+
+    assert LANES == len(stage.calls.ends)
+
+
 def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
     """When everything goes on at once, no more run side by side than usual."""
     for _ in range(LANES):
