@@ -31,7 +31,7 @@ class Destinations:
     def _undeliverable(self, partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Undeliverable]]:
         topics = self._topics.source_topics(self._names, None, ()).values()
         leaderless = {Partition(topic.name, number) for topic in topics for number in topic.leaderless}
-        for each in partitions if leaderless else ():
+        for each in partitions:
             wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
             if missing := sorted(wanted & leaderless):
                 cause = f"its lines cannot be delivered: no leader for {' and '.join(map(str, missing))}"

@@ -21,10 +21,10 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
     Args:
         ranges: the partitions to work on.
         loads: records that each of them is expected to bring: its lag and what arrives in a round. A partition whose
-            output nobody takes is not there; it comes last in its task.
+            output nobody takes is not there; it comes after all others in its task, also after the idle ones.
         slots: how many tasks can run at once.
     """
-    heaviest_first = sorted(ranges, key=lambda offset_range: (-_load(offset_range, loads), offset_range.partition))
+    heaviest_first = sorted(ranges, key=lambda each: (each.partition not in loads, -_load(each, loads), each.partition))
     tasks: list[list[OffsetRange]] = [[] for _ in range(min(slots, len(heaviest_first)))]
     idlest = [(0, number) for number in range(len(tasks))]
     for offset_range in heaviest_first:

@@ -66,7 +66,6 @@ class Balance:
             partition, was, at = each.partition, before[each.partition], offsets[each.partition]
             if found.trouble(partition):  # another task could do no more: it neither stalls nor counts as work
                 self._progressed_at[partition] = now
-                loads[partition] = lags[partition] = done[partition] = 0
                 continue
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
             if done[partition] or not was.lag(each.start, each.end):

@@ -42,7 +42,6 @@ class StatusTracker:
 
     def discovered(self, workload: Workload) -> None:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
-        self.kafka_is_back()
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
         partitions = self._with_offsets(workload.offsets)

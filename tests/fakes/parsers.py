@@ -48,6 +48,8 @@ WRONG: Mapping[str, Callable[[Parsed], Any]] = {
         parsed, reasons=pa.array([None] * len(parsed.reasons), pa.string())
     ),
     "details with 64-bit offsets": lambda parsed: replace(parsed, details=parsed.details.cast(pa.large_string())),
+    "a line too few": lambda parsed: replace(parsed, values=parsed.values[:-1]),
+    "a reason too few": lambda parsed: replace(parsed, reasons=parsed.reasons[:-1]),
     "something else": lambda parsed: parsed.values,
     "nothing": lambda parsed: None,
 }

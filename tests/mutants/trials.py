@@ -41,6 +41,7 @@ LONGER = 5
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
     "-pno:terminal",
+    "--capture=no",
     "-pno:cacheprovider",
     f"--timeout={TEST_SECONDS}",
 )
@@ -72,6 +73,8 @@ class Trials:
         Raises:
             RuntimeError: the tests fail without a mutant.
         """
+        if not self._mutants:
+            return
         tests = sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
         code = pytest.main([*OPTIONS, *tests], plugins=[self])
         if code or self._failure:
@@ -182,6 +185,9 @@ def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoRetur
     code = UNPREPARED
     try:
         os.setsid()
+        silence = os.open(os.devnull, os.O_WRONLY)  # what a mutant prints, perhaps without end, nobody reads
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         prepare()

@@ -92,6 +92,22 @@ def test_a_partition_that_joined_leaderless_starts_at_its_beginning() -> None:
     assert 0 == discovery.discover().ranges[B].start
 
 
+def test_a_topic_that_only_a_pattern_found_may_go() -> None:
+    """Nobody has named it, so nobody misses it; a topic that is named blocks its partitions."""
+    source = config().source
+    named, matched = (
+        config(),
+        config().model_copy(update={"source": source.model_copy(update={"topics": (), "topics_pattern": "ra."})}),
+    )
+    for settings, blocked in ((named, [A]), (matched, [])):
+        kafka = DriverKafka(p0=(0, 10))
+        discovery = Discovery(settings, kafka.clients)
+        discovery.discover()
+        kafka.topic_gone = True
+
+        assert blocked == list(discovery.discover().blocked)
+
+
 def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
     """It must not pass for a time after the last record: the records since then would be skipped."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
@@ -103,6 +119,24 @@ def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
 
     assert {A: 5} == {partition: each.start for partition, each in found.ranges.items()}
     assert isinstance(found.blocked[B], Leaderless)
+
+
+def test_only_where_a_time_decides_it_is_looked_up() -> None:
+    """Not for a partition that has an offset, nor for a new one, which starts at its beginning."""
+    kafka, asked = DriverKafka(p0=(0, 10), p1=(0, 10)), list[list[Partition]]()
+    kafka.committed[A] = CommittedOffset(4)
+
+    def offsets_at(partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        asked.append(list(partitions))
+        return dict.fromkeys(asked[-1], 5)
+
+    kafka.offsets_at = offsets_at  # type: ignore[method-assign]
+    discovery = Discovery(config("starting.offsets.timestamp=1000"), kafka.clients)
+    discovery.discover()
+    kafka.watermark[Partition("raw", 2)] = (0, 10)
+    discovery.discover()
+
+    assert [[B], [B]] == asked
 
 
 def test_a_cluster_without_any_leader_is_an_outage() -> None:
@@ -163,6 +197,22 @@ def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
         assert at.committed.offset <= at.watermarks.high_watermark
 
 
+def test_only_a_discovery_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It decides where tasks start; a refresh runs beside hundreds of commits, and would wait for one of them forever."""
+    kafka, waits = DriverKafka(p0=(0, 10)), list[bool]()
+    discovery = Discovery(config(), kafka.clients)
+
+    def load(partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        waits.append(stable)
+        return {}
+
+    monkeypatch.setattr(kafka, "load", load)
+    discovery.discover()
+    discovery.refresh()
+
+    assert [True, False] == waits
+
+
 class TestBlockedByATask:
     """A task found that a partition waits for a person: the plan leaves it out, so that it costs the others nothing."""
 
@@ -181,6 +231,15 @@ class TestBlockedByATask:
             found = discovery.discover()
             assert [A] == list(found.ranges)
             assert "raw-1@4: the broker refuses it: raise its limit" == str(found.blocked[B])
+
+    def test_it_stays_blocked_where_it_has_no_offset_yet(self) -> None:
+        """A task found that before it could commit where the partition starts."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        discovery = Discovery(config(), kafka.clients)
+
+        discovery.reported([replace(self.FOUND, end=0)])
+
+        assert [B] == list(discovery.discover().blocked)
 
     def test_it_is_tried_again_as_soon_as_its_offset_is_moved(self) -> None:
         """A person has acted; what was found is forgotten, also where the offset comes back later."""
@@ -371,7 +430,7 @@ class TestCuts:
         found = discovery.discover()
 
         assert start == starts(found)[A]
-        assert (again, lost) == (found.rewound.get(A), found.skipped.get(A))
+        assert ({A: again} if again else {}, {A: lost} if lost else {}) == (found.rewound, found.skipped)
 
 
 def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
@@ -398,6 +457,13 @@ def test_a_later_run_ends_this_one() -> None:
 
     with pytest.raises(Superseded):
         discovery.refresh()
+
+
+def test_a_run_names_itself_by_its_start_in_milliseconds() -> None:
+    """Tasks commit it beside each offset; by it two runs know which of them is the later one."""
+    runtime = replace(REAL, wall_clock=lambda: 1_000_000.25, host="here")
+
+    assert Owner(1_000_000_250, "here", "clean") == Discovery(config(), DriverKafka().clients, runtime).owner
 
 
 def test_another_sink_is_refused_at_the_first_discovery() -> None:

@@ -81,6 +81,24 @@ def test_a_commit_at_the_same_offset_is_a_sign_of_life() -> None:
         watch.look(LATER)
 
 
+def test_one_later_run_among_earlier_ones_is_enough() -> None:
+    """More than two runs may have met; only the latest of all works on."""
+    watch = Watch()
+
+    with pytest.raises(Superseded):
+        watch.owners.look(offsets((A, 6, LATER), (B, 8, EARLIER)))
+
+
+def test_a_rival_that_pauses_is_still_there() -> None:
+    """One look at which its offsets stand is no sign that it has ended."""
+    watch = Watch()
+
+    watch.look(EARLIER, 6)
+    watch.look(EARLIER, 6)
+
+    assert EARLIER == watch.owners.rival
+
+
 @pytest.mark.parametrize("earlier", [EARLIER, Owner(1_000, "a-host", "clean")])
 def test_the_later_run_goes_on(earlier: Owner) -> None:
     """It knows the other one while that commits, and for a while after."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.plan import IDLE_LOAD, plan
+from app.driver.plan import IDLE_LOAD, heaviest, plan
 from app.model import OffsetRange, Partition
 
 partitions = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 300))
@@ -79,6 +79,13 @@ def test_a_partition_without_a_load_is_planned_last() -> None:
     """Nobody takes what it would bring; its task still owns it, and the first partition of the task is another one."""
     three = [OffsetRange(Partition("raw", number), 0, 0) for number in range(3)]
 
-    (task,) = plan(three, {Partition("raw", 1): 5, Partition("raw", 2): 5}, 1)
+    (task,) = plan(three, {Partition("raw", 1): 0, Partition("raw", 2): 5}, 1)
 
-    assert [1, 2, 0] == [each.partition.number for each in task]
+    assert [2, 1, 0] == [each.partition.number for each in task]
+
+
+def test_a_partition_without_a_load_weighs_what_an_idle_one_does() -> None:
+    """Its lane, its producer and its commits are there all the same."""
+    task = [OffsetRange(Partition("raw", 0), 0, 0)]
+
+    assert IDLE_LOAD == heaviest([task], {}) == heaviest([task], {Partition("raw", 0): 0})

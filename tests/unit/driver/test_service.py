@@ -818,6 +818,18 @@ class TestChecks:
         assert 1 < len(rounds.rounds)
         assert any("a task has nothing left to do" == entry.get("reason") for entry in logs)
 
+    def test_our_own_fences_are_no_news(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tasks report that their control partitions were fenced, which ended the round; a third one is somebody's doing."""
+        fenced: Result = [Receipt(Partition("raw", number), 0, 10, outcome=Outcome.FENCED) for number in range(3)]
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
+
+        _, logs = self.run(kafka, monkeypatch, seconds=20, done_tasks=1, receipts=lambda _: fenced)
+
+        told = [
+            partition for entry in logs if "not by this driver" in entry["event"] for partition in entry["partitions"]
+        ]
+        assert {"raw-2"} == set(told)
+
     def test_lost_tasks_end_the_round_before_spark_gives_it_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A round survives a few lost tasks; with more it ends, because Spark fails a job with too many."""
         few, _ = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, lost_tasks=3)

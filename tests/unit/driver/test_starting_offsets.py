@@ -121,6 +121,13 @@ def test_a_cut_partition_that_has_grown_again_stays_blocked(at: PartitionOffsets
         start(at, cut=cut)
 
 
+@pytest.mark.parametrize(("remembered", "lowest"), [(220, 200), (150, 150)])
+def test_a_partition_that_was_cut_twice_was_cut_to_the_lower_offset(remembered: int, lowest: int) -> None:
+    """It ends below its committed offset now, and ended there before, too: all records from the lower end on are others."""
+    with pytest.raises(Truncated, match=rf"raw-3@250: the partition was cut to {lowest}, .*offsets {lowest} to 249"):
+        start(offsets(250), cut=remembered)
+
+
 @pytest.mark.parametrize(
     ("policy", "committed", "cut", "expected"),
     [

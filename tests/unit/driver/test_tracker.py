@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, NoStartingOffset, NotAllowed, Unreachable
+from app.errors import AccountingError, NoStartingOffset, NotAllowed, Truncated, Undeliverable, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import MirrorStatus
@@ -92,6 +92,31 @@ def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
     assert 30 == watch.snapshot.totals.records
 
 
+def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
+    """What passes between two rounds, while nobody works, is no part of it."""
+    begin(watch, at(A, 0, Counts(1, 1)))
+    watch.now += 100
+    begin(watch, at(A, 0, Counts(1, 1)))
+
+    for seconds in (10, 20):
+        watch.now += seconds
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 0, Counts(1, 1))}))
+        assert watch.snapshot.progress is not None
+        assert seconds == watch.snapshot.progress.seconds
+
+
+def test_what_waits_in_a_blocked_partition_is_not_what_the_tasks_have_before_them(watch: Watch) -> None:
+    """The lag of a round's progress is that of the partitions which are read."""
+    found = workload(at(A, 40), at(B, 10))
+    blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset")})
+    watch.tracker.discovered(blocked)
+    watch.tracker.round_began(2, 1, [found.ranges[A]])
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
+
+    assert watch.snapshot.progress is not None
+    assert (30, 120) == (watch.snapshot.progress.lag, watch.snapshot.lag)
+
+
 def test_a_killed_task_loses_no_count(watch: Watch) -> None:
     """Its receipt never comes, but its counts are in the offset's metadata, and the next task continues them."""
     begin(watch, at(A, 0, Counts(1, 1)))
@@ -111,6 +136,8 @@ def test_an_offset_that_was_reset_counts_from_its_new_beginning(watch: Watch) ->
     watch.tracker.refreshed(SourceOffsets({A: at(A, 30, Counts(20, 20), since=10)}))
 
     assert Counts(20, 20) == watch.snapshot.partitions[A].counts
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 9, Counts(4, 4), since=5)}))  # a task was faster than the next look
+    assert Counts(24, 24) == watch.snapshot.partitions[A].counts
 
 
 def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: object) -> Receipt:
@@ -170,6 +197,8 @@ def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
     """A refresh no longer finds the partition, its task still reports, and the next discovery blocks it."""
     begin(watch, at(A, 0), at(B, 0))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 0)}))
+    assert [A] == list(watch.snapshot.partitions)
+
     watch.tracker.round_ended([receipt(B, 0, 5, Counts(5, 5))], 1.0)
     found = workload(at(A, 0))
     watch.tracker.discovered(replace(found, blocked={B: NoStartingOffset(B, "gone", cure="create it")}))
@@ -213,15 +242,17 @@ def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
 
 
 def test_an_outage_is_one_problem(watch: Watch) -> None:
-    """However often a request fails, the outage began once; it is over when Kafka answers."""
+    """However often a request fails, the outage began once; it is over when Kafka answers, and that is published once."""
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
     watch.now += 30
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
 
     assert [("connection refused", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
-    watch.tracker.kafka_is_back()
+    for _ in range(3):
+        watch.tracker.kafka_is_back()
     assert [] == watch.snapshot.problems
+    assert 3 == len(watch.published)
 
 
 def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -> None:
@@ -248,12 +279,64 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
     assert [] == watch.snapshot.problems
 
 
+def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(watch: Watch) -> None:
+    """Before a task has it and while it works, the same one; it goes when the next discovery does not find it any more."""
+    found = workload(at(A, 10), at(B, 10))
+    lost = replace(found, undeliverable={B: Undeliverable(B, "no leader for clean-1")})
+    for _ in range(2):
+        watch.tracker.discovered(lost)
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        watch.now += 10
+        watch.tracker.round_began(2, 1, list(found.ranges.values()))
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+        watch.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
+        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+    watch.tracker.discovered(found)
+    assert [] == watch.snapshot.problems
+
+
+def test_another_problem_of_a_partition_begins_anew(watch: Watch) -> None:
+    """It has its own cause, and its own time."""
+    begin(watch, at(A, 10))
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
+    watch.now += 10
+    undeliverable = {A: Undeliverable(A, "no leader for clean-0")}
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
+
+    assert [("no leader for clean-0", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+
+
+def test_what_a_task_got_over_is_known(watch: Watch) -> None:
+    """The last error of that kind stays, and the producers that it cost are counted; what ended a task is a problem."""
+    begin(watch, at(A, 0))
+    receipts = [
+        receipt(A, 0, 10, Counts(10, 10), error="slow", reopened=2),
+        receipt(A, 10, 20, Counts(20, 20)),
+        Receipt(A, 20, 20, outcome=Outcome.FAILED, error="broken", reopened=1),
+        receipt(A, 20, 30, Counts(30, 30), error="slower", reopened=1),
+    ]
+
+    known = []
+    for each in receipts:
+        watch.tracker.round_ended([each], 1.0)
+        status = watch.snapshot.partitions[A]
+        known.append((status.recovered, status.reopened, str(status.problem or "")))
+
+    assert [("slow", 2, ""), ("slow", 2, ""), ("slow", 3, "broken"), ("slower", 4, "")] == known
+
+
 def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
     """From the start that was chosen, up to the agreed end; a partition that cannot be planned lags by all that it holds."""
     offsets = {each: at(each, None) for each in (A, B)}
     watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
+
+    watch.tracker.round_began(1, 1, [OffsetRange(A, None, 50, 70)])
+    watch.tracker.refreshed(SourceOffsets(offsets))
+    assert {A: 20, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
 
 
 def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> None:
@@ -292,6 +375,15 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
     status = watch.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
     assert 1_000.0 == (status.problem and status.problem.since) == status.since
+
+
+def test_a_partition_that_a_task_found_cut_is_shown_as_the_driver_would_show_it(watch: Watch) -> None:
+    """The problem names the offsets that are not what they were."""
+    begin(watch, at(A, 40))
+
+    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", cut=30)], 10.0)
+
+    assert [str(Truncated(A, 40, 30))] == [str(problem) for problem in watch.snapshot.problems]
 
 
 def test_an_open_transaction_has_an_age(watch: Watch) -> None:

@@ -135,6 +135,19 @@ def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
     assert not stage.calls.crowded
 
 
+def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(stage: Stage) -> None:
+    """However many of them hang, one whose trouble is over opens again."""
+    for _ in range(LANES):
+        stage.start(stage.lane(troubled=True))
+    over = stage.lane(troubled=True)
+    cast("FakeLane", over).let_go.set()
+    stage.start(over)
+
+    stage.until(lambda: over not in stage.calls, tick=HANGS_SECONDS)
+
+    assert LANES == len(stage.calls.ends)
+
+
 def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
     """When everything goes on at once, no more run side by side than usual."""
     for _ in range(LANES):
@@ -289,6 +302,25 @@ def test_a_call_has_its_time_before_it_is_abandoned(
     stage.calls.abandon(2.0)
 
     assert [began + waits] == abandoned_at
+
+
+@pytest.mark.timeout(10)
+def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits, rather than asks again and again; and to open hundreds of lanes may take longer than the watchdog waits."""
+    fed, waited = list[float](), list[float]()
+    monkeypatch.setattr(stage.watchdog, "feed", lambda: fed.append(stage.clock.now))
+
+    def pass_by(ends: object, seconds: float) -> None:
+        stage.clock.now += 0.25
+        waited.append(stage.clock.now)
+
+    stage.start(stage.lane())
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    began = stage.clock.now
+    stage.calls.settle_while_some_end(1.0)
+
+    assert [began + 0.25, began + 0.5, began + 0.75, began + 1.0] == waited
+    assert [began, *waited[:3]] == fed
 
 
 def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import cast
 
 import pytest
@@ -69,6 +69,28 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
         assert lane not in calls
 
 
+def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So their lanes take part in it, instead of waiting for the one after."""
+    clock, one = FakeClock(), OneLane(None)
+    lane = cast("Lane", one)
+
+    def a_moment(ends: list[Future[bool]], seconds: float) -> None:
+        one.let_go.set()
+        assert not wait(ends, 20).not_done
+
+    monkeypatch.setattr("app.executor.calls.wait", a_moment)
+    with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
+        calls = Calls(threads, clock, watchdog)
+        commits = Commits(1, INTERVAL, calls, clock)
+        commits.start_pass([lane], clock.now)
+        assert one.began.wait(10)
+        clock.now += INTERVAL
+
+        commits.pass_is_due(clock.now, catching_up=False)
+
+        assert lane not in calls
+
+
 class SlowLane:
     """A lane whose commit takes its time."""
 
@@ -102,8 +124,9 @@ class SlowLane:
 def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
     took: float, lanes: int, catching_up: bool, pause: float
 ) -> None:
-    """Not a moment earlier; the first one is due at once."""
+    """Not a moment earlier; the first one is due at once, wherever the clock begins."""
     clock = FakeClock()
+    clock.now = 0.0
     calls = Calls(Inline(), clock, Watchdog())
     commits = Commits(lanes, INTERVAL, calls, clock)
     assert commits.pass_is_due(clock.now, catching_up=catching_up)

@@ -101,13 +101,18 @@ def test_rejects_without_headers_become_one_array() -> None:
 
 
 def test_headers_of_the_record_come_first() -> None:
-    """A dead letter has the record's own headers first, then Winnow's."""
-    own: list[Headers] = [[("h", b"1")], [], [("h", None)]]
-    chunk, parsed = chunk_of([(None, b"bad", 0, True), (None, b"good", 0, False), (None, b"bad", 1, True)], own)
+    """A dead letter has the record's own headers first, then Winnow's; the next record may have none."""
+    own: list[Headers] = [[("h", b"1")], [], [("h", None)], []]
+    bad, good = (None, b"bad", 0, True), (None, b"good", 0, False)
+    chunk, parsed = chunk_of([bad, good, bad, bad], own)
 
     made = make_dead_letters(chunk, parsed, ROOMY, NOW)
 
-    assert [one.headers[0] for one in made] == [("h", b"1"), ("h", None)]
+    assert [one.headers[0] for one in made] == [
+        ("h", b"1"),
+        ("h", None),
+        ("__connect.errors.stage", b"VALUE_CONVERTER"),
+    ]
 
 
 @given(st.lists(st.builds(DeadLetter, st.none() | texts, st.none() | texts, headers, st.integers(-1, 5)), max_size=5))

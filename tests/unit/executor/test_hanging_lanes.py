@@ -132,6 +132,37 @@ def test_an_opening_that_hangs(stage: Stage) -> None:
     assert 1 == stage.made
 
 
+def test_a_heartbeat_while_the_first_lane_opens(stage: Stage) -> None:
+    """Another lane is the one by which the driver ends the task: it commits its offset again without any records."""
+    stage.kafka.source = {A: [], B: []}
+    beat, make, committed = threading.Event(), stage.clients.writer, list[int]()
+
+    def writer(partition: Partition, offsets: object) -> FakeWriter:
+        made = make(partition, offsets)
+        open_, commit = made.open, made.commit
+
+        def hangs() -> None:
+            assert partition != A or beat.wait(10)
+            open_()
+
+        def noted(offset: int, metadata: str) -> None:
+            commit(offset, metadata)
+            if partition == B:
+                if offset in committed:
+                    beat.set()
+                    stage.clock.now += 1_000  # the deadline
+                committed.append(offset)
+
+        made.open, made.commit = hangs, noted  # type: ignore[method-assign]
+        return made
+
+    stage.clients.writer = writer  # type: ignore[method-assign]
+
+    stage.run(200, None)
+
+    assert beat.is_set()
+
+
 def test_an_output_queue_that_stays_full(stage: Stage) -> None:
     """What finds no room waits in a thread, and what comes after it waits too."""
     rest: list[bytes | None] = []

@@ -140,6 +140,20 @@ class TestTrouble:
         assert (Outcome.FENCED if isinstance(error, Fenced) else Outcome.FAILED) is outcome
         assert outcome is stage.lane.receipt().outcome
 
+    @pytest.mark.parametrize(
+        ("error", "stop", "last_pause"), [(AWAY, None, 1.0), (Refused(A, "the broker does not like it"), 2, 0.0)]
+    )
+    def test_only_a_refusal_blames_a_record(self, error: PartitionError, stop: int | None, last_pause: float) -> None:
+        """A broker that is away says nothing about what was sent. A search takes half of it, and does not wait."""
+        stage, pauses = Stage(at(0), committed=0), list[float]()
+        for _ in range(REFUSALS_IN_A_ROW):
+            stage.open()
+            stage.take(4)
+            pauses.append(stage.opens_after(error))
+
+        assert stop == stage.lane.stop
+        assert [0.25, 0.5, last_pause] == pauses
+
     def test_trouble_is_told_where_it_happens(self) -> None:
         """A receipt comes late. The lines name the offset that the lane goes on from, and the one that ends the trouble."""
         stage = Stage(at(5))

@@ -69,6 +69,7 @@ def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
     assert (PARSER_ERROR in parsed.reasons.to_pylist()) == (what != "rows with gaps in memory")
     assert (pa.binary(), 0) == (parsed.values.type, parsed.values.null_count)
     assert parsed.rows.dtype == np.int32
+    assert parsed.rows.flags.c_contiguous
 
 
 @pytest.mark.parametrize(
@@ -112,16 +113,39 @@ def test_outcomes_in_another_order_are_wrong(rows: str) -> None:
 def test_a_right_outcome_is_handed_on() -> None:
     """Nothing is copied or asked for twice."""
     outcomes: list[Parsed] = []
+    chunk = chunk_of([line(0), line(1), b"rubbish", b"more rubbish"])
 
     def keep(outcome: Parsed) -> Parsed:
         outcomes.append(outcome)
         return outcome
 
-    parsed = parsed_by(Wrong(keep))
+    parsed = parsed_by(Wrong(keep), chunk)
 
     assert [True] == [outcome is parsed for outcome in outcomes]
     assert [cleansed(0), cleansed(1)] == parsed.values.to_pylist()
-    assert ["no_marker"] == parsed.reasons.to_pylist()
+    assert ["no_marker"] * 2 == parsed.reasons.to_pylist()
+
+
+class Fragile:
+    """A parser that one value breaks."""
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        if b"poison" in lines.to_pylist():
+            msg = "it is poisoned"
+            raise RuntimeError(msg)
+        return IdcAccessLog().parse(lines)
+
+
+@pytest.mark.parametrize(
+    "values", [[b"poison"], [b"poison", line(0)], [line(0), b"poison"], [line(0), b"poison", line(1)]]
+)
+def test_a_value_that_breaks_the_parser_is_a_reject_and_the_others_are_not(values: list[bytes]) -> None:
+    """The dead letter says what the parser said."""
+    parsed = parsed_by(Fragile(), chunk_of(values))
+
+    poisoned = values.index(b"poison")
+    assert [(poisoned, PARSER_ERROR, "RuntimeError: it is poisoned")] == list(parsed.rejects())
+    assert [row for row in range(len(values)) if row != poisoned] == parsed.rows.tolist()
 
 
 def rejects(chunk: Chunk, **sink: object) -> list[tuple[int, str, str]]:

@@ -96,6 +96,16 @@ def test_one_record_among_twenty_thousand() -> None:
     assert partition.steps <= REFUSALS_IN_A_ROW + 17
 
 
+def test_the_last_of_some_records_is_tried_alone() -> None:
+    """If those before it were taken, it is to blame; a good record that follows must not go down with it."""
+    search = Search()
+    for _ in range(REFUSALS_IN_A_ROW):
+        search.refused(0, 2)
+    search.committed(1)
+
+    assert 2 == search.stop
+
+
 def test_a_row_of_refused_records_makes_steady_progress() -> None:
     """Where one is refused, the next is tried alone: two steps each, however many follow."""
     partition = Partition(range(2_000), range(500, 700).__contains__, 2_000)

@@ -233,6 +233,21 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink
 
 
+def test_a_task_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier owner's transaction may be about to move them (KIP-447); so it is where a lane opens again."""
+    stage, asked = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3), list[bool]()
+    load = Offsets.load
+
+    def note(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        asked.append(stable)
+        return load(store, partitions, stable=stable)
+
+    monkeypatch.setattr(Offsets, "load", note)
+    stage.run(5.0)
+
+    assert [True, True] == asked
+
+
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task without records makes progress, too."""
     stage, fed = Stage(), list[float]()
