@@ -47,6 +47,11 @@ class Record(NamedTuple):
     headers: Headers
 
     @property
+    def kept_headers(self) -> list[tuple[str, bytes | None]]:
+        """The headers without the one that marks the first line of a transaction."""
+        return [(name, text) for name, text in self.headers if name != "winnow.transaction"]
+
+    @property
     def error_headers(self) -> dict[str, str]:
         """The dead-letter headers, by the part of their names after `__connect.errors.`."""
         prefix = "__connect.errors."

@@ -17,21 +17,13 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 
-from app.errors import (
-    Blocked,
-    CorruptOffset,
-    Fenced,
-    OffsetMoved,
-    PartitionError,
-    Refused,
-    Transient,
-    Truncated,
-)
+from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused, Transient, Truncated
 from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.progress import Progress
 from app.executor.reading import Reading
 from app.executor.search import Search
+from app.executor.start import refuse_surprise
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.contract import OffsetStore
@@ -170,13 +162,7 @@ class Lane:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # open() came first
-        if committed is None and self._committed is not None:
-            raise OffsetMoved(self.partition, "the committed offset vanished", self._committed)
-        if committed is not None and committed.corrupt:
-            raise CorruptOffset(self.partition, committed.corrupt, self._committed)
-        if committed is not None and self._committed is not None and committed.offset < self._committed:
-            what = f"the committed offset went back to {committed.offset}"
-            raise OffsetMoved(self.partition, what, self._committed)
+        refuse_surprise(self.partition, self._committed, committed)
         self.position = self._first_position(committed)
         self._progress = self._progress.resolved(self.position)
         self._writer.settle(None if committed is None else committed.offset)

@@ -8,12 +8,13 @@ from typing import Self
 from confluent_kafka import Producer
 
 from app.kafka import settings
+from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
 from app.kafka.hanging import HangingTransactions
 from app.kafka.sender import Targets
-from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
+from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
 from app.offsets import registry
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional

@@ -2,7 +2,7 @@
 The writers: one for each source partition. Only this file begins, commits or aborts a transaction.
 
 Both kinds have the same methods. `TransactionalWriter` commits output and offset in one transaction.
-`AcknowledgedWriter` waits for every acknowledgement and saves the offset afterwards.
+`app.kafka.acknowledged` has the other kind, which waits for every acknowledgement and saves the offset afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import Partition
-from app.offsets.contract import OffsetStore, TransactionalOffsetStore
+from app.offsets.contract import TransactionalOffsetStore
 from app.records import DeadLetter, Header, Lines
 from app.watchdog import in_time
 
@@ -364,54 +364,3 @@ class TransactionalWriter(Writer):
     @property
     def _header(self) -> Header:
         return mark(self._partition, self._hanging.group, self._began_at)
-
-
-class AcknowledgedWriter(Writer):
-    """At least once: the offset moves after every record before it was acknowledged."""
-
-    def __init__(
-        self,
-        partition: Partition,
-        sender: Sender,
-        delivery: Delivery,
-        offsets: OffsetStore,
-        committed: Committed = nobody,
-    ) -> None:
-        super().__init__(partition, sender, delivery, committed=committed)
-        self._offsets = offsets
-
-    def open(self) -> None:
-        """Do nothing: without transactions there is no fence."""
-
-    def settle(self, committed: int | None) -> None:
-        """Do nothing: without transactions none can hang."""
-
-    def commit(self, offset: int, metadata: str) -> None:
-        """
-        Wait until everything sent is acknowledged, then save the next offset to read.
-
-        Raises:
-            Fenced: another owner has saved a larger offset; it goes on.
-            Transient: a record was not delivered, or the offset not saved. Go back to the saved offset.
-        """
-        self._acknowledge(offset)
-        self._offsets.save(self._partition, offset, metadata)
-        self._committed(self._partition, offset, metadata)
-
-    def reset(self, offset: int, metadata: str) -> None:
-        """Save an offset even if that goes back; raises what `commit` does, except Fenced."""
-        self._acknowledge(offset)
-        self._offsets.reset(self._partition, offset, metadata)
-        self._committed(self._partition, offset, metadata)
-
-    def _acknowledge(self, offset: int) -> None:
-        with self._translated(f"committing up to offset {offset}"):
-            self._deliver_all()
-            if self._delivery.undelivered is not None:
-                raise of_writing(self._delivery.undelivered, self._partition, "delivering a record", offset)
-
-    def discard(self) -> None:
-        """Drop what is not delivered; the client ends with its last reference."""
-        with contextlib.suppress(KafkaException):
-            self._client.purge()
-        self._close()

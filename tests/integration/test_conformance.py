@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from app.embedded.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
+from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend, why_not_bulk
 from app.kafka.clients import TaskClients
 from app.kafka.consumer import TaskConsumer
 from app.kafka.fence import KafkaFence
-from app.kafka.writers import AcknowledgedWriter, TransactionalWriter
+from app.kafka.writers import TransactionalWriter
 from app.model import Guarantee, Partition, Receipt
 from app.records import Chunk, DeadLetter, Headers, Lines
 from tests.conftest import Topics
@@ -345,7 +346,7 @@ def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, g
 
     last = [("host", b""), ("ü", b"x" * 1_000)]
     expected = [(b"2", [("ü", b"\x00\xff")]), (b"3", last), (b"4", last), (b"5", [])]
-    assert expected == [(record.value, list(record.headers)) for record in stage.cleansed()]
+    assert expected == [(record.value, record.kept_headers) for record in stage.cleansed()]
 
 
 @contextmanager
@@ -539,5 +540,4 @@ def shown(records: list[Record]) -> Shown:
 
     Two sources that share a sink partition may interleave.
     """
-    kept = ((r, tuple(header for header in r.headers if header[0] != "winnow.transaction")) for r in records)
-    return sorted(((r.partition, r.value, r.key, r.timestamp, headers) for r, headers in kept), key=repr)
+    return sorted(((r.partition, r.value, r.key, r.timestamp, tuple(r.kept_headers)) for r in records), key=repr)
