@@ -23,6 +23,7 @@ from tests.independent import (
     cleansed,
     client,
     committed,
+    connect_again,
     line,
     produce,
     read,
@@ -140,6 +141,7 @@ def test_a_cluster_goes_away(centre: Broker, tmp_path: Path, away: str) -> None:
             victim.kill()
             time.sleep(OUTAGE_SECONDS)
             victim.start()
+            connect_again()
             goal = feeder.written.total()
             until(lambda: done() > goal, PATIENCE, "the flow to go on")
             code = service.stop()
