@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.config import load
-from app.driver.discover import Discovery, SourceOffsets, Workload
+from app.driver.discover import Discovery, Workload
 from app.embedded.broker import Broker
 from app.errors import Leaderless, Unreachable
 from app.model import Partition
@@ -17,7 +17,7 @@ from app.start import clients
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.tasks import until, without
 
 PARTITIONS = 6
 NODE = 3
@@ -40,19 +40,6 @@ def away(broker: Broker) -> Iterator[None]:
         yield
     finally:
         broker.start(NODE)
-
-
-def retry_until_answered(ask: Callable[[], SourceOffsets]) -> SourceOffsets:
-    """Ask again while the client finds out which node is away."""
-    answers: list[SourceOffsets] = []
-
-    def answered() -> bool:
-        with contextlib.suppress(Unreachable):
-            answers.append(ask())
-        return bool(answers)
-
-    until(answered, 60, "an answer")
-    return answers[0]
 
 
 def create(broker: Broker, name: str) -> set[Partition]:
@@ -83,15 +70,15 @@ def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
     until(lambda: sees(set()), 60, "all partitions")
     with away(three):
         until(lambda: sees(lost), 60, "the leaderless partitions")
-        without = found[-1]
-        survey = retry_until_answered(discovery.refresh)
+        others = found[-1]
+        survey = without(Unreachable, discovery.refresh, "an answer")
     until(lambda: sees(set()), 60, "the node")
 
     assert lost
-    assert {Leaderless} == {type(error) for error in without.blocked.values()}
-    assert PARTITIONS - len(lost) == len(without.ranges)
+    assert {Leaderless} == {type(error) for error in others.blocked.values()}
+    assert PARTITIONS - len(lost) == len(others.ranges)
     assert lost == set(survey.unreadable)
-    assert without.offsets == survey.offsets
+    assert others.offsets == survey.offsets
     assert PARTITIONS == len(found[-1].ranges)
 
 
