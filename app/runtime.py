@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,19 @@ class Runtime:
     wall_clock: Callable[[], float] = time.time
     threads: Callable[[int, str], Executor] = ThreadPoolExecutor
     host: str = field(default_factory=socket.gethostname)
+
+    def background(self, call: Callable[[], T]) -> Future[T]:
+        """Start a call in a thread that the end of the process does not wait for."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001  # the future raises it
+                future.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return future
 
 
 REAL = Runtime()

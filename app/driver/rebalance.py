@@ -75,12 +75,12 @@ class Balance:
             loads[partition] = lags[partition] + arrived
         if why := self._stalled(now):
             return why
-        if self._elects(found, now):
+        if self._elected_lately(self._progressed_at.keys() - loads.keys(), now):
             return ""
         return self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
 
-    def _elects(self, found: SourceOffsets, now: float) -> bool:
-        troubled = {each.partition for each in self._ranges if found.trouble(each.partition)}
+    def _elected_lately(self, troubled: set[Partition], now: float) -> bool:
+        """Return whether other partitions are in trouble than a moment ago: Kafka has just elected leaders."""
         if troubled != self._troubled:
             self._troubled, self._elected_at = troubled, now
         return now - self._elected_at < ELECTION_SECONDS

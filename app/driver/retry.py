@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.driver.stop import Stop
+from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Unreachable
 
@@ -16,10 +16,6 @@ MAX_WAIT = 5.0
 # While brokers restart one by one, or credentials change, Kafka may refuse us for seconds.
 REFUSALS_IN_A_ROW = 3
 REFUSED_SECONDS = 8.0
-
-
-class Stopped(Exception):  # not an error: the way out of a wait
-    """Somebody asked us to stop while we waited."""
 
 
 class Refusals:

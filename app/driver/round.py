@@ -8,10 +8,10 @@ then the job is killed. Without transactions there is no fence, and a round is a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor
 
 from app.driver.clients import Fence, RunningRound
-from app.driver.stop import Stop
+from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
 from app.model import Assignment, Partition
 from app.runtime import Runtime
@@ -64,6 +64,8 @@ class Round:
         self._checks = checks
         self.fenced: set[Partition] = set()
         """The partitions that were fenced to end it."""
+        self.reached = True
+        """Whether the fences have reached Kafka."""
 
     def watch(self, needs_rebalance: Callable[[], str], every: float) -> bool:
         """
@@ -100,11 +102,10 @@ class Round:
 
     def _unless_stopped(self, check: Callable[[], str]) -> str:
         """Return what the check finds; empty if a stop is requested first, because Kafka may take long to answer."""
-        checking = self._checks.submit(check)
-        while not self._stop.requested:
-            if wait([checking], STOP_SECONDS).done:
-                return checking.result()
-        return ""
+        try:
+            return self._stop.result(self._checks.submit(check))
+        except Stopped:
+            return ""
 
     def _ends_or_stops_within(self, seconds: float) -> bool:
         """Return whether the round ends or a stop is requested within so many seconds."""
@@ -133,17 +134,16 @@ class Round:
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions step by step, each with its time to end the round; return whether it had to be killed."""
-        reached = True
         for partitions, seconds in steps:
-            reached = self._fences(partitions)
-            if not reached:
+            self.reached = self._fences(partitions)
+            if not self.reached:
                 break
             if self._ends_within(seconds):
                 return False
         self._tracker.tasks_killed()
         self._running.cancel()
         self._running.wait(KILL_SECONDS)
-        if reached:  # ends what the killed tasks left open; where Kafka is away, it would only take time
+        if self.reached:  # ends what the killed tasks left open; where Kafka is away, it would only take time
             self._fences(self._all_partitions)
         return True
 

@@ -6,6 +6,7 @@ A round goes on while its plan is good: readers of the sink notice only a rebala
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,9 +17,9 @@ from app.driver.clients import Clients, Rounds, RunningRound
 from app.driver.discover import Discovery, Workload, refuse_compacted
 from app.driver.plan import plan
 from app.driver.rebalance import Balance
-from app.driver.retry import Refusals, Stopped, retry_until_available
+from app.driver.retry import Refusals, retry_until_available
 from app.driver.round import Round
-from app.driver.stop import Stop
+from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, NotUsable, SparkFailed, Unreachable
 from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, TaskConfig
@@ -82,8 +83,8 @@ class Service:
             config, workload = self._discover()
             refuse_compacted(config.dead_letters)
             self._clear_leftovers(workload)
-            rounds = self._start_rounds()
-            self._stop.on_signals()
+            # Spark takes many seconds on a busy machine. Where it is not up yet, its JVM ends with this process.
+            rounds = self._stop.result(self._runtime.background(self._start_rounds))
             return self._rounds(rounds, config, workload, until_end=until_end)
         except Stopped:
             return 0
@@ -174,6 +175,8 @@ class Service:
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
+        if killed and self._stop.requested and round_.reached:
+            self._count_what_was_committed()
 
     def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
         """Return what each partition is expected to bring: its lag, and what arrived between two checks before."""
@@ -200,6 +203,11 @@ class Service:
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)
+
+    def _count_what_was_committed(self) -> None:
+        """Take in what killed tasks have committed: the next discovery would, but after a stop there is none."""
+        with contextlib.suppress(NotUsable, Unreachable):
+            self._tracker.refreshed(self._discovery.refresh())
 
     @property
     def _round_seconds(self) -> float:

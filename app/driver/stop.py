@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import signal
 import threading
+from concurrent.futures import Future, wait
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.1
+
+
+class Stopped(Exception):  # not an error: the way out of a wait
+    """Somebody asked us to stop while we waited."""
 
 
 class Stop:
@@ -28,8 +37,20 @@ class Stop:
         """Wait, at most until a stop is requested; return whether one is."""
         return self._event.wait(seconds)
 
+    def result(self, future: Future[T]) -> T:
+        """
+        Wait for what another thread does, and return its result or raise its error.
+
+        Raises:
+            Stopped: a stop was requested before that; the other thread goes on.
+        """
+        while not self.requested:
+            if wait([future], LOOK_SECONDS).done:
+                return future.result()
+        raise Stopped
+
     def on_signals(self) -> None:
-        """Listen to SIGTERM and SIGINT. Call it again after Spark started, which installs its own SIGINT handler."""
+        """Listen to SIGTERM and SIGINT. Only the main thread may."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 

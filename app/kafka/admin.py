@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.errors import NotAllowed, NotUsable, Unreachable
@@ -18,6 +18,18 @@ T = TypeVar("T")
 ANSWER_SECONDS = 5.0
 # A broker that refuses us may be the only one that does; the others have so long to answer.
 REFUSED_SECONDS = 2.0
+
+
+def known_offset(offset: int) -> int:
+    """
+    Return an offset that `list_offsets` has answered with.
+
+    Raises:
+        KafkaException: the leader did not answer; librdkafka 2.16 returns OFFSET_INVALID for that, and no error.
+    """
+    if offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+    return offset
 
 
 class AdminConnection:

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -27,6 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.kafka import settings
+from app.kafka.admin import known_offset
 from app.model import Partition, transactional_id
 from app.records import Header
 
@@ -83,7 +83,6 @@ class HangingTransactions:
         return {partition: Ends(stable[partition], high[partition]) for partition in high}
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
-        """Ask for offsets; where a leader does not answer, librdkafka 2.16 returns OFFSET_INVALID and no error."""
         admin = self._connected({each.topic for each in partitions})
         asked = admin.list_offsets(
             {TopicPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
@@ -94,9 +93,7 @@ class HangingTransactions:
         failure = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
         for at, future in asked.items():
             try:
-                offset = future.result(2 * ENDS_SECONDS).offset
-                if offset != OFFSET_INVALID:
-                    found[Partition(at.topic, at.partition)] = offset
+                found[Partition(at.topic, at.partition)] = known_offset(future.result(2 * ENDS_SECONDS).offset)
             except KafkaException as error:
                 failure = error
             except TimeoutError:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     ConfigResource,
     OffsetSpec,
@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from app.errors import TopicMissing, Unreachable
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection, known_offset
 from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
 
@@ -142,13 +142,9 @@ class KafkaTopics:
         for at, future in asked.items():
             partition = Partition(at.topic, at.partition)
             try:
-                found[partition] = self._connection.wait(future).offset
+                found[partition] = known_offset(self._connection.wait(future).offset)
             except KafkaException as error:
                 failed[partition] = error
-            # Where a leader does not answer, librdkafka 2.16 says no more than that.
-            if found.get(partition) == OFFSET_INVALID:
-                del found[partition]
-                failed[partition] = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
         if failed:
             partition, worst = max(failed.items(), key=lambda each: is_refusal(error_of(each[1])))
             failure = self._connection.failure(worst, f"reading the offsets of {partition}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pytest
 from confluent_kafka import Producer
@@ -27,6 +28,7 @@ from tests import independent
 from tests.conftest import Topics
 from tests.independent import Place, Record
 
+T = TypeVar("T")
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
@@ -47,6 +49,19 @@ def until(condition: Callable[[], object], seconds: float = 60, what: str = "it"
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.02)
+
+
+def without(error: type[Exception], ask: Callable[[], T], what: str) -> T:
+    """Ask again as long as that raises this error, and return the answer."""
+    answers: list[T] = []
+
+    def answered() -> bool:
+        with contextlib.suppress(error):
+            answers.append(ask())
+        return bool(answers)
+
+    until(answered, what=what)
+    return answers[0]
 
 
 @dataclass

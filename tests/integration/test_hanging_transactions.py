@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from app.records import DeadLetter, Lines
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import cleansed, connect_again, read, values
-from tests.integration.tasks import until
+from tests.integration.tasks import until, without
 
 FRAGILE_NODE = 3
 """The node that alone holds what is written to."""
@@ -89,17 +88,22 @@ class Lost:
 
     def next_writer(self) -> TransactionalWriter:
         """Return a writer as soon as the partitions have a leader that answers."""
-        made: list[TransactionalWriter] = []
 
-        def make() -> list[TransactionalWriter]:
-            with contextlib.suppress(Transient):
-                writer = self.writer()
-                writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
-                made.append(writer)
-            return made
+        def make() -> TransactionalWriter:
+            writer = self.writer()
+            writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
+            return writer
 
-        until(make, what="the next writer")
-        return made[0]
+        return without(Transient, make, "the next writer")
+
+    def go_on(self, more: Lines, dead_letters: list[DeadLetter]) -> None:
+        """Commit up to the twelfth offset with the next writer, and wait until that many lines are readable."""
+        writer = self.next_writer()
+        writer.send(more)
+        writer.send_dead_letters(dead_letters)
+        writer.commit(12, "")
+        writer.discard()
+        until(lambda: len(read(self.bootstrap, self.sink)) >= 12, what="the lines")
 
 
 def lines(first: int, last: int) -> Lines:
@@ -155,13 +159,8 @@ def leads(broker: Broker, lost: Lost) -> bool:
 def test_what_was_aborted_stays_aborted(outages: Outages, backend: str) -> None:
     """Lines of a transaction whose end was never written do not come with those of the next one."""
     lost = outages.aborted[backend]
-    second = lost.next_writer()
-    second.send(lines(5, 12))
-    second.send_dead_letters(letters(lost.source, 0, 3))
-    second.commit(12, "")
-    second.discard()
+    lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
 
-    until(lambda: len(read(lost.bootstrap, lost.sink)) >= 12, what="the lines")
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
     assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))
 
@@ -170,12 +169,7 @@ def test_what_was_aborted_stays_aborted(outages: Outages, backend: str) -> None:
 def test_what_was_committed_stays_committed(outages: Outages, backend: str) -> None:
     """Lines of a transaction that was committed when its partition was lost become visible with the next ones."""
     lost = outages.committed[backend]
-    second = lost.next_writer()
-    second.send(lines(10, 12))
-    second.send_dead_letters(letters(lost.source, 2, 3))
-    second.commit(12, "")
-    second.discard()
+    lost.go_on(lines(10, 12), letters(lost.source, 2, 3))
 
-    until(lambda: len(read(lost.bootstrap, lost.sink)) >= 12, what="the lines")
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
     assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))

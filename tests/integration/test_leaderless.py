@@ -17,7 +17,7 @@ from app.start import clients
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.tasks import until, without
 
 PARTITIONS = 6
 NODE = 3
@@ -70,15 +70,15 @@ def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
     until(lambda: sees(set()), 60, "all partitions")
     with away(three):
         until(lambda: sees(lost), 60, "the leaderless partitions")
-        without = found[-1]
-        survey = discovery.refresh()
+        others = found[-1]
+        survey = without(Unreachable, discovery.refresh, "an answer")
     until(lambda: sees(set()), 60, "the node")
 
     assert lost
-    assert {Leaderless} == {type(error) for error in without.blocked.values()}
-    assert PARTITIONS - len(lost) == len(without.ranges)
+    assert {Leaderless} == {type(error) for error in others.blocked.values()}
+    assert PARTITIONS - len(lost) == len(others.ranges)
     assert lost == set(survey.unreadable)
-    assert without.offsets == survey.offsets
+    assert others.offsets == survey.offsets
     assert PARTITIONS == len(found[-1].ranges)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.driver.retry import REFUSED_SECONDS, Refusals, Stopped, retry_until_available
+from app.driver.retry import REFUSED_SECONDS, Refusals, retry_until_available
+from app.driver.stop import Stopped
 from app.driver.tracker import StatusTracker
 from app.errors import NotAllowed, Unreachable
 from tests.fakes.simulation import SimulatedStop, SimulatedTime

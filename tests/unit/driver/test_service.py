@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -506,20 +507,35 @@ class TestStop:
         with pytest.raises(SparkFailed, match="no executor"):
             service(DriverKafka(p0=(0, 10)), FakeRounds(works), start=start).run(until_end=True)  # type: ignore[arg-type]  # never runs
 
-    def test_signals_are_listened_to_when_spark_has_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Spark installs a handler of its own, so ours comes after it."""
-        order = list[str]()
-        monkeypatch.setattr(Stop, "on_signals", lambda self: order.append("signals"))
-        kafka = DriverKafka(p0=(0, 10))
-        rounds = FakeRounds(works(kafka, lambda: order.append("round")))
+    def test_a_stop_does_not_wait_for_a_spark_that_starts(self) -> None:
+        """Its JVM takes many seconds on a busy machine, and would have to end at once."""
+        kafka, stop, up = DriverKafka(p0=(0, 10)), Stop(), threading.Event()
 
         def start() -> FakeRounds:
-            order.append("spark")
-            return rounds
+            stop.request("SIGTERM")
+            assert up.wait(60)
+            raise SparkFailed("nobody reads this")
 
-        service(kafka, rounds, start=start).run(until_end=True)
+        assert 0 == service(kafka, FakeRounds(works(kafka)), stop=stop, start=start).run(until_end=False)
+        up.set()
 
-        assert ["spark", "signals", "round"] == order
+    @pytest.mark.parametrize(("trouble", "counted"), [(None, 10), (TopicMissing("no topic"), 0)])
+    def test_what_killed_tasks_have_committed_counts(self, trouble: NotUsable | None, counted: int) -> None:
+        """They report nothing, so the driver looks once more before it stops; what fails then is no error any more."""
+        kafka, stop = DriverKafka(p0=(0, 10)), Stop()
+        act = works(kafka)
+
+        def commit_and_hang(assignments: Sequence[Assignment]) -> Result:
+            act(assignments)
+            kafka.sink_gone = trouble
+            stop.request("SIGTERM")
+            return SparkFailed("cancelled")
+
+        with capture_logs() as logs:
+            code = service(kafka, FakeRounds(commit_and_hang, unending=True), stop=stop).run(until_end=False)
+
+        assert 0 == code
+        assert counted == logs[-1]["records"]
 
     def test_a_stop_fences_the_control_partitions_then_all_then_kills(self) -> None:
         """A round that does not end by itself is ended in steps, and no task is left that could still commit."""
