@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import cast
 
 import pytest
@@ -257,6 +257,31 @@ def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
 
     assert [["abandon", "give up", "discard"]] * 3 + [["discard"]] == [lane.did for lane in stage.lanes]
     assert [] == stage.calls.ends
+
+
+@pytest.mark.parametrize("troubled", [True, False])
+def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, troubled: bool
+) -> None:
+    """What was taken is committed, although all threads were taken by lanes that hang."""
+    for _ in range(SIDE_BY_SIDE):
+        stage.start(stage.lane(troubled=troubled))
+    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    last = stage.lane(troubled=troubled)
+    stage.lanes[-1].let_go.set()
+    stage.start(last)
+    hang_at = stage.clock.now + 2 * HANGS_SECONDS
+
+    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+        if stage.clock.now >= hang_at:
+            wait([stage.calls._calls[last].ended], 2)
+        stage.clock.now += HANGS_SECONDS
+
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    stage.calls.abandon(6 * HANGS_SECONDS)
+
+    assert ["discard"] == stage.lanes[-1].did
+    assert all("abandon" in lane.did for lane in stage.lanes[:-1])
 
 
 def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
