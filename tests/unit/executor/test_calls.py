@@ -348,6 +348,24 @@ def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkey
     assert [began, *waited[:3]] == fed
 
 
+def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end of any call shows that Kafka answers, so the rest have their time once more."""
+    closed = [stage.lane() for _ in range(4)]
+    for lane in closed:
+        stage.start(lane)
+
+    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+        stage.clock.now += 0.75
+        lane = closed.pop()
+        cast("FakeLane", lane).let_go.set()
+        wait([stage.calls._calls[lane].ended])
+
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    stage.calls.settle_while_some_end(1.0)
+
+    assert [] == stage.calls.ends
+
+
 def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
     """Its lane goes on with what it did."""
     lane = stage.lane()

@@ -314,6 +314,13 @@ class TestTrouble:
         assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
 
 
+def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
+    """Nothing is committed, and nothing counts."""
+    receipt = Stage(at(7)).lane.receipt()
+
+    assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
+
+
 class TestStart:
     @pytest.mark.parametrize(
         ("planned", "committed", "starts"),
