@@ -61,7 +61,7 @@ class Lane:
         """What the committed offset stands for; its counts go on over tasks."""
         self._progress = Progress()
         self._search = Search()
-        self._reach = 0
+        self._reach = offset_range.start
         """The offset after the last record that was handed to the writer, taken or refused."""
         self._start: int | None = None
         self._ready = False

@@ -19,6 +19,7 @@ from app import config, log
 from app.cli.options import reports_errors
 from app.driver.clients import Rounds, RunningRound
 from app.driver.stop import Stop
+from app.kafka.settings import SILENT, common
 from app.model import Assignment, Receipt
 from app.spark import session
 from app.spark.job import SparkRounds
@@ -56,7 +57,7 @@ class CommittingRounds:
     def __init__(self, rounds: Rounds, settings: config.Config) -> None:
         self._rounds = rounds
         own: dict[str, str | bool] = {"group.id": settings.group_id, "enable.auto.commit": False}
-        self._consumer = Consumer({**settings.kafka, **own, "log_level": 0})
+        self._consumer = Consumer(common(settings.kafka) | own, logger=SILENT)
 
     @property
     def slots(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import cast
 
 import pytest
@@ -259,6 +259,31 @@ def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
     assert [] == stage.calls.ends
 
 
+@pytest.mark.parametrize("troubled", [True, False])
+def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, troubled: bool
+) -> None:
+    """What was taken is committed, although all threads were taken by lanes that hang."""
+    for _ in range(SIDE_BY_SIDE):
+        stage.start(stage.lane(troubled=troubled))
+    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    last = stage.lane(troubled=troubled)
+    stage.lanes[-1].let_go.set()
+    stage.start(last)
+    hang_at = stage.clock.now + 2 * HANGS_SECONDS
+
+    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+        if stage.clock.now >= hang_at:
+            wait([stage.calls._calls[last].ended], 2)
+        stage.clock.now += HANGS_SECONDS
+
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    stage.calls.abandon(6 * HANGS_SECONDS)
+
+    assert ["discard"] == stage.lanes[-1].did
+    assert all("abandon" in lane.did for lane in stage.lanes[:-1])
+
+
 def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
     """To discard a producer may take as long as any other call."""
     lane = stage.lane()
@@ -321,6 +346,24 @@ def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkey
 
     assert [began + 0.25, began + 0.5, began + 0.75, began + 1.0] == waited
     assert [began, *waited[:3]] == fed
+
+
+def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end of any call shows that Kafka answers, so the rest have their time once more."""
+    closed = [stage.lane() for _ in range(4)]
+    for lane in closed:
+        stage.start(lane)
+
+    def pass_by(ends: Sequence[Future[bool]], seconds: float) -> None:
+        stage.clock.now += 0.75
+        lane = closed.pop()
+        cast("FakeLane", lane).let_go.set()
+        wait([stage.calls._calls[lane].ended])
+
+    monkeypatch.setattr("app.executor.calls.wait", pass_by)
+    stage.calls.settle_while_some_end(1.0)
+
+    assert [] == stage.calls.ends
 
 
 def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:

@@ -92,6 +92,39 @@ def stage() -> Iterator[Stage]:
     made.over.set()
 
 
+def test_the_memory_of_a_lane_that_commits_is_left_alone(stage: Stage) -> None:
+    """Librdkafka's delivery reports are taken by one thread at a time; those of the others are taken meanwhile."""
+    commits, b_is_freed, freed = threading.Event(), threading.Event(), set[Partition]()
+    make = stage.clients.writer
+
+    def writer(partition: Partition, offsets: object) -> FakeWriter:
+        made = make(partition, offsets)
+        commit = made.commit
+
+        def free() -> None:
+            if commits.is_set():
+                freed.add(partition)
+                if partition == B:
+                    b_is_freed.set()
+
+        def hangs(offset: int, metadata: str) -> None:
+            commits.set()
+            assert b_is_freed.wait(20)
+            commits.clear()
+            commit(offset, metadata)
+
+        made.free = free  # type: ignore[method-assign]
+        if partition == A:
+            made.commit = hangs  # type: ignore[method-assign]
+        return made
+
+    stage.clients.writer = writer  # type: ignore[method-assign]
+
+    stage.run(20, end=None)
+
+    assert {B} == freed
+
+
 def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
     """While its commit hangs, the others send; when too much of it waits it is held, and read on afterwards."""
 

@@ -15,7 +15,7 @@ from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
 from app.executor.cleansed import Cleansed
 from app.executor.lane import Lane
 from app.executor.search import REFUSALS_IN_A_ROW
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition
+from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import DeadLetter, Lines
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
@@ -69,11 +69,11 @@ class Stage:
         self.lane.read()
         return self.lane
 
-    def take(self, count: int) -> None:
-        """Let it take so many records."""
+    def take(self, count: int, read: LastRead | None = None) -> None:
+        """Let it take so many records, the last of which is `read`."""
         values = pa.array([b"line"] * count, pa.binary())
         lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
-        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count))
+        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count, read))
 
     def hang_in_commit(self, *, happened: bool) -> Lane:
         """Return the lane as it is while its commit runs, which has happened or not."""
@@ -290,6 +290,18 @@ class TestTrouble:
             stage.lane.commit(stage.now)
         assert ["partition out of trouble"] * 2 == [entry["event"] for entry in [*logs, *more]]
 
+    def test_a_lane_that_begins_late_does_not_change_what_its_successor_has_read(self) -> None:
+        """The leader epoch beside the next committed offset is that of the successor's last record."""
+        stage = Stage(at(0))
+        old = stage.open()
+        stage.lane = old.successor("settle (5 s)", stage.now)
+        stage.open()
+        stage.take(2, LastRead(2, 7))
+        old.begin(stage.kafka.committed[A], stage.now)
+        stage.lane.commit(stage.now)
+
+        assert LastRead(2, 7) == OffsetMetadata.parse(stage.kafka.committed[A].metadata).read
+
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_successor_keeps_the_outcome(self, error: PartitionError) -> None:
         """A lane that lost its partition, and whose producer cannot be discarded, stays lost."""
@@ -300,6 +312,13 @@ class TestTrouble:
         stage.lane = stage.lane.successor("abort_transaction (5 s)", stage.now)
 
         assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
+
+
+def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
+    """Nothing is committed, and nothing counts."""
+    receipt = Stage(at(7)).lane.receipt()
+
+    assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
 
 
 class TestStart:
