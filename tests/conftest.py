@@ -51,8 +51,10 @@ def _nothing_of_the_process_outlives_its_test() -> Iterator[None]:
 class Topics(Protocol):
     """Creates a topic for one test, and returns its name."""
 
-    def __call__(self, role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create the topic; its name holds the test and the role."""
+    def __call__(
+        self, role: str, partitions: int = 1, config: Mapping[str, str] | None = None, at: Cluster | None = None
+    ) -> str:
+        """Create the topic, on another cluster where one is given; its name holds the test and the role."""
         ...
 
 
@@ -71,7 +73,9 @@ def topics(broker: Cluster, request: pytest.FixtureRequest) -> Topics:
     """Return a function that creates topics for this test alone."""
     test = "".join(each if each.isalnum() else "-" for each in request.node.name)[:60]
 
-    def create(role: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        return broker.create_topic(f"{test}.{role}.{uuid.uuid4().hex[:8]}", partitions, config)
+    def create(
+        role: str, partitions: int = 1, config: Mapping[str, str] | None = None, at: Cluster | None = None
+    ) -> str:
+        return (at or broker).create_topic(f"{test}.{role}.{uuid.uuid4().hex[:8]}", partitions, config)
 
     return create

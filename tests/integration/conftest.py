@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.embedded.broker import Broker
+from tests.conftest import QUICK_JAVA
 from tests.servers.hbase import HBase, HBaseThrift
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
@@ -20,6 +22,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def second() -> Iterator[Broker]:
+    """Return a cluster beside the usual one."""
+    with Broker(java=QUICK_JAVA) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["one cluster", "two clusters"])
+def centre(request: pytest.FixtureRequest) -> Broker | None:
+    """Return the cluster of the sink, the dead letters and the offsets; None where it is that of the source."""
+    return request.getfixturevalue("second") if request.param == "two clusters" else None
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from app.embedded.broker import Broker
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import AdminConnection
@@ -141,9 +142,18 @@ class Stage:
 
     def committed(self) -> dict[Place, int]:
         """Return the group's offset of each source partition that has one."""
-        names = {PLACEHOLDER.format(topic=topic) if self.centre else topic: topic for topic in self.sources}
+        names = {self._known_as(topic): topic for topic in self.sources}
         found = independent.committed(self.output, self.group, *names)
         return {(names[topic], number): offset for (topic, number), offset in found.items()}
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        """Set the group's offsets, as a person would."""
+        named = {(self._known_as(topic), number): offset for (topic, number), offset in offsets.items()}
+        independent.commit(self.output, self.group, named)
+
+    def _known_as(self, topic: str) -> str:
+        """Return the topic that stands for a source topic where offsets are committed."""
+        return PLACEHOLDER.format(topic=topic) if self.centre else topic
 
     def lag(self) -> dict[tuple[str, int], int]:
         """Return the group's lag for each source partition that has a committed offset."""
@@ -205,6 +215,7 @@ def make_stage(
     sources: int = 1,
     sink: int | Mapping[str, str] = 1,
     dead: Mapping[str, str] | None = None,
+    centre: Broker | None = None,
     **task_config: object,
 ) -> Stage:
     """
@@ -218,16 +229,27 @@ def make_stage(
         sources: the number of source topics.
         sink: partitions of the sink, or its configuration.
         dead: configuration of the dead-letter topic.
+        centre: the cluster of the sink, the dead letters and the offsets, where it is not that of the source.
         task_config: further fields of the task configuration.
     """
 
-    def create(role: str, size: int | Mapping[str, str]) -> str:
-        return topics(role, size) if isinstance(size, int) else topics(role, 1, size)
+    def create(role: str, size: int | Mapping[str, str], at: Broker | None = None) -> str:
+        partitions, config = (size, None) if isinstance(size, int) else (1, size)
+        return topics(role, partitions, config, at)
 
     names = [create(f"raw{number}", source) for number in range(sources)]
     size = source if isinstance(source, int) else 1
     made = Stage(
-        bootstrap, dict.fromkeys(names, size), create("clean", sink), create("dead", dead or 1), names[0], guarantee
+        bootstrap,
+        dict.fromkeys(names, size),
+        create("clean", sink, centre),
+        create("dead", dead or 1, centre),
+        names[0],
+        guarantee,
     )
     made.changes = task_config
+    if centre is not None:
+        made.centre = centre.bootstrap
+        for name in names:
+            centre.create_topic(PLACEHOLDER.format(topic=name), size)
     return made

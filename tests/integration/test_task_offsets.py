@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from app.embedded.broker import Cluster
+from app.embedded.broker import Broker, Cluster
 from app.kafka.fence import KafkaFence
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.kafka import KafkaGroupOffsets
 from tests import independent
 from tests.conftest import Topics
-from tests.independent import Written, cleansed, committed, ends, line, produce, read, values
-from tests.integration.tasks import BOTH_GUARANTEES, Stage, make_stage, until
+from tests.independent import Written, cleansed, ends, line, produce, read, values
+from tests.integration.tasks import BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage, until
 
 
 def lines(*numbers: int, partition: int = 0) -> list[Written]:
@@ -54,9 +54,11 @@ class Upstream:
 
 
 @BOTH_GUARANTEES
-def test_aborted_and_control_records(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_aborted_and_control_records(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """Aborted records at start, middle and end are not cleansed, and the committed offset is after the last control record."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.aborted(90, 91)
     upstream.committed(0, 1)
@@ -70,9 +72,9 @@ def test_aborted_and_control_records(broker: Cluster, topics: Topics, guarantee:
     assert {(stage.source, 0): 0} == stage.lag()
 
 
-def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Topics) -> None:
+def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """Records after an open transaction are not processed; once it ends, the next task processes them."""
-    stage = make_stage(broker.bootstrap, topics)
+    stage = make_stage(broker.bootstrap, topics, centre=centre)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.committed(0)
     upstream.open(1, 2)
@@ -113,9 +115,9 @@ COMPACTED = {
 
 
 @pytest.mark.usefixtures("eager_cleaner")
-def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
+def test_compacted_gaps(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """Records that compaction has removed are neither awaited nor counted, and the committed offset is the end."""
-    stage = make_stage(broker.bootstrap, topics, source=COMPACTED)
+    stage = make_stage(broker.bootstrap, topics, source=COMPACTED, centre=centre)
     keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"a", b"e"]
     for n, key in enumerate(keys):  # ten seconds apart, by their timestamps: a segment for each
         produce(broker.bootstrap, stage.source, [Written(line(n), key, timestamp=1_510_464_542_000 + n * 10_000)])
@@ -125,12 +127,12 @@ def test_compacted_gaps(broker: Cluster, topics: Topics) -> None:
 
     assert [cleansed(n) for n in (2, 4, 5, 6, 7)] == values(stage.cleansed())
     assert (5, 5) == (receipt.records, receipt.out)
-    assert {(stage.source, 0): 8} == committed(broker.bootstrap, stage.group, stage.source)
+    assert {(stage.source, 0): 8} == stage.committed()
 
 
-def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
+def test_deleted_beginning(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """A partition whose first records were deleted is read from its first remaining offset, which may be its end."""
-    stage = make_stage(broker.bootstrap, topics, source=2)
+    stage = make_stage(broker.bootstrap, topics, source=2, centre=centre)
     produce(broker.bootstrap, stage.source, [*lines(*range(5)), *lines(0, 1, partition=1)])
     gone = [TopicPartition(stage.source, 0, 3), TopicPartition(stage.source, 1, 2)]
     for deleted in independent.client(broker.bootstrap).delete_records(gone).values():
@@ -139,13 +141,15 @@ def test_deleted_beginning(broker: Cluster, topics: Topics) -> None:
     stage.run()
 
     assert [cleansed(3), cleansed(4)] == values(stage.cleansed())
-    assert {(stage.source, 0): 5, (stage.source, 1): 2} == committed(broker.bootstrap, stage.group, stage.source)
+    assert {(stage.source, 0): 5, (stage.source, 1): 2} == stage.committed()
 
 
 @BOTH_GUARANTEES
-def test_several_topics_and_partitions(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_several_topics_and_partitions(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """One task keeps three topics of four partitions apart: partition p goes to sink partition p mod 3, in order."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=4, sources=3, sink=3)
+    stage = make_stage(broker.bootstrap, topics, guarantee, source=4, sources=3, sink=3, centre=centre)
     for topic in stage.sources:
         for partition in range(4):
             numbers = range(50 * partition)  # one partition of each topic holds nothing
@@ -168,9 +172,9 @@ def test_several_topics_and_partitions(broker: Cluster, topics: Topics, guarante
 
 
 @BOTH_GUARANTEES
-def test_only_rejects(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_only_rejects(broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee) -> None:
     """All 5,000 bad lines of a partition go to the dead letters in order, and its offset advances."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     bad = [b"rubbish %d" % n for n in range(5_000)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in bad])
 
@@ -184,15 +188,17 @@ def test_only_rejects(broker: Cluster, topics: Topics, guarantee: Guarantee) -> 
 
 @BOTH_GUARANTEES
 @pytest.mark.parametrize("end", [0, 7, 19_999])
-def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee, end: int) -> None:
+def test_the_end_is_exact(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee, end: int
+) -> None:
     """Of 20,000 records, good and bad, a task processes only those before the agreed end; the next task begins there."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     source = [*lines(*range(20_000))]
     source[3::1_000] = [Written(b"bad %d" % n) for n in range(20)]
     produce(broker.bootstrap, stage.source, source)
 
     stage.run(*stage.ranges(end=end))
-    at_end = committed(broker.bootstrap, stage.group, stage.source)
+    at_end = stage.committed()
     first = len(stage.cleansed()) + len(stage.dead_letters())
     stage.run()
 
@@ -203,12 +209,14 @@ def test_the_end_is_exact(broker: Cluster, topics: Topics, guarantee: Guarantee,
 
 
 @BOTH_GUARANTEES
-def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_the_committed_offset_wins(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """A task whose plan is older than the committed offset starts from the committed offset."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     old = stage.ranges()
-    independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 6})
+    stage.commit({(stage.source, 0): 6})
 
     (receipt,) = stage.run(*old).values()
 
@@ -216,19 +224,19 @@ def test_the_committed_offset_wins(broker: Cluster, topics: Topics, guarantee: G
     assert (6, 10, 4) == (receipt.start, receipt.end, receipt.records)
 
 
-def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topics) -> None:
+def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """If the group was reset after the plan was made, the task leaves the partition to the next plan and reports why."""
-    stage = make_stage(broker.bootstrap, topics)
+    stage = make_stage(broker.bootstrap, topics, centre=centre)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     stage.run()
     plan = OffsetRange(Partition(stage.source, 0), committed=10, start=10, end=10)
-    independent.commit(broker.bootstrap, stage.group, {(stage.source, 0): 4})
+    stage.commit({(stage.source, 0): 4})
 
     (receipt,) = stage.run(plan).values()
 
     assert Outcome.FAILED is receipt.outcome
     assert "went back to 4" in receipt.error
-    assert {(stage.source, 0): 4} == committed(broker.bootstrap, stage.group, stage.source)
+    assert {(stage.source, 0): 4} == stage.committed()
 
 
 def settle(stage: Stage, count: int) -> None:
@@ -236,9 +244,9 @@ def settle(stage: Stage, count: int) -> None:
     until(lambda: len(stage.cleansed()) >= count, what=f"{count} lines")
 
 
-def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None:
+def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """The last task to open a partition owns it: the first reports FENCED, and no record is lost or duplicated."""
-    stage = make_stage(broker.bootstrap, topics, source=2, sink=2)
+    stage = make_stage(broker.bootstrap, topics, source=2, sink=2, centre=centre)
     with independent.Feeder(broker.bootstrap, stage.source, 2, per_second=1_000) as feeder:
         ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in range(2))
         with stage.running(*ranges) as first:
@@ -254,32 +262,33 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics) -> None
         assert [cleansed(n, partition) for n in range(count)] == values(stage.cleansed(), partition)
 
 
-def test_the_fence_of_the_control_partition_ends_an_idle_task(broker: Cluster, topics: Topics) -> None:
+def test_the_fence_of_the_control_partition_ends_an_idle_task(
+    broker: Cluster, topics: Topics, centre: Broker | None
+) -> None:
     """A task without traffic ends within 3 s after its control partition is fenced; its other partitions end cleanly."""
-    stage = make_stage(broker.bootstrap, topics, source=3)
+    stage = make_stage(broker.bootstrap, topics, source=3, centre=centre)
     ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
     with stage.running(*ranges) as task:
-        KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60, stage.dead).fence(
-            [Partition(stage.source, 1)]
-        )
+        KafkaFence({"bootstrap.servers": stage.output}, stage.group, 60, stage.dead).fence([Partition(stage.source, 1)])
 
         assert task.ended(3)
     outcomes = [receipt.outcome for receipt in task.receipts.values()]
     assert [Outcome.FENCED, Outcome.DONE, Outcome.DONE] == outcomes
 
 
-def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics) -> None:
+def test_an_idle_partition_renews_its_offset(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
     """A task without records commits its offset again, so that the broker never expires it."""
-    stage = make_stage(broker.bootstrap, topics)
-    before = ends(broker.bootstrap, "__consumer_offsets")
+    stage = make_stage(broker.bootstrap, topics, centre=centre)
+    before = ends(stage.output, "__consumer_offsets")
     offset_range = OffsetRange(Partition(stage.source, 0), None, 0, topic_id="id-1")
 
     stage.run(offset_range, seconds=1)
-    renewed = ends(broker.bootstrap, "__consumer_offsets")
+    renewed = ends(stage.output, "__consumer_offsets")
     stage.run(OffsetRange(offset_range.partition, 0, 0, topic_id="id-1"), seconds=1)
 
-    store = KafkaGroupOffsets(StoreContext(stage.group, {"bootstrap.servers": broker.bootstrap}))
+    placeholder = PLACEHOLDER if centre else ""
+    store = KafkaGroupOffsets(StoreContext(stage.group, {"bootstrap.servers": stage.output}, placeholder=placeholder))
     metadata = "winnow/2 topic=id-1 since=0 in=0 out=0 dead= ib=0 ob=0"
     assert {offset_range.partition: CommittedOffset(0, metadata)} == store.load([offset_range.partition], stable=True)
     store.close()
-    assert sum(before.values()) < sum(renewed.values()) < sum(ends(broker.bootstrap, "__consumer_offsets").values())
+    assert sum(before.values()) < sum(renewed.values()) < sum(ends(stage.output, "__consumer_offsets").values())

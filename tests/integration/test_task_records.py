@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from app.embedded.broker import Cluster
+from app.embedded.broker import Broker, Cluster
 from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
@@ -30,11 +30,13 @@ def reasons(dead_letters: list[Record]) -> list[str]:
 
 @pytest.mark.parametrize("source", SOURCES)
 @BOTH_GUARANTEES
-def test_an_access_log(broker: Cluster, topics: Topics, guarantee: Guarantee, source: str) -> None:
+def test_an_access_log(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee, source: str
+) -> None:
     """Every line of an access log, however awkward, comes out as it must, in order, or with its reason."""
     lines, outcomes = access_log(source)
     rejected = [row for row, outcome in enumerate(outcomes) if "|" not in outcome]
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     produce(broker.bootstrap, stage.source, [Written(raw) for raw in lines])
 
     stage.run()
@@ -45,9 +47,11 @@ def test_an_access_log(broker: Cluster, topics: Topics, guarantee: Guarantee, so
 
 
 @BOTH_GUARANTEES
-def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_key_and_create_time_are_kept(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """A cleansed line has the key and the timestamp of its source record; null and empty keys stay distinct."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     keys = [None, b"", b"k", b"\x00\xff|"]
     times = [1_510_464_542_000, 1, 1_510_464_541_999, 2]
     source = [Written(line(n), key, timestamp=at) for n, (key, at) in enumerate(zip(keys, times, strict=True))]
@@ -60,9 +64,11 @@ def test_key_and_create_time_are_kept(broker: Cluster, topics: Topics, guarantee
 
 
 @BOTH_GUARANTEES
-def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_log_append_time_is_kept(broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee) -> None:
     """If the broker sets the timestamps of the source, lines and dead letters have the same timestamps."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source={"message.timestamp.type": "LogAppendTime"})
+    stage = make_stage(
+        broker.bootstrap, topics, guarantee, source={"message.timestamp.type": "LogAppendTime"}, centre=centre
+    )
     before = time.time() * 1000
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=1), Written(b"rubbish", timestamp=1)])
     appended = [record.timestamp for record in independent.read(broker.bootstrap, stage.source)]
@@ -74,9 +80,11 @@ def test_log_append_time_is_kept(broker: Cluster, topics: Topics, guarantee: Gua
 
 
 @BOTH_GUARANTEES
-def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_dead_letters_keep_everything(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """Tombstones and empty lines become dead letters with reason and origin, and everything else unchanged."""
-    stage = make_stage(broker.bootstrap, topics, guarantee)
+    stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     headers: Headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00")]
     pairs = [(None, b"tombstone"), (None, None), (b"", b""), (b"", None), (b"\r\n", b"k"), (b"\n", b"k")]
     source = [Written(*pair, timestamp=1_000 + n, headers=headers if n % 2 else []) for n, pair in enumerate(pairs)]
@@ -103,9 +111,9 @@ def test_dead_letters_keep_everything(broker: Cluster, topics: Topics, guarantee
 
 
 @BOTH_GUARANTEES
-def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee) -> None:
     """A good and a bad line of 1 MiB pass like small ones if the topics accept them."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, source=LARGE, sink=LARGE, dead=LARGE)
+    stage = make_stage(broker.bootstrap, topics, guarantee, source=LARGE, sink=LARGE, dead=LARGE, centre=centre)
     url, bad = noise(MEBIBYTE), noise(MEBIBYTE, seed=2)
     source = [line(0), with_url(url), bad, line(3)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in source])
@@ -118,9 +126,11 @@ def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, guarantee: Guarant
 
 
 @BOTH_GUARANTEES
-def test_a_line_that_the_sink_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_a_line_that_the_sink_cannot_take(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """A line that exceeds the sink's max.message.bytes becomes a dead letter `too_large`; its neighbours are cleansed."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, sink={"max.message.bytes": "20000"})
+    stage = make_stage(broker.bootstrap, topics, guarantee, sink={"max.message.bytes": "20000"}, centre=centre)
     large, fits = with_url(noise(20_000)), with_url(noise(15_000))
     produce(broker.bootstrap, stage.source, [Written(value) for value in (line(0), large, fits, line(3))])
 
@@ -133,9 +143,11 @@ def test_a_line_that_the_sink_cannot_take(broker: Cluster, topics: Topics, guara
 
 
 @BOTH_GUARANTEES
-def test_a_reject_that_the_dead_letter_topic_cannot_take(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_a_reject_that_the_dead_letter_topic_cannot_take(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """A reject that exceeds the dead-letter topic's limit is cut; its message holds length and SHA-256."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
+    stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"}, centre=centre)
     bad, huge_key = noise(30_000), noise(30_000, seed=2)
     source = [Written(line(0)), Written(bad, b"k"), Written(b"rubbish", huge_key), Written(line(3))]
     produce(broker.bootstrap, stage.source, source)
@@ -155,9 +167,11 @@ def test_a_reject_that_the_dead_letter_topic_cannot_take(broker: Cluster, topics
 
 
 @BOTH_GUARANTEES
-def test_a_reject_that_compresses_is_not_cut(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+def test_a_reject_that_compresses_is_not_cut(
+    broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
+) -> None:
     """A reject that fits the dead-letter topic only when compressed arrives whole."""
-    stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"})
+    stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"}, centre=centre)
     bad = b"again and " * 10_000
     produce(broker.bootstrap, stage.source, [Written(bad)])
 
@@ -168,7 +182,7 @@ def test_a_reject_that_compresses_is_not_cut(broker: Cluster, topics: Topics, gu
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("format", ["flume-avro", "auto"])
-def test_flume_events(broker: Cluster, topics: Topics, format: str, source: str) -> None:  # noqa: A002  # the option's name
+def test_flume_events(broker: Cluster, topics: Topics, centre: Broker | None, format: str, source: str) -> None:  # noqa: A002  # the option's name
     """Lines inside Flume's events are cleansed; its other events, and broken ones, are dead letters, unchanged."""
     events = flume_events(source)
     # The headers of the first event, then the length of the body as a zigzag varint of two bytes.
@@ -177,7 +191,7 @@ def test_flume_events(broker: Cluster, topics: Topics, format: str, source: str)
     event = header + length + line(1)
     events = [(event, line(1)), *events, (event[:-9], b""), (event, line(1))]
     bad = [(value, body) for value, body in events if cleanse(body) is None]
-    stage = make_stage(broker.bootstrap, topics, format=format)
+    stage = make_stage(broker.bootstrap, topics, format=format, centre=centre)
     produce(broker.bootstrap, stage.source, [Written(value) for value, _ in events])
 
     stage.run()

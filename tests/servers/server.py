@@ -97,17 +97,20 @@ class Server:
 
     def freeze(self) -> None:
         """Make it stop answering; its connections stay open."""
-        self._signal(signal.SIGSTOP)
+        for process in self._processes():
+            process.send_signal(signal.SIGSTOP)
+            # On a busy machine the thread that takes the signal may run long after one that answers.
+            while process.status() != psutil.STATUS_STOPPED:
+                time.sleep(LOOK_SECONDS)
 
     def thaw(self) -> None:
         """Let it go on."""
-        self._signal(signal.SIGCONT)
+        for process in self._processes():
+            process.send_signal(signal.SIGCONT)
 
-    def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the server, not to its supervisor, which must be able to end it."""
-        if self._process is not None:
-            for child in psutil.Process(self._process.pid).children():
-                child.send_signal(number)
+    def _processes(self) -> list[psutil.Process]:
+        """Return the server's process, not its supervisor, which must be able to end it."""
+        return [] if self._process is None else psutil.Process(self._process.pid).children()
 
     def close(self) -> None:
         """End it and remove its data."""
