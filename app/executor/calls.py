@@ -91,8 +91,6 @@ class Queue:
 
     def staff(self) -> None:
         """Have as many threads at work as there may be and as are needed."""
-        if not self._waiting:
-            return
         with self._lock:
             idle = self._at_work - len(self._running)
             more = min(len(self._waiting) - idle, self._room())

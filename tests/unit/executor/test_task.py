@@ -674,6 +674,15 @@ class TestTruncation:
 
         assert (12, LastRead(11, 0)) == (kafka.committed[A].offset, self.read(kafka))
 
+    def test_the_leader_epoch_is_that_of_the_last_record(self, guarantee: Guarantee) -> None:
+        """A leader that was elected just before it shows."""
+        kafka = FakeKafka({A: source()})
+        kafka.leader_epochs[A] = [10]
+
+        run(kafka, guarantee)
+
+        assert LastRead(11, 1) == self.read(kafka)
+
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
         """Nothing is read, the offset stays, and the receipt says where the log was cut."""
         kafka = self.kafka(guarantee)
