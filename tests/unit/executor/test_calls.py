@@ -174,6 +174,21 @@ def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
     assert most == SIDE_BY_SIDE
 
 
+@pytest.mark.parametrize(("lanes", "threads"), [(3, 3), (LANES, SIDE_BY_SIDE)])
+def test_there_are_as_many_threads_as_calls_may_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, lanes: int, threads: int
+) -> None:
+    """A thread that would only look and leave is not even begun."""
+    begun = list[object]()
+    monkeypatch.setattr(stage.threads, "submit", begun.append)
+
+    for _ in range(lanes):
+        stage.start(stage.lane())
+    stage.calls.settle_ended()
+
+    assert threads == len(begun)
+
+
 def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
     """Steps wait for the call of their lane, and none is lost."""
     lane, taken = stage.lane(), list[int]()
