@@ -297,9 +297,9 @@ class TestOutcomes:
         began = clock.now
         real_poll = task.Task.keep_up
 
-        def fence_then_keep_up(self: task.Task) -> None:
+        def fence_then_keep_up(self: task.Task, *, catching_up: bool) -> None:
             kafka.epochs[A] = 99
-            real_poll(self)
+            real_poll(self, catching_up=catching_up)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(task.Task, "keep_up", fence_then_keep_up)
