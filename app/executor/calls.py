@@ -291,11 +291,11 @@ class Calls:
             self._wait(self._left())
         self._usual.clear()
         self._troubled.clear()
-        if left := self._left():
-            for call in left:
-                call.abandoned = True
-                call.lane.abandon()
-            self._wait(left, RETURN_SECONDS)
+        left = self._left()
+        for call in left:
+            call.abandoned = True
+            call.lane.abandon()
+        self._wait(left, RETURN_SECONDS)
         self.settle_ended()
 
     def _left(self) -> list[Call]:

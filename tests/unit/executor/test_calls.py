@@ -299,6 +299,18 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     assert all("abandon" in lane.did for lane in stage.lanes[:-1])
 
 
+def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage) -> None:
+    """Their lanes end with what is committed."""
+    for _ in range(SIDE_BY_SIDE):
+        stage.start(stage.lane())
+    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    stage.start(stage.lane())
+    stage.calls.abandon(0.0)
+
+    assert [] == stage.lanes[-1].did
+    assert [] == stage.calls.ends
+
+
 def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
     """To discard a producer may take as long as any other call."""
     lane = stage.lane()
