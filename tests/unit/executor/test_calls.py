@@ -299,12 +299,13 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     assert all("abandon" in lane.did for lane in stage.lanes[:-1])
 
 
-def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage) -> None:
+@pytest.mark.parametrize("troubled", [True, False])
+def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubled: bool) -> None:
     """Their lanes end with what is committed."""
     for _ in range(SIDE_BY_SIDE):
-        stage.start(stage.lane())
+        stage.start(stage.lane(troubled=troubled))
     stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
-    stage.start(stage.lane())
+    stage.start(stage.lane(troubled=troubled))
     stage.calls.abandon(0.0)
 
     assert [] == stage.lanes[-1].did
