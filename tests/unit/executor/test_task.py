@@ -118,6 +118,17 @@ class TestFlow:
         assert CommittedOffset(12, str(OffsetMetadata("", 0, counts))) == kafka.committed[A]
         assert (0, 12) == (receipt.start, receipt.end)
 
+    def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
+        """Each has its own records and bytes."""
+        kafka = FakeKafka({A: [Record(line(0)), Record(line(1))], B: [Record(line(2)), Record(b"rubbish")]})
+
+        run(kafka, guarantee)
+
+        first, second = (OffsetMetadata.parse(kafka.committed[each].metadata).counts for each in (A, B))
+        sizes = [len(line(n)) for n in range(3)]
+        assert Counts(2, 2, {}, sizes[0] + sizes[1], len(cleansed(0)) + len(cleansed(1))) == first
+        assert Counts(2, 1, {"no_marker": 1}, sizes[2] + len(b"rubbish"), len(cleansed(2))) == second
+
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
         """Records at and after the end are left for the next run, and the committed offset is the end."""
         kafka = FakeKafka({A: source()})
