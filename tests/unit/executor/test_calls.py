@@ -299,6 +299,21 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     assert all("abandon" in lane.did for lane in stage.lanes[:-1])
 
 
+def test_what_was_abandoned_is_not_waited_for_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task abandons what hangs before its report and once more when it closes, and its end comes no later for that."""
+    stage.hanging(stage.lane())
+    abandoned, waited = list[str](), list[Future[bool]]()
+    monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned.append("abandon"))
+    monkeypatch.setattr("app.executor.calls.wait", lambda ends, _seconds: waited.extend(ends))
+
+    stage.calls.abandon(0.0)
+    assert (1, ["abandon"]) == (len(waited), abandoned)
+    stage.calls.settle()
+    stage.calls.abandon(2.0)
+
+    assert (1, ["abandon"]) == (len(waited), abandoned)
+
+
 @pytest.mark.parametrize("troubled", [True, False])
 def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubled: bool) -> None:
     """Their lanes end with what is committed."""

@@ -314,6 +314,14 @@ class TestTrouble:
         assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
 
 
+def test_a_lane_that_is_done_lets_its_producer_go() -> None:
+    """It commits no more, and the task discards the producer while the other lanes go on."""
+    lane = Stage(at(0)).open()
+    lane.finish()
+
+    assert (True, False) == (lane.spent, lane.ready)
+
+
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
     """Nothing is committed, and nothing counts."""
     receipt = Stage(at(7)).lane.receipt()
