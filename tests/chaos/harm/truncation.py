@@ -57,8 +57,8 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     expect_progress(system, set(range(system.partitions)) - {CUT}, "beside the truncated partition")
     end_drivers(system)
     if committed_offsets(system).get(CUT) == reached:
-        commit(system.broker.bootstrap, system.name, {(system.source, CUT): kept})
         system.recorder.record("reset", partition=str(CUT))
+        commit(system.broker.bootstrap, system.name, {(system.source, CUT): kept})
     system.start_driver()
     expect_progress(system, range(system.partitions), "after its offset was set")
 
