@@ -329,6 +329,15 @@ def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
     assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
 
 
+def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search() -> None:
+    """No record was sent, so none is looked for."""
+    stage = Stage(at(0))
+    for _ in range(REFUSALS_IN_A_ROW):
+        stage.opens_after(Refused(A, "the broker does not like it"))
+
+    assert (None, None) == (stage.lane.stop, stage.lane.refusal)
+
+
 class TestStart:
     @pytest.mark.parametrize(
         ("planned", "committed", "starts"),

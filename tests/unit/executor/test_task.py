@@ -12,8 +12,20 @@ import pytest
 from app.errors import Truncated
 from app.executor import commits, task
 from app.executor.lane import Lane
+from app.executor.limits import CLOCK_MARGIN_MS
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
+from app.model import (
+    CommittedOffset,
+    Destination,
+    Guarantee,
+    LastRead,
+    OffsetRange,
+    Outcome,
+    Owner,
+    Partition,
+    Receipt,
+    TimestampLimit,
+)
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import NO_TIMESTAMP, Chunk
 from parsers.contract import Parsed
@@ -128,6 +140,21 @@ class TestFlow:
         sizes = [len(line(n)) for n in range(3)]
         assert Counts(2, 2, {}, sizes[0] + sizes[1], len(cleansed(0)) + len(cleansed(1))) == first
         assert Counts(2, 1, {"no_marker": 1}, sizes[2] + len(b"rubbish"), len(cleansed(2))) == second
+
+    def test_a_record_from_the_future_is_refused_by_the_clock(self, guarantee: Guarantee) -> None:
+        """The clock counts seconds, and timestamps milliseconds."""
+        task_config, clock = make_task_config(guarantee), FakeClock()
+        hour = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
+        task_config = replace(task_config, sink=replace(task_config.sink, after=hour))
+        newest = 1_000_000_500 + hour.milliseconds + CLOCK_MARGIN_MS
+        kafka = FakeKafka({A: [Record(line(n), timestamp=newest + n) for n in range(2)]})
+        runtime = replace(clock.runtime, wall_clock=lambda: 1_000_000.5)
+        assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+
+        task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, runtime)
+
+        assert [cleansed(0)] == kafka.sink[A]
+        assert [line(1)] == [dead_letter.value for dead_letter in kafka.dead[A]]
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
         """Records at and after the end are left for the next run, and the committed offset is the end."""
