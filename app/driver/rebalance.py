@@ -15,6 +15,9 @@ from app.model import OffsetRange, Partition
 # each partition of the task: opening hundreds takes long, and while they catch up it is seldom the turn of each.
 STALLED_SECONDS = 15.0
 STALLED_SECONDS_EACH = 0.25
+# And how much longer before the first commit of a task: on a busy machine its Python worker takes long to start, and
+# the next round would have to start it again.
+START_SECONDS = 30.0
 # A rebalance costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
 # and cannot keep up: more waits for it than it has done since the last refresh.
 UNEVEN = 1.5
@@ -43,6 +46,8 @@ class Balance:
         self._offsets = workload.offsets
         self._blocked = workload.blocked.keys()
         self._progressed_at = {each.partition: now for each in self._ranges}
+        self._has_committed: set[Partition] = set()
+        """The partitions that were seen to go on in this round."""
         self._troubled: set[Partition] = set()
         self._elected_at = -math.inf
         """When partitions last lost their leader, or got one."""
@@ -68,6 +73,8 @@ class Balance:
                 self._progressed_at[partition] = now
                 continue
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
+            if done[partition]:
+                self._has_committed.add(partition)
             if done[partition] or not was.lag(each.start, each.end):
                 self._progressed_at[partition] = now
             lags[partition] = at.lag(each.start, each.end)
@@ -104,6 +111,8 @@ class Balance:
     def _stalled(self, now: float) -> str:
         for task in self._tasks:
             patience = self._patience + STALLED_SECONDS_EACH * len(task)
+            if not any(each.partition in self._has_committed for each in task):
+                patience += START_SECONDS
             for each in task:
                 stalled = now - self._progressed_at[each.partition]
                 if stalled > patience:

@@ -91,8 +91,6 @@ class Queue:
 
     def staff(self) -> None:
         """Have as many threads at work as there may be and as are needed."""
-        if not self._waiting:
-            return
         with self._lock:
             idle = self._at_work - len(self._running)
             more = min(len(self._waiting) - idle, self._room())
@@ -293,11 +291,11 @@ class Calls:
             self._wait(self._left())
         self._usual.clear()
         self._troubled.clear()
-        if left := self._left():
-            for call in left:
-                call.abandoned = True
-                call.lane.abandon()
-            self._wait(left, RETURN_SECONDS)
+        left = self._left()
+        for call in left:
+            call.abandoned = True
+            call.lane.abandon()
+        self._wait(left, RETURN_SECONDS)
         self.settle_ended()
 
     def _left(self) -> list[Call]:

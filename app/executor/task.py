@@ -56,13 +56,12 @@ def run(
         while task.working and runtime.monotonic() < deadline:
             watchdog.feed()
             chunk = task.consumer.poll(POLL_SECONDS)
-            task.catching_up = chunk is not None and chunk.full
             if chunk is not None:
                 now = round(runtime.wall_clock() * 1000)
                 parsed = parse(parser, chunk.values)
                 chunk = with_keys(with_headers(chunk, assignment.config.flume_headers), parsed, key)
                 task.deliver(chunk, refuse(parsed, chunk, task.sink, now), now)
-            task.keep_up()
+            task.keep_up(catching_up=chunk is not None and chunk.full)
         return task.finish()
 
 
@@ -88,8 +87,6 @@ class Task:
         config = assignment.config
         self.consumer = clients.consumer()
         self.sink = Limits.of(config.sink, config)
-        self.catching_up = False
-        """Whether more records wait to be taken."""
         self._dead_letters = Limits.of(config.dead_letters, config)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
@@ -197,12 +194,17 @@ class Task:
             lane = self._lanes[failure.partition]
             self._calls.step(lane, partial(lane.give_up, failure, self._clock()))
 
-    def keep_up(self) -> None:
-        """Commit what is due, complete lanes that are at their end, and open again those whose back-off is over."""
+    def keep_up(self, *, catching_up: bool) -> None:
+        """
+        Commit what is due, complete lanes that are at their end, and open again those whose back-off is over.
+
+        Args:
+            catching_up: whether more records wait to be taken.
+        """
         self._calls.settle_ended()
         self._lanes |= {lane.partition: lane for lane in self._calls.replace_overdue()}
         now = self._clock()
-        if self._commits.pass_is_due(now, catching_up=self.catching_up):
+        if self._commits.pass_is_due(now, catching_up=catching_up):
             self._commits.start_pass(self._lanes.values(), now)
         self._attend()
         self._free(now)

@@ -41,7 +41,7 @@ KINDS: Mapping[str, Kind] = {
     "password rotated": Kind(passwords.rotated, told="refuses us.*credentials"),
     "other sink in the group": Kind(owners.other_sink, told="two sinks|(an)?other sink"),
     "equal twin": Kind(owners.equal_twin, told="later run|(an)?other (service|owner|run)"),
-    "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat"),
+    "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),
     "source deleted": Kind(topics.source_deleted, told="does not exist"),
     "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
     "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),

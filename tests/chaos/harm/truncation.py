@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.chaos.cluster import CUT, System, stopped, until
-from tests.chaos.harm.base import PATIENCE, bring_back, committed_offsets, expect_progress, replicas, source_ends
+from tests.chaos.harm.base import (
+    PATIENCE,
+    PROGRESS_SECONDS,
+    bring_back,
+    committed_offsets,
+    expect_progress,
+    replicas,
+    source_ends,
+)
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
 from tests.independent import commit
@@ -33,7 +41,9 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     with stopped(system.broker.process(follower)):
         time.sleep(SETTLE_SECONDS)  # its last request must come back empty
         load.pause = False
-        until(lambda: committed_offsets(system).get(CUT, 0) >= kept + CLEANSED_AND_CUT, PATIENCE)
+        if not until(lambda: committed_offsets(system).get(CUT, 0) >= kept + CLEANSED_AND_CUT, PROGRESS_SECONDS):
+            what = f"beside a stopped follower: partition {CUT} for {PROGRESS_SECONDS:.0f} s"
+            system.recorder.record("seen", anomaly="stuck", what=what)
         system.proxy.dropping = True
         time.sleep(SETTLE_SECONDS)
         reached = committed_offsets(system).get(CUT, 0)
@@ -47,8 +57,8 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     expect_progress(system, set(range(system.partitions)) - {CUT}, "beside the truncated partition")
     end_drivers(system)
     if committed_offsets(system).get(CUT) == reached:
-        commit(system.broker.bootstrap, system.name, {(system.source, CUT): kept})
         system.recorder.record("reset", partition=str(CUT))
+        commit(system.broker.bootstrap, system.name, {(system.source, CUT): kept})
     system.start_driver()
     expect_progress(system, range(system.partitions), "after its offset was set")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
-from app.driver.rebalance import ELECTION_SECONDS, STALLED_SECONDS, Balance
+from app.driver.rebalance import ELECTION_SECONDS, STALLED_SECONDS, START_SECONDS, Balance
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
@@ -119,12 +119,23 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
 def test_a_partition_of_a_large_task_may_wait_longer() -> None:
     """Opening many partitions takes long, and while they catch up, it is seldom the turn of each."""
     few, many = (balance(BEFORE, slots=slots) for slots in (4, 1))  # one partition in a task, and all four
-    stuck = SourceOffsets(LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))})
+    for round_, slots in ((few, 4), (many, 1)):
+        assert not round_.needs_rebalance(SourceOffsets(LATER), slots, 0.0)
+    stuck = SourceOffsets(everywhere(at(1_000)) | {B: replace(LATER[B], watermarks=Watermarks(0, 2_000, 2_000))})
 
     assert not few.needs_rebalance(stuck, 4, 15.75)
     assert not many.needs_rebalance(stuck, 1, 16.5)
     assert "raw-1: nothing was committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
     assert "raw-1: nothing was committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
+
+
+def test_a_task_that_has_not_committed_yet_may_take_longer() -> None:
+    """On a busy machine its worker takes long to start; that another task has started does not help it."""
+    round_ = balance(BEFORE, slots=4)
+    stuck = SourceOffsets(LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))})
+
+    assert not round_.needs_rebalance(stuck, 4, START_SECONDS + 15.75)
+    assert "raw-1: nothing was committed for 46 s" in round_.needs_rebalance(stuck, 4, START_SECONDS + 16.0)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:

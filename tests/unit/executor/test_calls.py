@@ -174,6 +174,21 @@ def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
     assert most == SIDE_BY_SIDE
 
 
+@pytest.mark.parametrize(("lanes", "threads"), [(3, 3), (LANES, SIDE_BY_SIDE)])
+def test_there_are_as_many_threads_as_calls_may_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, lanes: int, threads: int
+) -> None:
+    """A thread that would only look and leave is not even begun."""
+    begun = list[object]()
+    monkeypatch.setattr(stage.threads, "submit", begun.append)
+
+    for _ in range(lanes):
+        stage.start(stage.lane())
+    stage.calls.settle_ended()
+
+    assert threads == len(begun)
+
+
 def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
     """Steps wait for the call of their lane, and none is lost."""
     lane, taken = stage.lane(), list[int]()
@@ -282,6 +297,34 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
 
     assert ["discard"] == stage.lanes[-1].did
     assert all("abandon" in lane.did for lane in stage.lanes[:-1])
+
+
+def test_what_was_abandoned_is_not_waited_for_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task abandons what hangs before its report and once more when it closes, and its end comes no later for that."""
+    stage.hanging(stage.lane())
+    abandoned, waited = list[str](), list[Future[bool]]()
+    monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned.append("abandon"))
+    monkeypatch.setattr("app.executor.calls.wait", lambda ends, _seconds: waited.extend(ends))
+
+    stage.calls.abandon(0.0)
+    assert (1, ["abandon"]) == (len(waited), abandoned)
+    stage.calls.settle()
+    stage.calls.abandon(2.0)
+
+    assert (1, ["abandon"]) == (len(waited), abandoned)
+
+
+@pytest.mark.parametrize("troubled", [True, False])
+def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubled: bool) -> None:
+    """Their lanes end with what is committed."""
+    for _ in range(SIDE_BY_SIDE):
+        stage.start(stage.lane(troubled=troubled))
+    stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
+    stage.start(stage.lane(troubled=troubled))
+    stage.calls.abandon(0.0)
+
+    assert [] == stage.lanes[-1].did
+    assert [] == stage.calls.ends
 
 
 def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:

@@ -314,11 +314,28 @@ class TestTrouble:
         assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
 
 
+def test_a_lane_that_is_done_lets_its_producer_go() -> None:
+    """It commits no more, and the task discards the producer while the other lanes go on."""
+    lane = Stage(at(0)).open()
+    lane.finish()
+
+    assert (True, False) == (lane.spent, lane.ready)
+
+
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
     """Nothing is committed, and nothing counts."""
     receipt = Stage(at(7)).lane.receipt()
 
     assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
+
+
+def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search() -> None:
+    """No record was sent, so none is looked for."""
+    stage = Stage(at(0))
+    for _ in range(REFUSALS_IN_A_ROW):
+        stage.opens_after(Refused(A, "the broker does not like it"))
+
+    assert (None, None) == (stage.lane.stop, stage.lane.refusal)
 
 
 class TestStart:

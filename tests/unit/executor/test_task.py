@@ -12,8 +12,20 @@ import pytest
 from app.errors import Truncated
 from app.executor import commits, task
 from app.executor.lane import Lane
+from app.executor.limits import CLOCK_MARGIN_MS
 from app.executor.parse import make_parser
-from app.model import CommittedOffset, Destination, Guarantee, LastRead, OffsetRange, Outcome, Owner, Partition, Receipt
+from app.model import (
+    CommittedOffset,
+    Destination,
+    Guarantee,
+    LastRead,
+    OffsetRange,
+    Outcome,
+    Owner,
+    Partition,
+    Receipt,
+    TimestampLimit,
+)
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import NO_TIMESTAMP, Chunk, Lines
 from parsers.contract import Parsed
@@ -117,6 +129,32 @@ class TestFlow:
         counts = Counts(11, 10, {"no_marker": 1}, bytes_in, sum(map(len, expected())))
         assert CommittedOffset(12, str(OffsetMetadata("", 0, counts))) == kafka.committed[A]
         assert (0, 12) == (receipt.start, receipt.end)
+
+    def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
+        """Each has its own records and bytes."""
+        kafka = FakeKafka({A: [Record(line(0)), Record(line(1))], B: [Record(line(2)), Record(b"rubbish")]})
+
+        run(kafka, guarantee)
+
+        first, second = (OffsetMetadata.parse(kafka.committed[each].metadata).counts for each in (A, B))
+        sizes = [len(line(n)) for n in range(3)]
+        assert Counts(2, 2, {}, sizes[0] + sizes[1], len(cleansed(0)) + len(cleansed(1))) == first
+        assert Counts(2, 1, {"no_marker": 1}, sizes[2] + len(b"rubbish"), len(cleansed(2))) == second
+
+    def test_a_record_from_the_future_is_refused_by_the_clock(self, guarantee: Guarantee) -> None:
+        """The clock counts seconds, and timestamps milliseconds."""
+        task_config, clock = make_task_config(guarantee), FakeClock()
+        hour = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
+        task_config = replace(task_config, sink=replace(task_config.sink, after=hour))
+        newest = 1_000_000_500 + hour.milliseconds + CLOCK_MARGIN_MS
+        kafka = FakeKafka({A: [Record(line(n), timestamp=newest + n) for n in range(2)]})
+        runtime = replace(clock.runtime, wall_clock=lambda: 1_000_000.5)
+        assignment = make_assignment(task_config, OffsetRange(A, None, 0))
+
+        task.run(assignment, FakeClients(kafka, task_config, clock), make_parser(task_config), 8, runtime)
+
+        assert [cleansed(0)] == kafka.sink[A]
+        assert [line(1)] == [dead_letter.value for dead_letter in kafka.dead[A]]
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
         """Records at and after the end are left for the next run, and the committed offset is the end."""
@@ -297,9 +335,9 @@ class TestOutcomes:
         began = clock.now
         real_poll = task.Task.keep_up
 
-        def fence_then_keep_up(self: task.Task) -> None:
+        def fence_then_keep_up(self: task.Task, *, catching_up: bool) -> None:
             kafka.epochs[A] = 99
-            real_poll(self)
+            real_poll(self, catching_up=catching_up)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(task.Task, "keep_up", fence_then_keep_up)
@@ -673,6 +711,15 @@ class TestTruncation:
         kafka = self.kafka(guarantee)
 
         assert (12, LastRead(11, 0)) == (kafka.committed[A].offset, self.read(kafka))
+
+    def test_the_leader_epoch_is_that_of_the_last_record(self, guarantee: Guarantee) -> None:
+        """A leader that was elected just before it shows."""
+        kafka = FakeKafka({A: source()})
+        kafka.leader_epochs[A] = [10]
+
+        run(kafka, guarantee)
+
+        assert LastRead(11, 1) == self.read(kafka)
 
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
         """Nothing is read, the offset stays, and the receipt says where the log was cut."""

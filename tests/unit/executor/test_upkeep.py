@@ -190,8 +190,8 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
     keep_up, finish = task.Task.keep_up, task.Task.finish
 
-    def begin(self: task.Task) -> None:
-        keep_up(self)
+    def begin(self: task.Task, *, catching_up: bool) -> None:
+        keep_up(self, catching_up=catching_up)
         assert begun.wait(20)
 
     def end(self: task.Task) -> list[Receipt]:
