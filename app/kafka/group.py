@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import ForeignMember
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection
 from app.kafka.failures import error_of
 
 
@@ -24,9 +24,9 @@ class KafkaGroup:
             ForeignMember: somebody does; the error names who.
             Unreachable, NotUsable: Kafka does not answer, or refuses.
         """
-        asked = self._connection.client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+        asked = self._connection.client.describe_consumer_groups([self._group], request_timeout=COORDINATOR_SECONDS)
         try:
-            members = self._connection.wait(asked[self._group]).members
+            members = self._connection.wait(asked[self._group], ANSWER_SECONDS).members
         except KafkaException as error:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return
