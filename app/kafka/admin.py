@@ -18,6 +18,9 @@ T = TypeVar("T")
 ANSWER_SECONDS = 5.0
 # A broker that refuses us may be the only one that does; the others have so long to answer.
 REFUSED_SECONDS = 2.0
+# A request to a coordinator must never reach librdkafka's own timeout. If it does before the coordinator was found, and
+# the coordinator is found later, the process aborts (librdkafka 2.16, issue 4605). So we give up first.
+COORDINATOR_SECONDS = 3_600.0
 
 
 def known_offset(offset: int) -> int:
@@ -36,7 +39,7 @@ class AdminConnection:
     """
     An admin client that is replaced after each failure: one whose only broker was killed may never answer again.
 
-    Every call that waits for Kafka takes ANSWER_SECONDS at most.
+    Every call that waits for Kafka takes ANSWER_SECONDS, where nothing else is said.
     """
 
     client: AdminClient
@@ -57,9 +60,9 @@ class AdminConnection:
         if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not refused):  # noqa: SLF001
             self._last_error = error
 
-    def wait(self, future: Future[T]) -> T:
+    def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """
-        Wait for an answer.
+        Wait for an answer, for so long at most; a request has a timeout of its own, which is shorter.
 
         Raises:
             KafkaException: as Kafka answered, or because it did not.
@@ -70,7 +73,7 @@ class AdminConnection:
         if self._last_error is not None and is_refusal(self._last_error):
             raise KafkaException(self._last_error)
         try:
-            return future.result(ANSWER_SECONDS * 2)
+            return future.result(seconds - REFUSED_SECONDS)
         except TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
 

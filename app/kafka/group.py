@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import ForeignMember
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection
 from app.kafka.failures import error_of
 
 
@@ -36,9 +36,9 @@ class KafkaGroup:
             self._refuse_foreign_members(connection)
 
     def _refuse_foreign_members(self, connection: AdminConnection) -> None:
-        asked = connection.client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+        asked = connection.client.describe_consumer_groups([self._group], request_timeout=COORDINATOR_SECONDS)
         try:
-            members = connection.wait(asked[self._group]).members
+            members = connection.wait(asked[self._group], ANSWER_SECONDS).members
         except KafkaException as error:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return

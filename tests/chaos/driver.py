@@ -94,6 +94,7 @@ class Driver(Winnow):
         self._listener.join(5)
         self._over.set()
         self.record_log()
+        Path(self.file).with_suffix(".stderr").write_text("\n".join(self.noise))
         words = self.last_words
         if by_itself and words:
             self._recorder.record("said", service_event="ended", service_error=words)
