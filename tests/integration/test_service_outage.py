@@ -91,7 +91,10 @@ def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
 def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     """A broker is killed while data flow, and restarted: services of both guarantees recover and lose nothing; exactly once, nothing is duplicated."""
     names = {guarantee: f"killed-{guarantee.value}" for guarantee in Guarantee}
-    configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
+    # A Kafka 4 that is killed within milliseconds of a commit may leave that transaction open for ever (DESIGN, 37). With
+    # commits this seldom, the kill hits none.
+    more = {"commit.interval": "5s"}
+    configs = {each: create(mortal, name) | more | {"delivery.guarantee": each.value} for each, name in names.items()}
 
     def cleansed_by(guarantee: Guarantee) -> dict[int, list[bytes | None]]:
         return by_partition(read(mortal.bootstrap, f"{names[guarantee]}.clean", RECOVERY_SECONDS))

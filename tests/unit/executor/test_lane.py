@@ -27,7 +27,7 @@ AWAY = Transient(A, "the broker is away")
 class Writer(FakeTransaction):
     """A writer that remembers how it ended."""
 
-    discarded = rests = dead_letters = 0
+    discarded = rests = lines = dead_letters = 0
     abandoned = False
 
     def discard(self) -> None:
@@ -38,6 +38,10 @@ class Writer(FakeTransaction):
 
     def send_rest(self) -> None:
         self.rests += 1
+
+    def send(self, lines: Lines) -> None:
+        self.lines += 1
+        super().send(lines)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self.dead_letters += 1
@@ -391,12 +395,13 @@ class TestStart:
 
 class TestProgress:
     def test_only_what_there_is_is_sent(self) -> None:
-        """Chunks without a reject are the rule."""
+        """Chunks without a reject are the rule, and one may hold nothing else."""
         stage = Stage(at(0))
         stage.open()
+        stage.take(0)
+        assert (0, 0) == (stage.writers[0].lines, stage.writers[0].dead_letters)
         stage.take(3)
-
-        assert 0 == stage.writers[0].dead_letters
+        assert (1, 0) == (stage.writers[0].lines, stage.writers[0].dead_letters)
 
     def test_what_was_committed_counts(self) -> None:
         """What was taken since then does not, and is taken again."""
