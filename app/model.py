@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,6 +36,14 @@ class Partition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
+
+
+def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
+    """Return the numbers of these partitions for each of their topics, in the given order."""
+    numbers = defaultdict(list)
+    for partition in partitions:
+        numbers[partition.topic].append(partition.number)
+    return numbers
 
 
 class Topic(NamedTuple):

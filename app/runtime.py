@@ -31,7 +31,7 @@ class Runtime:
     host: str = field(default_factory=socket.gethostname)
 
     def background(self, call: Callable[[], T]) -> Future[T]:
-        """Start a call in a thread that the end of the process does not wait for."""
+        """Run a call in a thread of its own, and return its future; the process may end before the call."""
         future: Future[T] = Future()
 
         def run() -> None:

@@ -39,7 +39,7 @@ class AdminConnection:
     """
     An admin client that is replaced after each failure: one whose only broker was killed may never answer again.
 
-    Every call that waits for Kafka takes ANSWER_SECONDS, where nothing else is said.
+    A request has a timeout of ANSWER_SECONDS; one to a coordinator has not, so whoever waits for it gives up then.
     """
 
     client: AdminClient
@@ -62,7 +62,7 @@ class AdminConnection:
 
     def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """
-        Wait for an answer, for so long at most; a request has a timeout of its own, which is shorter.
+        Wait for an answer; after so many seconds, which are more than REFUSED_SECONDS, give up.
 
         Raises:
             KafkaException: as Kafka answered, or because it did not.

@@ -22,7 +22,6 @@ import functools
 import json
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ from thriftpy2.thrift import TException
 from thriftpy2.transport import TTransportException
 
 from app.errors import NotAllowed, NotUsable, Transient, Unreachable
-from app.model import CommittedOffset, Partition
+from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.connections import Connections
 from app.offsets.contract import PastOffsets, StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
@@ -106,11 +105,8 @@ class HBaseOffsets:
         Raises:
             Unreachable, NotUsable: HBase does not answer, or refuses.
         """
-        numbers = defaultdict(list)
-        for partition in partitions:
-            numbers[partition.topic].append(partition.number)
         found: dict[Partition, CommittedOffset] = {}
-        for topic, wanted in numbers.items():
+        for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
                 rows = self._newest(table, topic)
             for number in wanted:

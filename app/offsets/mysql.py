@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 import pymysql
@@ -20,7 +19,7 @@ from pymysql.constants import CR, ER
 from pymysql.cursors import Cursor
 
 from app.errors import NotAllowed, NotUsable, Unreachable
-from app.model import CommittedOffset, Partition
+from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.connections import Connections
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
@@ -151,11 +150,8 @@ class MySqlOffsets:
         Raises:
             Unreachable, NotUsable: the server does not answer, or refuses.
         """
-        numbers = defaultdict(list)
-        for partition in partitions:
-            numbers[partition.topic].append(partition.number)
         found: dict[Partition, CommittedOffset] = {}
-        for topic, wanted in numbers.items():
+        for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as cursor:
                 cursor.execute(self._sql(LOAD), (self._group, topic, wanted))
                 for _, number, offset, metadata in cursor.fetchall():

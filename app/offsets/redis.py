@@ -9,7 +9,6 @@ A script on the server compares and stores, so that no two writers can move an o
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from app.errors import NotAllowed, NotUsable, Unreachable
-from app.model import CommittedOffset, Partition
+from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
@@ -88,11 +87,8 @@ class RedisOffsets:
         Raises:
             Unreachable, NotUsable: Redis does not answer, or refuses.
         """
-        numbers = defaultdict(list)
-        for partition in partitions:
-            numbers[partition.topic].append(partition.number)
         found: dict[Partition, CommittedOffset] = {}
-        for topic, wanted in numbers.items():
+        for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}"):
                 fields = [field for number in wanted for field in _fields(number)]
                 values = iter(self._values(topic, fields))
