@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from app.errors import Unreachable
 from app.kafka import settings
@@ -13,11 +16,12 @@ from app.kafka.failures import KAFKA, SINK, of_cluster, of_partition
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving
+from app.runtime import REAL
 from app.watchdog import in_time
 
 # The driver asks again soon; a task that opens has nothing else to do.
 DRIVER_SECONDS, TASK_SECONDS = 5.0, 10.0
-# What the offset commit inside a transaction may take once every record is acknowledged; usually 2 ms.
+# What an offset commit may take, inside a transaction once every record is acknowledged; usually 2 ms.
 COMMIT_SECONDS = 5.0
 
 
@@ -43,6 +47,9 @@ class KafkaGroupOffsets:
         self._cluster = SINK if context.placeholder else KAFKA
         self._readers: dict[bool, Consumer] = {}
         self._lock = threading.Lock()
+        self._commits = threading.Lock()
+        self._last_commit: Future[object] = Future()
+        self._last_commit.set_result(None)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         """
@@ -106,15 +113,36 @@ class KafkaGroupOffsets:
             Transient: the commit failed, or its outcome is unknown.
         """
         try:
-            self._reader(stable=True).commit(offsets=[self._at(partition, offset, metadata)], asynchronous=False)
+            self._commit(self._at(partition, offset, metadata))
         except KafkaException as error:
             raise of_partition(error, partition, "committing the offset", offset) from error
 
+    def _commit(self, at: TopicPartition) -> None:
+        """
+        Commit, in a thread: where a broker dies before it answers, the call returns as soon as it is there again.
+
+        Then librdkafka 2.16 repeats the commit. A newer one must not come before it: the offset would go back.
+        The task has such threads itself: it goes on without them, as soon as they are overdue.
+        """
+        if self._context.consumer is not None:
+            with in_time(COMMIT_SECONDS, "commit"):
+                self._context.consumer.commit(offsets=[at], asynchronous=False)
+            return
+        with self._commits, suppress(TimeoutError):
+            self._last_commit.exception(COMMIT_SECONDS)
+            reader = self._reader(stable=True)
+            self._last_commit = REAL.background(partial(reader.commit, offsets=[at], asynchronous=False))
+            self._last_commit.result(COMMIT_SECONDS)
+            return
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+
     def close(self) -> None:
-        """Close the consumers that the store made itself."""
+        """Close the consumers that the store made itself; one whose commit does not return could not be closed."""
         with self._lock:
             while self._readers:
-                self._readers.popitem()[1].close()
+                _, reader = self._readers.popitem()
+                if self._last_commit.done():
+                    reader.close()
 
     def _at(self, partition: Partition, offset: int, metadata: str) -> TopicPartition:
         return TopicPartition(self._context.topic(partition.topic), partition.number, offset, metadata)

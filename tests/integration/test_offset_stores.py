@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
+import psutil
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from app.embedded.broker import Cluster
+from app.embedded.broker import Broker, Cluster
+from app.errors import Transient
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore, StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
+from app.offsets.kafka import COMMIT_SECONDS, KafkaGroupOffsets
 from app.offsets.testing import OffsetStoreContract
-from tests.conftest import Topics
+from tests.conftest import QUICK_JAVA, Topics
+from tests.integration.tasks import without
 
 
 class TestKafkaGroupOffsets(OffsetStoreContract):
@@ -45,3 +49,47 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
             assert {partition: CommittedOffset(1, "before")} == store.load([partition], stable=False)
             producer.commit_transaction(10)
             assert {partition: CommittedOffset(2, "inside")} == store.load([partition], stable=True)
+
+
+def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next() -> None:
+    """A commit without an answer is an error in time; librdkafka repeats it later, but never after a newer one."""
+    partition = Partition("raw", 0)
+    with Broker(java=QUICK_JAVA) as broker:
+        broker.create_topic(partition.topic)
+        store = KafkaGroupOffsets(StoreContext("group", {"bootstrap.servers": broker.bootstrap}))
+        store.save(partition, 1, "")
+        (server,) = psutil.Process(*broker.pids).children()
+        server.suspend()
+        began = time.monotonic()
+        with pytest.raises(Transient, match="raw-0@2: committing the offset failed"):
+            store.reset(partition, 2, "")
+        took = time.monotonic() - began
+        repeated = store._last_commit
+        broker.kill()
+        with pytest.raises(Transient, match="raw-0@3: committing the offset failed"):
+            store.reset(partition, 3, "")
+        newer_waits = store._last_commit is repeated
+        broker.start()
+        without(Transient, lambda: store.save(partition, 4, ""), "the offset of after the outage")
+        stored = store.load([partition], stable=True)[partition]
+        store.close()
+
+    assert took < 2 * COMMIT_SECONDS
+    assert newer_waits
+    assert 4 == stored.offset
+
+
+def test_a_store_closes_while_a_commit_has_no_answer() -> None:
+    """A process can end while its last commit waits for a broker that is lost."""
+    partition = Partition("raw", 0)
+    with Broker(java=QUICK_JAVA) as broker:
+        broker.create_topic(partition.topic)
+        store = KafkaGroupOffsets(StoreContext("group", {"bootstrap.servers": broker.bootstrap}))
+        store.save(partition, 1, "")
+        broker.kill()
+        with pytest.raises(Transient):
+            store.reset(partition, 2, "")
+        began = time.monotonic()
+        store.close()
+
+    assert time.monotonic() - began < COMMIT_SECONDS
