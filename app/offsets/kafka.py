@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -119,25 +118,27 @@ class KafkaGroupOffsets:
 
     def _commit(self, at: TopicPartition) -> None:
         """
-        Commit, in a thread: where a broker dies before it answers, the call returns as soon as it is there again.
+        Commit in a thread of its own, and give up in time.
 
-        Then librdkafka 2.16 repeats the commit. A newer one must not come before it: the offset would go back.
-        The task has such threads itself: it goes on without them, as soon as they are overdue.
+        Where a broker dies before it answers, the call does not return until that broker is back. Then librdkafka 2.16
+        repeats the commit. So no newer commit begins before that: the offset would go back. A task calls this in a
+        thread already, and goes on without it once it is overdue.
         """
         if self._context.consumer is not None:
             with in_time(COMMIT_SECONDS, "commit"):
                 self._context.consumer.commit(offsets=[at], asynchronous=False)
             return
-        with self._commits, suppress(TimeoutError):
-            self._last_commit.exception(COMMIT_SECONDS)
-            reader = self._reader(stable=True)
-            self._last_commit = REAL.background(partial(reader.commit, offsets=[at], asynchronous=False))
-            self._last_commit.result(COMMIT_SECONDS)
-            return
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        with self._commits:
+            try:
+                self._last_commit.exception(COMMIT_SECONDS)
+                reader = self._reader(stable=True)
+                self._last_commit = REAL.background(partial(reader.commit, offsets=[at], asynchronous=False))
+                self._last_commit.result(COMMIT_SECONDS)
+            except TimeoutError as error:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
 
     def close(self) -> None:
-        """Close the consumers that the store made itself; one whose commit does not return could not be closed."""
+        """Close the consumers that the store made itself, unless a commit hangs: then `close` would hang, too."""
         with self._lock:
             while self._readers:
                 _, reader = self._readers.popitem()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -51,45 +52,56 @@ class TestKafkaGroupOffsets(OffsetStoreContract):
             assert {partition: CommittedOffset(2, "inside")} == store.load([partition], stable=True)
 
 
-def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next() -> None:
-    """A commit without an answer is an error in time; librdkafka repeats it later, but never after a newer one."""
-    partition = Partition("raw", 0)
+PARTITION = Partition("raw", 0)
+
+
+@pytest.fixture
+def doomed() -> Iterator[Broker]:
+    """Return a broker that the test may kill."""
     with Broker(java=QUICK_JAVA) as broker:
-        broker.create_topic(partition.topic)
-        store = KafkaGroupOffsets(StoreContext("group", {"bootstrap.servers": broker.bootstrap}))
-        store.save(partition, 1, "")
-        (server,) = psutil.Process(*broker.pids).children()
-        server.suspend()
-        began = time.monotonic()
-        with pytest.raises(Transient, match="raw-0@2: committing the offset failed"):
-            store.reset(partition, 2, "")
-        took = time.monotonic() - began
-        repeated = store._last_commit
-        broker.kill()
-        with pytest.raises(Transient, match="raw-0@3: committing the offset failed"):
-            store.reset(partition, 3, "")
-        newer_waits = store._last_commit is repeated
-        broker.start()
-        without(Transient, lambda: store.save(partition, 4, ""), "the offset of after the outage")
-        stored = store.load([partition], stable=True)[partition]
-        store.close()
+        broker.create_topic(PARTITION.topic)
+        yield broker
+
+
+@pytest.fixture
+def store(doomed: Broker) -> KafkaGroupOffsets:
+    """Return a store that has saved offset 1 there; the test closes it."""
+    store = KafkaGroupOffsets(StoreContext("group", {"bootstrap.servers": doomed.bootstrap}))
+    store.save(PARTITION, 1, "")
+    return store
+
+
+def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next(
+    doomed: Broker, store: KafkaGroupOffsets
+) -> None:
+    """A commit without an answer is an error in time; librdkafka repeats it later, but never after a newer one."""
+    (server,) = psutil.Process(*doomed.pids).children()
+    server.suspend()
+    began = time.monotonic()
+    with pytest.raises(Transient, match="raw-0@2: committing the offset failed"):
+        store.reset(PARTITION, 2, "")
+    took = time.monotonic() - began
+    repeated = store._last_commit
+    doomed.kill()
+    with pytest.raises(Transient, match="raw-0@3: committing the offset failed"):
+        store.reset(PARTITION, 3, "")
+    newer_waits = store._last_commit is repeated
+    doomed.start()
+    without(Transient, lambda: store.save(PARTITION, 4, ""), "the offset of after the outage")
+    stored = store.load([PARTITION], stable=True)[PARTITION]
+    store.close()
 
     assert took < 2 * COMMIT_SECONDS
     assert newer_waits
     assert 4 == stored.offset
 
 
-def test_a_store_closes_while_a_commit_has_no_answer() -> None:
+def test_a_store_closes_while_a_commit_has_no_answer(doomed: Broker, store: KafkaGroupOffsets) -> None:
     """A process can end while its last commit waits for a broker that is lost."""
-    partition = Partition("raw", 0)
-    with Broker(java=QUICK_JAVA) as broker:
-        broker.create_topic(partition.topic)
-        store = KafkaGroupOffsets(StoreContext("group", {"bootstrap.servers": broker.bootstrap}))
-        store.save(partition, 1, "")
-        broker.kill()
-        with pytest.raises(Transient):
-            store.reset(partition, 2, "")
-        began = time.monotonic()
-        store.close()
+    doomed.kill()
+    with pytest.raises(Transient):
+        store.reset(PARTITION, 2, "")
+    began = time.monotonic()
+    store.close()
 
     assert time.monotonic() - began < COMMIT_SECONDS
