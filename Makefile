@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit neighbours chaos chaos-long refusals proof controls bench mutants lint format lock clean prerequisites
+.PHONY: help setup demo test unit neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 BIN := .venv/bin
@@ -45,7 +45,7 @@ demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then cou
 	@$(BIN)/winnow demo
 
 test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka and a real Spark
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
@@ -62,6 +62,9 @@ chaos-long: $(READY)  ## the same for HOURS (by default 6)
 refusals: $(READY)  ## do harm that is no crash (refused records, passwords, lost leaders, a second service, …), each kind TIMES (3) times
 	$(BIN)/python -m tests.chaos refusals --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))
 
+takeover: $(READY)  ## let later generations take over from a running service, killed in the middle, two at once; and without the fence
+	$(BIN)/python -m tests.chaos takeover --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))
+
 proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, false fences, epochs (about an hour; SEED=5)
 	$(BIN)/python -m tests.chaos zombies
 	$(BIN)/python -m tests.chaos false-fences
@@ -77,15 +80,24 @@ bench: $(READY)  ## Winnow beside Flink, Kafka Streams and Spark's own Kafka con
 mutants: $(READY)  ## put small faults into the driver and the executor: the unit tests must notice 95 % (N=100 tries a sample)
 	nice -n 19 $(BIN)/python -m tests.mutants $(if $(N),--sample $(N) --seed $(or $(SEED),0))
 
+fuzz: $(READY)  ## look for input that breaks anything: libFuzzer for EACH (60) seconds on each target, 10,000,000 damaged lines, forbidden memory
+	$(BIN)/python -m tests.fuzz --seconds $(or $(EACH),60) --lines $(or $(LINES),10000000) $(if $(SEED),--seed $(SEED))
+
+image-size: $(READY)  ## build the image by Debian's debootstrap and buildah (as root), and print how large its parts are
+	$(BIN)/python -m tests.containers
+
 lint: $(READY)  ## ruff, strict mypy, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/hadolint docker/Dockerfile
+	$(BIN)/hadolint docker/Dockerfile docker/flume.Dockerfile
 
 format: $(READY)  ## rewrite the sources as ruff wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+manifests: $(READY)  ## render the plain manifests of k8s/ from the chart k8s/winnow
+	$(BIN)/python -m tests.deploy.chart
 
 lock: $(READY)  ## resolve the pinned dependencies anew
 	$(LOCK) pyproject.toml -o docker/requirements.lock
@@ -93,8 +105,20 @@ lock: $(READY)  ## resolve the pinned dependencies anew
 	$(LOCK) --extra stores -c tests/requirements.lock pyproject.toml -o docker/image.lock
 	$(BIN)/python -m app.embedded.jars > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
 
+release: $(READY)  ## wheel, sdist, chart, image recipe, SBOM and their hashes in dist/: equal bytes for equal sources
+	$(BIN)/python -m tests.release build
+
+sbom: $(READY)  ## what the image ships, as CycloneDX in dist/
+	$(BIN)/python -m tests.release sbom
+
+licences: $(READY)  ## the licence of each thing that the image ships; fails at one that must not be shipped
+	$(BIN)/python -m tests.release licences
+
+audit: $(READY)  ## ask PyPI for known vulnerabilities of what the locks name (3 if it does not answer for all of it)
+	$(BIN)/python -m tests.release audit
+
 clean:  ## remove what the other targets created here
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz dist
 
 prerequisites:
 	@[ -n "$(PYTHON)" ] || { echo "winnow needs Python 3.11 or newer: none was found on PATH (set PYTHON=/path/to/python3)" >&2; exit 1; }

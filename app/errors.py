@@ -25,7 +25,9 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
             ├── OffsetLeftBehind     only the source's cluster knows the group's offset: sink.kafka is new
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
             ├── CorruptOffset        the offset store holds something else than an offset
+            ├── OffsetPending        a transaction hangs beside the group's offset, and nobody can tell how it ended
             ├── Leaderless           no broker leads the partition now, or the one that does is silent
+            ├── TooManyDeadLetters   the circuit breaker; it waits for another configuration or another offset
             ├── TopicGone            the topic was there at the start and was deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
 """
@@ -143,7 +145,7 @@ class Refused(Transient):
 
 
 class Undeliverable(PartitionError):
-    """No broker leads a partition that takes what comes of this one; its task tries again and again."""
+    """A partition that takes what comes of this one has no leader, or too few replicas; its task tries again."""
 
 
 class OffsetMoved(PartitionError):
@@ -207,6 +209,22 @@ class CorruptOffset(Blocked):
         super().__init__(partition, cause, offset, cure)
 
 
+class OffsetPending(Blocked):
+    """Kafka never wrote the end of a transaction beside the group's offset: no stable read of it answers any more."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        cause: str = "a transaction hangs in __consumer_offsets, and its records do not show how it ended",
+        offset: int | None = None,
+        cure: str = (
+            "end it with kafka-transactions find-hanging and abort; then, if its lines are readable in the sink (from "
+            "the last header winnow.transaction of this partition on), set the group's offset past them"
+        ),
+    ) -> None:
+        super().__init__(partition, cause, offset, cure)
+
+
 class Leaderless(Blocked):
     """No broker answers for this partition; brokers answer for others."""
 
@@ -216,6 +234,25 @@ class Leaderless(Blocked):
         cause: str = "the partition has no leader, or its broker does not answer",
         offset: int | None = None,
         cure: str = "bring its broker back; the partition goes on by itself",
+    ) -> None:
+        super().__init__(partition, cause, offset, cure)
+
+
+class TooManyDeadLetters(Blocked):
+    """
+    So many of the records become dead letters that the parser or its options are probably wrong.
+
+    Nothing that is not committed was sent for good. A new task would count anew, and drain more of them, so this is not
+    retried.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        cause: str,
+        offset: int | None = None,
+        cure: str = "mend the parser or its options and start Winnow again; to take the dead letters, start it with "
+        "a higher dead.letters.breaker.ratio or none; to pass over these records, stop it and use winnow offsets reset",
     ) -> None:
         super().__init__(partition, cause, offset, cure)
 

@@ -1,4 +1,9 @@
-"""One place that decides how Winnow speaks: readable on a terminal, JSON lines otherwise, always on stderr."""
+"""
+One place that decides how Winnow speaks: readable on a terminal, JSON lines otherwise, always on stderr.
+
+Driver, executors and Spark itself (`app/spark/log4j2.json`) write lines of one shape: `timestamp`, `level` and `event`,
+then `group`, `round`, `task`, `topic` and `partition` where they are known, then what else there is to say.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,30 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict
 
 
-def configure(level: str = "info") -> None:
-    """Set up structlog for this process; called once, by the command line."""
-    terminal = sys.stderr.isatty()
+def on_terminal() -> bool:
+    """Return whether a person reads the log while it is written."""
+    return sys.stderr.isatty()
+
+
+def configure(level: str = "info", **context: object) -> None:
+    """
+    Set up structlog for this process: called by the command line, and by a worker for each task.
+
+    Args:
+        level: what is logged, at least.
+        context: what each line is to hold, from whichever thread.
+    """
+    terminal = on_terminal()
+
+    def with_context(_logger: object, _method: str, line: EventDict) -> EventDict:
+        return {**context, **line}
+
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            with_context,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
             structlog.processors.format_exc_info,

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from app.rates import BUFFER_MEMORY, UNLIMITED, BreakerLimit, Rates
+
 
 class Guarantee(StrEnum):
     """What readers of the sink can rely on."""
@@ -54,6 +56,8 @@ class Topic(NamedTuple):
     partitions: int
     leaderless: frozenset[int] = frozenset()
     """The partitions that have no leader now."""
+    behind: frozenset[tuple[int, int]] = frozenset()
+    """The partitions of which not all replicas are in sync, and how many are."""
 
 
 class Watermarks(NamedTuple):
@@ -64,29 +68,69 @@ class Watermarks(NamedTuple):
     high_watermark: int
 
 
+class Waiting(NamedTuple):
+    """
+    The first record of a partition that waits to be read.
+
+    Args:
+        since: its timestamp, in seconds since the epoch.
+        retention: for how many seconds its topic keeps records; None where that is not limited or not known.
+    """
+
+    since: float
+    retention: float | None = None
+
+
 class Owner(NamedTuple):
     """
-    A run of the service, as it names itself beside each offset that its tasks commit. A later one is larger.
+    A run of the service, as it names itself beside each offset that its tasks commit.
+
+    Of two runs of one generation the later one is larger.
 
     Args:
         started: when it started, in milliseconds since the epoch.
         host: where its driver runs.
         sink: the topic that it writes to.
+        generation: a run of a later generation takes over from it.
     """
 
     started: int = 0
     host: str = ""
     sink: str = ""
+    generation: int = 0
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
-        return f"the service on {self.host} that started at {at} and writes to {self.sink}"
+        of = f" of generation {self.generation}" if self.generation else ""
+        return f"the service{of} on {self.host} that started at {at} and writes to {self.sink}"
+
+
+def latest(owners: Iterable[Owner]) -> Owner:
+    """Return the run that goes on where these meet: the latest of the last generation."""
+    return max(owners, key=lambda owner: (owner.generation, owner))
 
 
 NOBODY = Owner()
 """The owner of an offset that names none: a person or an earlier version committed it."""
 NO_EPOCH = -1
 """The leader epoch where none is known."""
+
+
+class Pause(NamedTuple):
+    """
+    That a person has paused the service.
+
+    Args:
+        since: when, in milliseconds since the epoch.
+        by: on which machine.
+    """
+
+    since: int
+    by: str
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.since / 1000, UTC).isoformat(timespec="seconds")
+        return f"paused since {at}, from {self.by}"
 
 
 class LastRead(NamedTuple):
@@ -135,6 +179,7 @@ class OffsetRange:
         end: the offset to stop before; None means that the task reads until its deadline.
         topic_id: the id of its topic, which goes into the metadata of each commit.
         log_start: the first offset that the partition still held when it was planned.
+        backlog: where committed records ended then: if the group begins here, what waits up to there is its backlog.
     """
 
     partition: Partition
@@ -143,6 +188,7 @@ class OffsetRange:
     end: int | None = None
     topic_id: str = ""
     log_start: int = 0
+    backlog: int = 0
 
 
 class TimestampLimit(NamedTuple):
@@ -165,6 +211,7 @@ class Destination:
         compacted: whether it takes only records that have a key.
         before: how old a record may be; None where it may have any age.
         after: how far in the future the timestamp of a record may lie; None where it may lie anywhere.
+        append_time: whether records get the time of writing instead of their own.
     """
 
     topic: str
@@ -174,6 +221,7 @@ class Destination:
     compacted: bool = False
     before: TimestampLimit | None = None
     after: TimestampLimit | None = None
+    append_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +239,8 @@ class TaskConfig:
 
     `kafka` are the properties of the source's cluster. `sink_kafka` are those of the cluster of sink, dead letters and
     offsets; empty where that is the same. `placeholder` names the topics that offsets are committed to there.
-    `sink_key` is the field of the output that is the key of a line, or `SOURCE_KEY`.
+    `sink_key` is the field of the output that is the key of a line, or `SOURCE_KEY`. `lineage` says whether lines tell
+    which record they were. `buffer_memory` is how many bytes a task may hold that are not acknowledged.
     """
 
     group: str
@@ -209,14 +258,36 @@ class TaskConfig:
     commit_seconds: float = 0.5
     transaction_seconds: float = 60.0
     flume_headers: tuple[str, ...] = ()
+    lineage: bool = False
     sink_key: str = SOURCE_KEY
     sink_partitioner: Partitioner = Partitioner.SOURCE
+    rates: Rates = UNLIMITED
+    buffer_memory: int = BUFFER_MEMORY
+    breaker: BreakerLimit | None = None
     log_level: str = "info"
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
         """The properties of the cluster that is written to."""
         return self.sink_kafka or self.kafka
+
+
+class Attempt(NamedTuple):
+    """
+    An attempt at a task.
+
+    Args:
+        round: 1 for the first round of a run of the service.
+        task: 0 for the first task of the round.
+        number: 0 for the first attempt at the task.
+    """
+
+    round: int = 0
+    task: int = 0
+    number: int = 0
+
+
+UNNUMBERED = Attempt()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +300,20 @@ class Assignment:
         ranges: the partitions that the task owns.
         seconds: how long the task works.
         deadline: when the round ends by the driver's clock, in seconds since the epoch; only a retried task uses it.
+        attempt: which task it is.
+        isolate: whether the parser gets a process of its own, because a record may have ended the last worker.
+        takes_over: whether another run works on these partitions, so that they are taken over one by one.
+        allowances: how many bytes a partition took in a transaction in the last round, where its sink was slow.
     """
 
     config: TaskConfig
     ranges: tuple[OffsetRange, ...]
     seconds: float
     deadline: float
+    attempt: Attempt = UNNUMBERED
+    isolate: bool = False
+    takes_over: bool = False
+    allowances: Mapping[Partition, int] = field(default_factory=dict)
 
     def control_partition(self, hanging: Container[Partition] = ()) -> Partition:
         """Return the partition that the driver fences to end the task: its first one that does not hang."""
@@ -269,6 +348,8 @@ class Receipt:
         cut: where the partition ends or ended below `end`; None where the task found no such thing.
         reopened: how often the producer had to be replaced.
         metadata: what the task committed beside `end`; empty if it committed nothing.
+        tripped: whether it holds too many dead letters; then it waits for another configuration or another offset.
+        allowance: how many bytes it takes in a transaction, because its sink is slow; None where it is not.
     """
 
     partition: Partition
@@ -283,6 +364,8 @@ class Receipt:
     cut: int | None = None
     reopened: int = 0
     metadata: str = ""
+    tripped: bool = False
+    allowance: int | None = None
 
     @property
     def balances(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Self, overload
 
@@ -19,6 +19,8 @@ Headers = Sequence[Header]
 HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
 """The values of some headers, by name, row by row; null where a record does not have that header."""
 NO_TIMESTAMP = -1
+SOURCE = "winnow.source"
+"""The header of a line that says which record it was: `topic-partition@offset`."""
 HEADER_FRAMING = 8
 """What a header takes besides its name and its value, in bytes, at most."""
 
@@ -49,7 +51,7 @@ class Chunk:
         ends: partitions whose end was reached, with the offset after it (past control and aborted records).
         failures: the error of each partition that the broker refuses to read.
         full: whether there are as many records as were asked for: more are likely to wait.
-        kept: the headers of Flume's events that cleansed lines keep; without those that nobody wants.
+        kept: the headers of cleansed lines; without those that nobody wants.
         line_keys: the keys of the cleansed lines; None where they keep those of their records.
     """
 
@@ -74,6 +76,27 @@ class Chunk:
     def keys_of_lines(self) -> pa.BinaryArray:
         """The keys that cleansed lines get."""
         return self.keys if self.line_keys is None else self.line_keys
+
+    def first(self, rows: int) -> Chunk:
+        """Return the first rows alone, without the ends of the partitions of which rows are left out."""
+        if rows == len(self):
+            return self
+        left = self.partitions_from(rows)
+        return replace(
+            self,
+            sources=self.sources[:rows],
+            offsets=self.offsets[:rows],
+            timestamps=self.timestamps[:rows],
+            keys=self.keys.slice(0, rows),
+            values=self.values.slice(0, rows),
+            ends=[(partition, end) for partition, end in self.ends if partition not in left],
+        )
+
+    def partitions_from(self, row: int) -> set[Partition]:
+        """Return the partitions that have this row, or a later one."""
+        if row == len(self):
+            return set()
+        return {self.partitions[source] for source in np.unique(self.sources[row:]).tolist()}
 
     def by_partition(self) -> Iterator[tuple[Partition, int, int]]:
         """Yield each partition with its rows, which stand together: the first row, and the one after the last."""
@@ -104,6 +127,17 @@ class Lines:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+class Record(NamedTuple):
+    """A record as it lies in a topic, for what a person looks at; `timestamp` is in milliseconds since 1970."""
+
+    partition: Partition
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 class DeadLetter(NamedTuple):
@@ -163,3 +197,22 @@ class DeadLetters(Sequence[DeadLetter]):
         value, key, *headers = self.parts.slice(begin, end - begin).to_pylist()
         named = [(name[:-1].decode(), text) for name, text in zip(headers[::2], headers[1::2], strict=True)]
         return DeadLetter(key, value, named, int(self.timestamps[row]))
+
+
+class Fate(NamedTuple):
+    """
+    What becomes of a record.
+
+    Args:
+        record: the record, as it lies in the source.
+        to: the topic and partition that its line or its dead letter goes to; the number is -1 where the key decides.
+        written: the line or the dead letter.
+        reason: why it is rejected; empty if it is not.
+        detail: a sentence about that.
+    """
+
+    record: Record
+    to: Partition
+    written: DeadLetter
+    reason: str = ""
+    detail: str = ""

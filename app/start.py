@@ -1,15 +1,19 @@
-"""Puts the service together: the driver with its Kafka clients, its status and its log."""
+"""Puts the service together: the driver with its Kafka clients, its status, its log and its status page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds
+from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.kafka.admin import AdminConnection
+from app.kafka.ages import KafkaAges
+from app.kafka.cluster import KafkaCluster
 from app.kafka.failures import SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
@@ -21,6 +25,7 @@ from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
+from app.status.server import StatusServer
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -30,19 +35,30 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     if placeholder:
         sink = AdminConnection(config.output_kafka, SINK)
     store = open_store(config.offsets.store.plugin, StoreContext(group, config.output_kafka, placeholder=placeholder))
+    marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
+    topics = KafkaTopics(source)
     return Clients(
-        topics=KafkaTopics(source),
+        topics=topics,
         destinations=KafkaTopics(sink),
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
         fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
+        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else None,
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
+        pauses=PauseMark(marks, config.dead_letters.topic),
+        clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
     )
 
 
 def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:
-    """Return a service that logs what happens."""
-    tracker = StatusTracker(config.group_id, [log.write], runtime)
-    return Service(config, clients(config, runtime), start_rounds, stop=stop, tracker=tracker, runtime=runtime)
+    """Return a service that logs what happens, and shows it by HTTP while it runs."""
+    tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates)
+    http = config.http
+    page: AbstractContextManager[object] = nullcontext()
+    if http.enabled:
+        page = StatusServer(http.address, http.port, lambda: tracker.snapshot, runtime, http.allowed_hosts)
+    return Service(
+        config, clients(config, runtime), start_rounds, stop=stop, tracker=tracker, page=page, runtime=runtime
+    )

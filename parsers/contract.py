@@ -50,6 +50,11 @@ class Parsed:
     reasons: pa.StringArray
     details: pa.StringArray
 
+    @property
+    def records(self) -> int:
+        """How many input rows this is the outcome of."""
+        return len(self.rows) + len(self.reject_rows)
+
     def rejects(self) -> Iterator[Reject]:
         """Return the rejects one by one, in input order."""
         columns = zip(self.reject_rows.tolist(), self.reasons.to_pylist(), self.details.to_pylist(), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import IO
 
@@ -11,6 +11,17 @@ import pyarrow as pa
 from parsers.contract import Parser, Reject
 
 BATCH_LINES = 10_000
+
+
+def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
+    """Yield what became of each line, in order: its cleansed form, or its reject, whose row counts all lines."""
+    before = 0
+    while lines := list(islice(source, BATCH_LINES)):
+        parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
+        found: dict[int, bytes | Reject] = {each.row: each._replace(row=before + each.row) for each in parsed.rejects()}
+        found |= dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
+        yield from (found[row] for row in range(len(lines)))
+        before += len(lines)
 
 
 def cleanse(parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject], object]) -> int:

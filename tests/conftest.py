@@ -12,6 +12,8 @@ from typing import Protocol
 import hypothesis
 import pytest
 import structlog
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from app.embedded.broker import Broker, Cluster
 
@@ -26,18 +28,24 @@ ORDER = ("unit", "deploy", "containers", "integration")
 """The test folders, quick ones first, so that a simple mistake shows before a broker starts."""
 
 
-STREAMS = ("test_service",)
-"""Integration tests of these files start Spark and wait for it most of the time: a stream of its own beside the others."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the folders in their order, however pytest was called; with two workers, integration tests in two streams."""
+    """Run the folders in their order, however pytest was called."""
     places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
-    for item in items:
-        if {"integration", "containers"} & {folder.name for folder in item.path.parents}:
-            stream = "service" if item.path.name.startswith(STREAMS) else "kafka"
-            item.add_marker(pytest.mark.xdist_group(stream))
+
+
+class OneImage(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives all tests of the image to one worker, which builds it once, and any other test to whichever is free."""
+
+    # Not by xdist's own mark for groups: it does nothing with pytest 9.2, which keeps the ids of tests elsewhere.
+    def _split_scope(self, nodeid: str) -> str:
+        return "image" if nodeid.startswith("tests/containers/") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer | None) -> OneImage:
+    """Schedule like that where there are several workers."""
+    return OneImage(config, log)
 
 
 @pytest.fixture(autouse=True)

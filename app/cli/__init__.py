@@ -5,11 +5,22 @@ from __future__ import annotations
 import click
 
 from app import __version__
+from app.cli.audit import audit
 from app.cli.check import check
+from app.cli.config import show_config
 from app.cli.demo import demo
+from app.cli.dlq import dlq
+from app.cli.lag import lag
 from app.cli.offsets import offsets
 from app.cli.parse import parse
+from app.cli.pause import pause, resume
+from app.cli.replay import replay
+from app.cli.replays import replay_letters
+from app.cli.resets import reset, show_offsets
 from app.cli.run import run
+from app.cli.tap import tap
+from app.cli.top import top
+from app.cli.transactions import transactions
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,5 +29,10 @@ def main() -> None:
     """Cleanse Kafka log topics on Spark, exactly once."""
 
 
-for command in (run, check, parse, offsets, demo):
+for command in (run, pause, resume, check, show_config, parse, lag, top, tap):
     main.add_command(command)
+for command in (dlq, audit, replay, transactions, offsets, demo):
+    main.add_command(command)
+for command in (show_offsets, reset):
+    offsets.add_command(command)
+dlq.add_command(replay_letters)

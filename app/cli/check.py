@@ -1,32 +1,93 @@
-"""`winnow check`: the configuration, and with --connect what it meets in Kafka."""
+"""`winnow check`: the configuration, its samples, and with --connect what it meets in Kafka."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
 
 from app import config
-from app.cli.options import check_clients, configuration, overrides, read, reports_errors
+from app.cli.options import check_clients, configuration, overrides, parser_of, read, reports_errors
+from app.cli.tables import as_json
+from app.errors import ConfigError
+from app.executor.parse import parse
+from app.operate.samples import surprises
 
 
 @click.command()
 @configuration
 @overrides
 @click.option("--connect", is_flag=True, help="Also ask Kafka for topics, offsets and group members; changes nothing.")
+@as_json
 @reports_errors
-def check(file: Path | None, assignments: tuple[str, ...], connect: bool) -> int:  # noqa: FBT001  # click's flag
-    """Check the configuration, and with --connect what it meets in Kafka."""
-    loaded = read(file, assignments)
-    settings = loaded.config
-    click.echo(config.shown(loaded), nl=False)
+def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+    """
+    Check the configuration and parser.samples, and with --connect what Kafka says.
+
+    Ends with 1 if a sample becomes something else, or a partition is blocked, and with 3 if `run` would refuse.
+    """
+    report = Report()
+    try:
+        return _check(report, read(file, assignments), connect=connect)
+    except ConfigError as error:
+        report.problems = error.problems
+        raise
+    finally:
+        click.echo(report.as_json() if as_json else str(report), nl=as_json)
+
+
+@dataclass(slots=True)
+class Report:
+    """
+    What has been found out so far.
+
+    Args:
+        loaded: the configuration; None where it cannot be read.
+        problems: what is wrong with it.
+        clients: which backend moves the records, and why.
+        findings: further findings, each with a word for its state.
+    """
+
+    loaded: config.Loaded | None = None
+    problems: tuple[str, ...] = ()
+    clients: str = ""
+    findings: list[tuple[str, str]] = field(default_factory=list)
+
+    def say(self, state: str, what: str) -> None:
+        """Add a finding."""
+        self.findings.append((state, what))
+
+    def __str__(self) -> str:
+        shown = config.shown(self.loaded) if self.loaded else ""
+        clients = f"# clients: {self.clients}\n" if self.clients else ""
+        return shown + clients + "".join(f"{state:<8} {what}\n" for state, what in self.findings)
+
+    def as_json(self) -> str:
+        """Return all of it as one JSON object; a configuration that is wrong has problems."""
+        values = [each._asdict() for each in config.values(self.loaded)] if self.loaded else []
+        findings = [{"state": state, "what": what} for state, what in self.findings]
+        found = {"problems": self.problems, "values": values, "clients": self.clients, "findings": findings}
+        return json.dumps({"version": 1} | found, ensure_ascii=False)
+
+
+def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
+    report.loaded, settings = loaded, loaded.config
+    if warning := config.laid_open(loaded):
+        report.say("warns", warning)
     from app.kafka.backend import explain_backend
 
-    click.echo(f"# clients: {explain_backend(settings.kafka, settings.output_kafka)}")
+    report.clients = explain_backend(settings.kafka, settings.output_kafka)
     check_clients(loaded)
-    if not connect:
-        return 0
-    from app.driver.check import connected
-    from app.start import clients
+    surprised = surprises(settings.parser.samples, partial(parse, parser_of(settings.parser)))
+    for each in surprised:
+        report.say("surprise", str(each))
+    code = 0
+    if connect:
+        from app.driver.check import connected
+        from app.start import clients
 
-    return connected(settings, clients(settings), click.echo)
+        code = connected(settings, clients(settings), report.say)
+    return max(code, 1 if surprised else 0)

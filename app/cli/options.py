@@ -55,7 +55,7 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     if key != SOURCE_KEY:
         built("sink.key", lambda: pattern_of(parser, key))
     _check_stores(loaded.config)
-    log.configure(loaded.config.log_level)
+    log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
 
 

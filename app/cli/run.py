@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import click
+import structlog
 
+from app import config
 from app.cli.options import check_clients, configuration, overrides, read, reports_errors
 
 
@@ -21,6 +23,10 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int
     loaded = read(file, assignments)
     check_clients(loaded)
     settings = loaded.config
+    if warning := config.laid_open(loaded):
+        structlog.get_logger().warning("preflight", finding=warning)
+    config.take_from_environment()
+    from app.driver.clients import Rounds
     from app.driver.stop import Stop
     from app.spark.job import start_rounds
     from app.start import service
@@ -30,4 +36,8 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int
     submitted = "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     stop = Stop()
     stop.on_signals()
-    return service(settings, lambda: start_rounds(settings.spark, submitted=submitted), stop).run(until_end=until_end)
+
+    def rounds() -> Rounds:
+        return start_rounds(settings.spark, settings.group_id, submitted=submitted)
+
+    return service(settings, rounds, stop).run(until_end=until_end)

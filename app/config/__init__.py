@@ -2,14 +2,25 @@
 What a user can set: declared once, read once at the edge, passed on as one frozen value.
 
 `--set key=value` wins over the environment (`WINNOW_SOURCE__TOPICS`), the environment over the file, and the file over
-the default. Keys are written as in the file, with dots; sections nest. `kafka` and `spark` take their owners' names
-verbatim (from the environment and `--set` their values, too), `parser` its parser's options, `offsets.store` and
-each of `offsets.mirrors` its store's.
+the default. An image may bring defaults of its own (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys are written as in the file,
+with dots; sections nest. `kafka` and `spark` take their owners' names verbatim (from the environment and `--set` their
+values, too), `parser` its parser's options, `offsets.store` and each of `offsets.mirrors` its store's.
 """
 
-from app.config.model import Config, DeadLetterTopic, FromDuration, FromTimestamp, ParserChoice, Source, StoreChoice
-from app.config.reading import Loaded, load, read
-from app.config.shown import described, masked, shown
+from app.config.model import (
+    Config,
+    DeadLetterTopic,
+    FromDuration,
+    FromTimestamp,
+    ParserChoice,
+    Sample,
+    Source,
+    StoreChoice,
+)
+from app.config.reading import Loaded, load, read, take_from_environment
+from app.config.schema import schema
+from app.config.secrets import laid_open, masked
+from app.config.shown import Value, described, shown, values
 from app.config.sources import ENV_PREFIX
 
 __all__ = [
@@ -20,11 +31,17 @@ __all__ = [
     "FromTimestamp",
     "Loaded",
     "ParserChoice",
+    "Sample",
     "Source",
     "StoreChoice",
+    "Value",
     "described",
+    "laid_open",
     "load",
     "masked",
     "read",
+    "schema",
     "shown",
+    "take_from_environment",
+    "values",
 ]

@@ -13,44 +13,15 @@ from typing import Annotated, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 
+from app.config.types import Names, Properties, Seconds
 from app.model import SOURCE_KEY, Guarantee, Partitioner, Plugin
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def _seconds(value: object) -> object:
-    """Read `500ms`, `30s`, `5m`, `1h` or a plain number of seconds."""
-    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*", value)):
-        return float(match[1]) * _UNITS[match[2] or "s"]
-    return value
-
-
-def _names(value: object) -> object:
-    """Read `a,b` as a list of two."""
-    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
-
-
-def _properties(value: object) -> object:
-    """Write YAML's true, false and numbers as librdkafka and Spark expect them; an empty section has no properties."""
-    if isinstance(value, dict):
-        return {str(name): _text(setting) for name, setting in value.items()}
-    return {} if value is None else value
-
-
-def _text(value: object) -> object:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return str(value)
-    return value
+from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
 
 
 def _regular_expression(pattern: str | None) -> str | None:
@@ -71,9 +42,6 @@ def _topic_template(name: str) -> str:
 
 PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
 """The sections whose keys and values are others': taken verbatim, and possibly secret."""
-
-Seconds = Annotated[float, BeforeValidator(_seconds)]
-Properties = Annotated[dict[str, str], BeforeValidator(_properties)]
 
 
 class _Part(BaseModel):
@@ -118,9 +86,7 @@ class Choice(_Part):
 class Source(Section):
     """Where raw lines come from."""
 
-    topics: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
-        default=(), description="the source topics, by name"
-    )
+    topics: Names = Field(default=(), description="the source topics, by name")
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
         description="a regular expression that whole topic names match, never internal ones (`__…`); new ones join in "
@@ -130,7 +96,7 @@ class Source(Section):
         default="raw",
         description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
     )
-    flume_headers: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    flume_headers: Names = Field(
         default=(), description="the headers of Flume's events that cleansed lines keep as record headers"
     )
 
@@ -155,10 +121,31 @@ class Sink(Section):
     )
 
 
+class DeadLetterBreaker(Section):
+    """When a partition waits for a person, rather than going on to the dead letters."""
+
+    ratio: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="the share of dead letters above which a partition is blocked, such as `0.5`; without it none is",
+    )
+    minimum: int = Field(
+        default=1_000, ge=1, description="how many records of a partition the window must hold before that is judged"
+    )
+    window: Seconds = Field(default=60.0, ge=1, le=3600, description="how far that window reaches back")
+
+    @property
+    def limit(self) -> BreakerLimit | None:
+        """When the dead letters of a partition are too many; None if they never are."""
+        return None if self.ratio is None else BreakerLimit(self.ratio, self.minimum, self.window)
+
+
 class DeadLetterTopic(Section):
     """Where rejected records go."""
 
     topic: str = Field(description="the topic for rejected records, unchanged, with `__connect.errors.*` headers")
+    breaker: DeadLetterBreaker
 
 
 class FromTimestamp(Section):
@@ -173,10 +160,30 @@ class FromDuration(Section):
     by_duration: Seconds = Field(ge=0, allow_inf_nan=False, description="2h")
 
 
+class Sample(Section):
+    """A line, and what the parser must make of it."""
+
+    line: str = Field(description="the raw line, without an envelope")
+    output: str | None = Field(default=None, description="its cleansed line")
+    reason: str | None = Field(default=None, description="the reason for which it is rejected")
+
+    @model_validator(mode="after")
+    def _expects_one_thing(self) -> Sample:
+        if (self.output is None) == (self.reason is None):
+            msg = "each must have either an output or a reason"
+            raise ValueError(msg)
+        return self
+
+
 class ParserChoice(Choice):
-    """Which parser, and its options."""
+    """Which parser, its options, and what is expected of it."""
 
     name: str = Field(default="idc-access-log", description="a parser's name; every other key here is its option")
+    samples: tuple[Sample, ...] = Field(
+        default=(),
+        description="lines, and what must become of them: a list such as `[{line: …, output: …}, {line: '', reason: "
+        "empty}]`; `winnow check` tries them",
+    )
 
 
 class StoreChoice(Choice):
@@ -209,6 +216,33 @@ class Offsets(Section):
     )
 
 
+class Lineage(Section):
+    """What a cleansed line tells of where it comes from."""
+
+    headers: bool = Field(
+        default=False,
+        description="whether each line bears the header `winnow.source`: topic, partition and offset of its record",
+    )
+
+
+class Http(Section):
+    """The HTTP server of the driver: the status page, its figures, and whether the service is well."""
+
+    enabled: bool = Field(default=True, description="whether the driver shows its status by HTTP")
+    address: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="the address that the status page, `/metrics`, `/healthz` and `/readyz` listen at; in the image "
+        "`0.0.0.0`, which means all",
+    )
+    port: int = Field(default=8090, ge=0, le=65535, description="its port; `0` takes a free one and logs it")
+    allowed_hosts: Names = Field(
+        default=(),
+        description="names by which browsers may ask, such as that of an ingress; IP addresses, names without a dot, "
+        "`http.address` and the machine's own name always are",
+    )
+
+
 class Config(Section):
     """All of it."""
 
@@ -231,6 +265,7 @@ class Config(Section):
         "beginning, `latest` always to the end",
     )
     offsets: Offsets
+    lineage: Lineage
     parser: ParserChoice
     round_interval: Seconds = Field(
         default=10.0,
@@ -247,18 +282,51 @@ class Config(Section):
     transaction_timeout: Seconds = Field(
         default=60.0, ge=10, le=900, description="when the broker aborts a transaction whose owner went silent"
     )
+    max_rate_per_partition: int = Field(
+        default=0, ge=0, description="the most records that are read of a partition in a second; `0` is no limit"
+    )
+    initial_rate: int = Field(
+        default=0,
+        ge=0,
+        description="the same for the records that waited when the group began with the partition; what came later is "
+        "read at `max.rate.per.partition`",
+    )
+    buffer_memory: int = Field(
+        default=BUFFER_MEMORY,
+        ge=16 << 20,
+        description="how many bytes a task may hold that Kafka has not acknowledged; a slot runs one task at a time",
+    )
+    generation: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="a service with a larger one takes over from one that runs, without a gap; that one ends",
+    )
+    handover_timeout: Seconds = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="how long a service that gets SIGTERM works on, so that another one can take over; it ends when "
+        "one has",
+    )
     kafka: Properties = Field(
         default={}, description="librdkafka's names, verbatim; `NAME.file` reads the value from a file"
     )
     spark: Properties = Field(
         default={"spark.master": "local[*]"}, description="Spark's names, verbatim; what spark-submit has set stands"
     )
+    http: Http
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what to log")
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
         """The properties of the cluster that is written to."""
         return self.sink.kafka or self.kafka
+
+    @property
+    def rates(self) -> Rates:
+        """How many records of a partition are read in a second."""
+        return Rates(self.max_rate_per_partition, self.initial_rate)
 
     @property
     def mirrors(self) -> tuple[Plugin, ...]:

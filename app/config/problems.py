@@ -20,6 +20,13 @@ from app.config.model import Config, declared, duration, holds_properties, keys_
 from app.config.sources import Keys, Tree, full_name, named, variable
 
 _KEYS = dict(declared())
+# What a key of a simple type takes; a single property, which has no type, takes any of them.
+_WORDS: dict[object, str] = {
+    float: "a duration such as 500ms, 30s, 5m or 1h",
+    int: "a whole number",
+    bool: "true or false",
+    None: "text, a number, true or false",
+}
 
 
 def sentences(error: ValidationError, tree: Tree) -> tuple[str, ...]:
@@ -73,6 +80,8 @@ def _requirement(kind: str, context: dict[str, Any], annotation: object) -> str:
             return f"at least {duration(context['ge'])}"
         case "less_than_equal" if annotation is float:
             return f"at most {duration(context['le'])}"
+        case "greater_than_equal" | "less_than_equal" if annotation is int:
+            return f"{'at least' if 'ge' in context else 'at most'} {context.get('ge', context.get('le'))}"
         case "model_type" | "dict_type":
             return "a section with keys and values"
     return _form(annotation)
@@ -87,7 +96,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 def _not(keys: Keys, value: object) -> str:
     """Return what was written instead, as it was written."""
-    if holds_properties(keys) or keys == ("offsets", "mirrors"):  # it may hold a password
+    if holds_properties(keys) or keys[0] == "offsets":  # it may hold a password
         return ""
     if isinstance(value, str):
         is_duration = _annotation(keys) is float and value[:1].isdigit()
@@ -97,8 +106,8 @@ def _not(keys: Keys, value: object) -> str:
 
 def _form(annotation: object) -> str:
     """Return what a key takes."""
-    if annotation is float:
-        return "a duration such as 500ms, 30s, 5m or 1h"
+    if annotation in _WORDS:
+        return _WORDS[annotation]
     if get_origin(annotation) is tuple:
         return (
             "a list of stores, such as [{name: redis, ...}]"
@@ -108,7 +117,7 @@ def _form(annotation: object) -> str:
     if choices := [*_choices(annotation)]:
         *others, last = choices
         return f"{', '.join(others)} or {last}"
-    return "text, a number, true or false" if annotation is None else "text"
+    return "text"
 
 
 def _holds_sections(annotation: object) -> bool:

@@ -15,16 +15,17 @@ from pydantic.fields import FieldInfo
 from app.config.model import Config, keys_of
 from app.config.problems import sentences
 from app.config.rules import broken
-from app.config.sources import Origins, gather
+from app.config.sources import ENV_PREFIX, Origins, gather
 from app.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The configuration, and where each key of it is written."""
+    """The configuration, where each key of it is written, and the file."""
 
     config: Config
     origins: Origins
+    file: Path | None = None
 
 
 def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Loaded:
@@ -42,12 +43,18 @@ def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
         raise ConfigError((*sentences(error, tree), *relations)) from None
     if relations:
         raise ConfigError(relations)
-    return Loaded(config, tree.origins)
+    return Loaded(config, tree.origins, file)
 
 
 def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> Config:
     """Return the configuration alone; see `read`."""
     return read(file, assignments, environ).config
+
+
+def take_from_environment() -> None:
+    """Take the configuration out of the environment of those that this process starts: it may hold secrets."""
+    for name in [each for each in os.environ if each.startswith(ENV_PREFIX)]:
+        del os.environ[name]
 
 
 def _valid(values: Mapping[str, Any], model: object = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import Config, declared, duration
+from app.config.model import declared, duration
 from app.config.reading import Loaded
-from app.config.sources import DEFAULT, Origins
-from app.kafka import properties as kafka_properties
-from app.spark import properties as spark_properties
-
-MASK = "********"
-PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/@]*@")
+from app.config.secrets import masked
+from app.config.sources import DEFAULT, Origins, full_name
 
 
 def shown(loaded: Loaded) -> str:
@@ -23,38 +18,32 @@ def shown(loaded: Loaded) -> str:
     return "".join(f"{line}\n" for line in _lines(masked(loaded.config), loaded.origins))
 
 
-def masked(config: Config) -> dict[str, Any]:
-    """Return the configuration as a tree in which secrets are replaced."""
-    tree = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for holder in (tree, tree["sink"]):
-        holder["kafka"] = _without_secrets(holder["kafka"], _is_secret)
-    tree["spark"] = _without_secrets(tree["spark"], spark_properties.is_secret)
-    tree["offsets"] = _without_secrets(tree["offsets"], _is_secret)
-    return tree
+class Value(NamedTuple):
+    """A value of the configuration: the full name of its key, the value, and where it is written."""
+
+    key: str
+    value: object
+    origin: str
+
+
+def values(loaded: Loaded) -> list[Value]:
+    """Return each value of the configuration without secrets, and where it is written."""
+    return list(_values(masked(loaded.config), loaded.origins))
+
+
+def _values(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[Value]:
+    for key, value in section.items():
+        keys = (*outer, str(key))
+        if isinstance(value, dict) and value:
+            yield from _values(value, origins, keys)
+        else:
+            yield Value(full_name(keys), value, origins.get(keys, DEFAULT))
 
 
 def described() -> Iterator[tuple[str, str, str]]:
     """Yield each key with its default and its meaning, for help and documents."""
     for name, field in declared():
         yield name, "" if field.is_required() else _default(field.get_default()), field.description or ""
-
-
-def _is_secret(name: str, _value: str) -> bool:
-    return kafka_properties.is_secret(name)
-
-
-def _without_secrets(section: Mapping[str, Any], is_secret: Callable[[str, str], bool]) -> dict[str, Any]:
-    return {name: _masked(str(name), value, is_secret) for name, value in section.items()}
-
-
-def _masked(name: str, value: object, is_secret: Callable[[str, str], bool]) -> object:
-    if isinstance(value, dict) and not is_secret(name, ""):
-        return _without_secrets(value, is_secret)
-    if is_secret(name, str(value)):
-        return MASK
-    if isinstance(value, list):
-        return [_masked(name, each, is_secret) for each in value]
-    return PASSWORD_IN_URL.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
 
 
 def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:
@@ -90,6 +79,8 @@ def _default(default: object) -> str:
     match default:
         case None | ():
             return ""
+        case bool():
+            return str(default).lower()
         case float():
             return duration(default)
         case dict():

@@ -1,7 +1,8 @@
 """
 Gathers what is written in the file, the environment and `--set` into one tree of values, and notes where each is from.
 
-The later source wins. The only check here is that each source can be read.
+The later source wins. An image may bring defaults of its own (`WINNOW_DEFAULT__HTTP__ADDRESS`), which come before them.
+The only check here is that each source can be read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from app.config.model import PROPERTY_SECTIONS, is_property, path_of
 from app.errors import ConfigError
 
 ENV_PREFIX = "WINNOW_"
+DEFAULT_PREFIX = "WINNOW_DEFAULT__"
 DEFAULT = "default"
 
 # PyYAML also quotes what it expected or found: `','` or `'<block end>'`. Those stay.
@@ -75,7 +78,9 @@ def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, 
     """
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
-    for entry in (*_from_file(file), *_from_environment(environ), *_from_assignments(assignments)):
+    written = {name: text for name, text in environ.items() if not name.startswith(DEFAULT_PREFIX)}
+    defaults = _from_environment(environ, DEFAULT_PREFIX)
+    for entry in chain(defaults, _from_file(file), _from_environment(written), _from_assignments(assignments)):
         _put(entry, values, origins)
     return Tree(values, origins, file)
 
@@ -202,10 +207,10 @@ def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) 
             yield f"{full_name(name)} is written twice: keep one of them ({' and '.join(lines)})"
 
 
-def _from_environment(environ: Mapping[str, str]) -> Iterator[Entry]:
+def _from_environment(environ: Mapping[str, str], prefix: str = ENV_PREFIX) -> Iterator[Entry]:
     for name in sorted(environ):
-        if name.startswith(ENV_PREFIX):
-            keys = tuple(_dotted(part) for part in name.removeprefix(ENV_PREFIX).split("__"))
+        if name.startswith(prefix):
+            keys = tuple(_dotted(part) for part in name.removeprefix(prefix).split("__"))
             yield from _written(keys, environ[name], name)
 
 

@@ -1,40 +1,80 @@
-"""A source of raw lines at a steady rate, for trying a deployment: `python -m app.demo.feed --bootstrap HOST:PORT`."""
+"""A source of raw lines at a steady rate, for trying a deployment: into Kafka, or into the socket of a Flume agent."""
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Iterator
 from itertools import cycle, islice
 
 import click
 from confluent_kafka import Producer
 
-from app.demo.lines import PRODUCER, Recipe
+from app.demo.lines import PRODUCER, Line, Recipe
 
 TICK_SECONDS = 0.1
 ENDLESS = 1 << 40
+CONNECT_SECONDS = 30
 
 
 @click.command()
-@click.option("--bootstrap", required=True, help="Where Kafka is.")
-@click.option("--topic", required=True, help="The topic to produce to; it must exist.")
+@click.option("--bootstrap", help="Where Kafka is.")
+@click.option("--topic", help="The topic to produce to; it must exist.")
+@click.option("--flume", metavar="HOST:PORT", help="Where a Flume agent listens (netcat), instead of Kafka.")
 @click.option("--rate", default=2_000, show_default=True, help="Lines a second.")
 @click.option("--seconds", default=float("inf"), help="Stop after so long; by default never.")
-def main(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
-    """Produce varied raw lines, 1 % of them bad, with the time of now."""
+def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int, seconds: float) -> None:
+    """Write varied raw lines, 1 % of them bad, with the time of now."""
+    if flume:
+        to_flume(flume, rate, seconds)
+    elif bootstrap and topic:
+        to_kafka(bootstrap, topic, rate, seconds)
+    else:
+        raise click.UsageError("say where to: --bootstrap and --topic, or --flume")
+
+
+def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
+    """Produce to all partitions of a topic."""
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
     partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
     if not partitions:
         raise click.ClickException(f"topic {topic!r} does not exist at {bootstrap}")
+    for number, lines in paced(partitions, rate, seconds):
+        for line in lines:
+            producer.produce(topic, line.value, line.key, number)
+        producer.poll(0)
+    producer.flush(30)
+
+
+def to_flume(address: str, rate: int, seconds: float) -> None:
+    """Send to a Flume agent's socket, and wait until its channel has each tick's lines."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), CONNECT_SECONDS) as agent, agent.makefile("rb") as answers:
+        for _, lines in paced(1, rate, seconds):
+            texts = [line.value for line in lines if line.value is not None and is_text(line.value)]
+            agent.sendall(b"".join(text + b"\n" for text in texts))
+            if [answers.readline() for _ in texts] != [b"OK\n"] * len(texts):
+                raise click.ClickException(f"Flume at {address} has not taken all lines: see its log")
+
+
+def is_text(line: bytes) -> bool:
+    """Return whether Flume's socket takes a line for one line; at bytes that are not UTF-8 it closes the connection."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\n" not in line
+
+
+def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, list[Line]]]:
+    """Yield a partition and its lines ten times a second, one partition after the other."""
     recipe = Recipe(partitions=partitions, count=ENDLESS)
     sources = cycle([(number, recipe.lines(number)) for number in range(partitions)])
     ends = time.monotonic() + seconds
     while (now := time.monotonic()) < ends:
         number, lines = next(sources)
-        for line in islice(lines, int(rate * TICK_SECONDS)):
-            producer.produce(topic, line.value, line.key, number)
-        producer.poll(max(0, now + TICK_SECONDS - time.monotonic()))
+        yield number, list(islice(lines, int(rate * TICK_SECONDS)))
         time.sleep(max(0, now + TICK_SECONDS - time.monotonic()))
-    producer.flush(30)
 
 
 if __name__ == "__main__":

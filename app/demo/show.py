@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import yaml
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 from rich.console import Console
 from rich.progress import Progress
 
@@ -42,10 +44,12 @@ def show(records: int, *, keep: bool) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker(Path(folder)) as (broker, file):
             _produce(broker, recipe)
-            verdict, ended = _cleanse(file, broker, recipe)
-            _tell(verdict, recipe, broker, file, keep=keep)
+            verdict, ended, page = _cleanse(file, broker, recipe)
+            _tell(verdict, recipe, broker)
             if keep:
-                _wait_for_ctrl_c()
+                _go_on(file, broker, page)
+            else:
+                console.print(f"\nto look further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
     except (JavaMissing, FetchFailed, BrokerFailed, VerificationFailed) as error:
         raise NotUsable(str(error)) from error
     return 0 if verdict.ok and ended == 0 else 1
@@ -79,6 +83,7 @@ def _configuration(folder: Path, bootstrap: str) -> Path:
         "dead.letters": {"topic": DEAD_LETTERS},
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.log.level": "OFF"},
+        "http": {"port": 0},
     }
     file.write_text(yaml.safe_dump(settings, sort_keys=False))
     return file
@@ -91,8 +96,8 @@ def _produce(broker: Broker, recipe: Recipe) -> None:
     console.print(f"[bold]2[/] produced {recipe.count:,} raw lines to {SOURCE} ({recipe.partitions} partitions)")
 
 
-def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
-    """Run the service as a user would, and read what it writes while it does."""
+def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, str]:
+    """Run the service as a user would, and read what it writes while it does; return where its page was, too."""
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
     with (
@@ -102,7 +107,10 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
         _committed(broker.bootstrap) as committed,
         Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,
     ):
+        page = ""
         while service.poll() is None:
+            if not page and (page := page_in(log.read_text(errors="replace"))):
+                console.print(f"  its status page: {page}", soft_wrap=True)
             board.show(committed(), verification.latest(LOOK_SECONDS))
         verification.finish()
         done = committed()
@@ -112,7 +120,13 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int]:
         assert verdict is not None  # it is done
     if service.returncode:
         console.print(f"[red]the service ended with {service.returncode}:[/]\n{_tail(log)}", highlight=False)
-    return verdict, service.returncode
+    return verdict, service.returncode, page
+
+
+def page_in(log: str) -> str:
+    """Return where the status page is, as the service's log tells it; empty before it does."""
+    found = re.search(r'"url": "([^"]+)".*"event": "the status page is up"', log)
+    return found[1] if found else ""
 
 
 @contextmanager
@@ -122,8 +136,18 @@ def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
     settings = {**CONSUMER, "group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
     consumer = Consumer(settings)
     partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
+    seen = 0
+
+    def committed() -> int:
+        nonlocal seen
+        # A new cluster's coordinators move until each partition of their topic has a leader. This figure is only
+        # shown: the one seen last serves until the group's coordinator answers again.
+        with suppress(KafkaException):
+            seen = sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
+        return seen
+
     try:
-        yield lambda: sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
+        yield committed
     finally:
         consumer.close()
 
@@ -144,8 +168,8 @@ def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes
                 service.wait()
 
 
-def _tell(verdict: Verdict, recipe: Recipe, broker: Broker, file: Path, *, keep: bool) -> None:
-    """Print the count, some lines, a dead letter, and how to look further."""
+def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
+    """Print the count, some lines, and a dead letter."""
     right = "[green]equal[/]" if verdict.ok else f"[red]WRONG: {verdict.faults}[/]"
     console.print("[bold]4[/] counted by a read_committed consumer that shares no code with Winnow:")
     console.print(
@@ -162,11 +186,6 @@ def _tell(verdict: Verdict, recipe: Recipe, broker: Broker, file: Path, *, keep:
         for name, value in dict(message.headers() or ()).items():
             told = value.decode() if isinstance(value, bytes) else value
             console.print(f"  {name}: {told}", markup=False, soft_wrap=True)
-    if keep:
-        console.print(f"\nKafka stays up at {broker.bootstrap} until Ctrl-C. To look further:")
-        console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)
-    else:
-        console.print(f"\nto look further, keep the broker running: {sys.argv[0]} demo --keep", soft_wrap=True)
 
 
 def _first(bootstrap: str, topic: str, count: int) -> list[Message]:
@@ -184,5 +203,11 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
-def _wait_for_ctrl_c() -> None:
-    signal.sigwait({signal.SIGINT, signal.SIGTERM})
+def _go_on(file: Path, broker: Broker, page: str) -> None:
+    """Run the service again, without an end and with its page where it was, until Ctrl-C."""
+    command = _winnow("run", "-c", str(file), "--set", f"http.port={urlsplit(page).port or 0}")
+    with file.with_name("winnow.log").open("ab") as log, _running(command, log.fileno()):
+        console.print(f"\nKafka ({broker.bootstrap}) and the service stay up until Ctrl-C. To look further:")
+        console.print(f"  {page}", soft_wrap=True)
+        console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)
+        signal.sigwait({signal.SIGINT, signal.SIGTERM})

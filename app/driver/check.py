@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.driver.discover import Discovery, refuse_compacted
-from app.model import Destination, Guarantee
+from app.driver.discover import Discovery
+from app.driver.findings import Finding, Severity
+from app.driver.preflight import Preflight
+from app.errors import NotUsable
+from app.model import Destination
 from app.offsets.mirrors import Mirrors
 
+Say = Callable[[str, str], object]
+"""Takes a word for its state (`ok`, `to do`, `paused`, `warns`, `refuses` or `blocked`) and a sentence."""
 
-def connected(config: Config, clients: Clients, say: Callable[[str], object]) -> int:
+
+def connected(config: Config, clients: Clients, say: Say) -> int:
     """
-    Ask Kafka once; return 0 if every partition could be worked on, 1 if some are blocked.
+    Ask Kafka once; return 0 if the service could work, 1 if some partitions are blocked, 3 if it would refuse to run.
 
     Raises:
-        Unreachable, NotUsable: Kafka cannot be worked with as it is.
+        Unreachable: Kafka does not answer.
     """
-    sink, dead_letters = (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters))
-    refuse_compacted(dead_letters)
-    for each in (sink, dead_letters):
-        say(f"ok       {each.topic}: {each.partitions} partitions, {_taken(each)}")
-    if config.delivery_guarantee is Guarantee.EXACTLY_ONCE:
-        clients.fence.refuse_short_transactions()
+    try:
+        return _connected(config, clients, say)
+    except NotUsable as error:
+        say("refuses", str(error))
+        return error.exit_code
+
+
+def _connected(config: Config, clients: Clients, say: Say) -> int:
+    preflight = Preflight(config, clients)
+    findings = preflight.rights()
+    _tell(findings, say)
+    if _refused(findings):
+        return NotUsable.exit_code
+    if preflight.release:
+        say("ok", f"the brokers know the requests of Kafka {preflight.release}")
+    for each in (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters)):
+        say("ok", f"{each.topic}: {each.partitions} partitions, {_taken(each)}")
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
     for partition, offset_range in sorted(workload.ranges.items()):
-        say(f"ok       {partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
+        say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
     if clients.placeholders is not None:
         for name, partitions in clients.placeholders.lacking(workload.ranges).items():
-            say(f"to do    {name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
+            say("to do", f"{name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
+    if (pause := clients.pauses.read()) is not None:
+        say("paused", f"{pause}: winnow resume ends it")
+    findings = preflight.settings({each.topic for each in workload.offsets})
+    _tell(findings, say)
     for error in workload.blocked.values():
-        say(f"blocked  {error}")
-    return 1 if workload.blocked else 0
+        say("blocked", str(error))
+    return NotUsable.exit_code if _refused(findings) else 1 if workload.blocked else 0
+
+
+def _tell(findings: Sequence[Finding], say: Say) -> None:
+    for each in findings:
+        say(each.severity.value, str(each))
+
+
+def _refused(findings: Sequence[Finding]) -> bool:
+    return any(each.severity is Severity.REFUSES for each in findings)
 
 
 def _taken(topic: Destination) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from app.model import Assignment, Destination, Partition, Receipt, Topic, Watermarks
+from app.facts import BrokerFacts, TopicFacts
+from app.model import Assignment, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
 from app.offsets.contract import OffsetStore
 from app.offsets.mirrors import Mirrors
 
@@ -24,6 +25,10 @@ class Topics(Protocol):
 
     def destination(self, name: str) -> Destination:
         """Return a topic that we write to; raise TopicMissing where it does not exist."""
+        ...
+
+    def min_in_sync(self, name: str) -> int:
+        """Return how many replicas of a partition must be in sync for it to take records."""
         ...
 
     def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
@@ -46,6 +51,10 @@ class Group(Protocol):
         """Raise ForeignMember if somebody else consumes in the group."""
         ...
 
+    def offset_retention(self) -> float | None:
+        """Return for how many seconds brokers keep an offset that nobody commits again; None where we may not know."""
+        ...
+
 
 class Fence(Protocol):
     """The driver's means to end tasks."""
@@ -54,12 +63,77 @@ class Fence(Protocol):
         """Raise NotUsable if the brokers allow only shorter transactions than ours; changes nothing."""
         ...
 
+    def refuse_forbidden_ids(self) -> None:
+        """Raise NotAllowed if we may not use the group's transactional ids; changes nothing."""
+        ...
+
     def fence(self, partitions: Iterable[Partition]) -> bool:
         """
         Shut out whoever owns these partitions; return whether one was reached.
 
         Raises NotUsable where Kafka refuses that and a person must act.
         """
+        ...
+
+
+class Pauses(Protocol):
+    """Tells whether a person has paused the service; see `app.driver.pause`."""
+
+    def read(self) -> Pause | None:
+        """Return the pause; raise Unreachable where Kafka does not answer, and NotUsable where a person must act."""
+        ...
+
+    def set(self, pause: Pause) -> None:
+        """Pause the service, or renew its pause; raise PartitionError where it is unknown whether that was done."""
+        ...
+
+    def clear(self) -> None:
+        """Let the service go on; raises what `set` does."""
+        ...
+
+
+class NeverPaused:
+    """What no person can pause."""
+
+    def read(self) -> Pause | None:
+        """Return no pause."""
+
+    def set(self, pause: Pause) -> None:
+        """Do nothing."""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+
+class Cluster(Protocol):
+    """
+    What a preflight asks a cluster; see `app.driver.preflight`. Nothing of it changes anything.
+
+    Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
+    """
+
+    def brokers(self) -> BrokerFacts:
+        """Return what the brokers can do."""
+        ...
+
+    def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
+        """Return what is known of each topic; one that does not exist is left out."""
+        ...
+
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        """Return what we may do with a group, such as `Read`; None where the broker does not tell."""
+        ...
+
+    def newest_commit(self) -> float | None:
+        """Return when a broker last wrote an offset, by its clock in seconds; None where that is not known."""
+        ...
+
+
+class Ages(Protocol):
+    """Tells how old the records are that wait."""
+
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+        """Return the first record at or after each offset, of each partition that answers soon; raises nothing."""
         ...
 
 
@@ -91,7 +165,10 @@ class Clients:
         fence: ends tasks.
         offsets: where the next offsets are remembered.
         placeholders: makes room for offsets; None where source and sink are on one cluster.
+        ages: tells how old waiting records are; None where nobody wants to know.
         copies: the group's offsets on the source's cluster, where the sink has its own and offsets are kept elsewhere.
+        pauses: whether a person has paused the service.
+        clusters: what a preflight asks: the cluster of the source and that of the sink, often one; none in tests.
     """
 
     topics: Topics
@@ -101,7 +178,10 @@ class Clients:
     offsets: OffsetStore
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
+    ages: Ages | None = None
     copies: OffsetStore | None = None
+    pauses: Pauses = field(default_factory=NeverPaused)
+    clusters: tuple[Cluster, Cluster] | None = None
 
 
 class RunningRound(Protocol):
@@ -141,6 +221,10 @@ class Rounds(Protocol):
     @property
     def slots(self) -> int:
         """How many tasks can run at once now."""
+        ...
+
+    def warm_up(self) -> None:
+        """Have workers ready, so that the first round begins at once."""
         ...
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:

@@ -1,4 +1,4 @@
-"""Whether what tasks write can be delivered: sink and dead letters exist, and their partitions have leaders."""
+"""Whether what tasks write can be delivered: sink and dead letters exist, and their partitions take records."""
 
 from __future__ import annotations
 
@@ -30,12 +30,24 @@ class Destinations:
 
     def _undeliverable(self, partitions: Iterable[Partition]) -> Iterator[tuple[Partition, Undeliverable]]:
         topics = self._topics.source_topics(self._names, None, ()).values()
-        leaderless = {Partition(topic.name, number) for topic in topics for number in topic.leaderless}
+        refusing = {where: why for topic in topics for where, why in self._refusing(topic)}
         for each in partitions:
             wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
-            if missing := sorted(wanted & leaderless):
-                cause = f"its lines cannot be delivered: no leader for {' and '.join(map(str, missing))}"
+            if reasons := [refusing[where] for where in sorted(wanted & refusing.keys())]:
+                cause = f"its lines cannot be delivered: {' and '.join(reasons)}"
                 yield each, Undeliverable(each, cause, cure="bring the broker back; the partition goes on by itself")
+
+    def _refusing(self, topic: Topic) -> Iterator[tuple[Partition, str]]:
+        """Yield the partitions that take no records now, and why."""
+        if topic.behind:
+            needed = self._topics.min_in_sync(topic.name)
+            for number, in_sync in topic.behind:
+                if in_sync < needed:
+                    where = Partition(topic.name, number)
+                    yield where, f"{where} has {in_sync} in-sync replicas, its min.insync.replicas is {needed}"
+        for number in topic.leaderless:
+            where = Partition(topic.name, number)
+            yield where, f"no leader for {where}"
 
     def _written(self, topic: Topic, source: Partition) -> Iterable[int]:
         """Return the partitions that the output of a source partition may go to."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
+from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
 from app.driver.owners import Owners, owner_of
 from app.driver.starting_offsets import (
@@ -21,7 +23,6 @@ from app.driver.starting_offsets import (
 from app.errors import (
     Blocked,
     Leaderless,
-    NotUsable,
     OffsetLeftBehind,
     PartitionError,
     TopicGone,
@@ -29,7 +30,7 @@ from app.errors import (
     Undeliverable,
     Unreachable,
 )
-from app.model import CommittedOffset, Destination, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Waiting
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.mirrors import MirrorStatus
@@ -55,6 +56,7 @@ class Workload:
         fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
         rival: an earlier run of the service that still works for the group.
         mirrors: the mirrors of the offsets.
+        waiting: the first waiting record of each partition that is blocked, where that is known.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -66,6 +68,7 @@ class Workload:
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
+    waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -83,6 +86,7 @@ class SourceOffsets:
         undeliverable: the error of each partition whose output nobody takes now.
         rival: an earlier run of the service that still works for the group.
         mirrors: the mirrors of the offsets.
+        waiting: the first waiting record of each partition, where that is known.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -90,6 +94,7 @@ class SourceOffsets:
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
+    waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -115,9 +120,10 @@ class Discovery:
         self._start_time: int | None = None
         """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
-        self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic)
+        self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
         """This run of the service."""
         self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
+        self.takeover = self._owners.takeover
         self._fenced: set[Partition] = set()
         """Those that tasks lost to somebody else since the last discovery."""
         self._destinations = Destinations(config, clients.destinations)
@@ -136,15 +142,17 @@ class Discovery:
         """Those that are younger than the group's work on their topic, if they have no offset."""
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
-    def discover(self) -> Workload:
+    def discover(self, *, stable: bool = True) -> Workload:
         """
         Look at everything, and decide where each partition starts.
+
+        Offsets that are not `stable` will do where tasks read them again: a stable load waits for whoever commits.
 
         Raises:
             Unreachable: Kafka does not answer now.
             TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
         """
-        found = self._source_offsets(stable=True)
+        found = self._source_offsets(stable=stable)
         offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
         self._look_for_offsets_left_behind(offsets)
         self._meet(found)
@@ -162,7 +170,8 @@ class Discovery:
         self._clients.mirrors.put_all(_readable(offsets))
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
-        owners = {each: owner_of(offsets[each].committed) for each in self._fenced & offsets.keys()}
+        fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
+        owners = {each: owner_of(offsets[each].committed) for each in fenced}
         self._fenced.clear()
         return Workload(
             offsets,
@@ -174,6 +183,8 @@ class Discovery:
             rival=self._owners.rival,
             mirrors=self._clients.mirrors.status,
             undeliverable=self._destinations.undeliverable(ranges),
+            # The others wait for the next round: they are asked for while it runs.
+            waiting=self._waiting(each for each in offsets.values() if each.partition in blocked),
         )
 
     def refresh(self) -> SourceOffsets:
@@ -184,7 +195,20 @@ class Discovery:
         self._remember(offsets)
         self._clients.mirrors.put_all(_readable(offsets))
         undeliverable = self._destinations.undeliverable(offsets)
-        return SourceOffsets(offsets, found.unreadable, undeliverable, self._owners.rival, self._clients.mirrors.status)
+        return SourceOffsets(
+            offsets,
+            found.unreadable,
+            undeliverable,
+            self._owners.rival,
+            self._clients.mirrors.status,
+            self._waiting(found.offsets.values()),
+        )
+
+    def _waiting(self, offsets: Iterable[PartitionOffsets]) -> Mapping[Partition, Waiting]:
+        """Return the first waiting record of each partition in which one waits and which answers."""
+        readable = ((at.partition, at.committed) for at in offsets if at.lag(0))
+        nexts = {each: at.offset for each, at in readable if at is not None and not at.corrupt}
+        return self._clients.ages.waiting(nexts) if self._clients.ages is not None else {}
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """
@@ -200,8 +224,8 @@ class Discovery:
             if receipt.cut is not None:
                 self._reported_cuts[receipt.partition] = receipt.end, receipt.cut
             elif receipt.outcome is Outcome.BLOCKED:
-                until = self._runtime.monotonic() + BLOCKED_SECONDS
-                self._blocked[receipt.partition] = blocked_by(receipt), until
+                seconds = math.inf if receipt.tripped else BLOCKED_SECONDS
+                self._blocked[receipt.partition] = blocked_by(receipt), self._runtime.monotonic() + seconds
             if is_local(self._clients.offsets) and receipt.metadata:
                 self._clients.offsets.reset(receipt.partition, receipt.end, receipt.metadata)
             metadata = OffsetMetadata.parse(receipt.metadata)
@@ -265,7 +289,7 @@ class Discovery:
         # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
         # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
         # the last one (`app.driver.rebalance`).
-        committed = self._clients.offsets.load(led, stable=stable)
+        committed = committed_offsets(self._clients.offsets, led, stable=stable)
         watermarks = self._clients.topics.watermarks(led)
         offsets = {
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
@@ -326,18 +350,6 @@ def _readable(offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, 
     """Return the committed offsets that there are."""
     committed = ((partition, at.committed) for partition, at in offsets.items())
     return {partition: offset for partition, offset in committed if offset is not None and not offset.corrupt}
-
-
-def refuse_compacted(dead_letters: Destination) -> None:
-    """
-    Require that the dead-letter topic keeps every record.
-
-    Raises:
-        NotUsable: it keeps only the last record of each key, and takes none without a key.
-    """
-    if dead_letters.compacted:
-        msg = f"the dead-letter topic {dead_letters.topic!r} is compacted: it refuses records without key, and forgets"
-        raise NotUsable(msg, "set its cleanup.policy to delete")
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.takeover import GONE_SECONDS, Takeover
 from app.errors import ForeignSink, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 
 # What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
 LOOKS_AT_LEFTOVERS = 2
-# A run that has committed nothing for so long counts as gone.
-GONE_SECONDS = 60.0
 
 
 class Owners:
@@ -34,6 +33,8 @@ class Owners:
         self._looks = 0
         self._seen: dict[Partition, CommittedOffset | None] = {}
         self._rival, self._rival_at = NOBODY, 0.0
+        self.takeover = Takeover(me, clock)
+        """What runs of other generations do."""
 
     def look(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         """
@@ -41,7 +42,7 @@ class Owners:
 
         Raises:
             ForeignSink: somebody writes the group's records to another sink.
-            Superseded: a run that started later is at work.
+            Superseded: a run of the same generation that started later is at work.
         """
         moved = {
             partition: owner_of(at.committed)
@@ -51,8 +52,10 @@ class Owners:
         for partition, owner in moved.items():
             if owner.sink not in ("", self._me.sink):
                 raise self._foreign_sink(partition, owner)
+        self.takeover.look(moved)
         if self._looks >= LOOKS_AT_LEFTOVERS:
-            self._meet({owner for partition, owner in moved.items() if partition in self._seen} - {NOBODY, self._me})
+            others = {owner for partition, owner in moved.items() if partition in self._seen} - {NOBODY, self._me}
+            self._meet({owner for owner in others if owner.generation == self._me.generation})
         self._seen |= {partition: at.committed for partition, at in offsets.items()}
         self._looks += 1
 
@@ -66,7 +69,8 @@ class Owners:
         latest = max(others, default=NOBODY)
         if latest > self._me:
             msg = f"a later run of the service works for group {self._group!r}: {latest}; this one is {self._me}"
-            raise Superseded(msg, "stop one of them, or give it another group.id")
+            cure = "stop one of them, or give it another group.id; to take over, give it a larger generation"
+            raise Superseded(msg, cure)
         if latest != NOBODY:
             self._rival, self._rival_at = latest, self._clock()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import heaviest, plan
@@ -51,6 +51,16 @@ class Balance:
         self._troubled: set[Partition] = set()
         self._elected_at = -math.inf
         """When partitions last lost their leader, or got one."""
+
+    @property
+    def offsets(self) -> Mapping[Partition, PartitionOffsets]:
+        """The offsets at the last refresh."""
+        return self._offsets
+
+    @property
+    def partitions(self) -> Collection[Partition]:
+        """The partitions that the tasks work on."""
+        return self._progressed_at.keys()
 
     def pause(self, now: float) -> None:
         """Leave out a time in which nothing could be seen: nobody counts as stalled for it."""

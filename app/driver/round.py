@@ -13,10 +13,13 @@ from concurrent.futures import Executor
 from app.driver.clients import Fence, RunningRound
 from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
-from app.model import Assignment, Partition
+from app.model import Assignment, Guarantee, Partition
 from app.runtime import Runtime
 from app.status.snapshot import End
 
+# For how many checks a round may go on. Idle partitions renew their offset with each round. Without transactions there
+# is no way to end a round early without doing work twice, so it is a short one.
+CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 STOP_SECONDS = 0.1
 # Asking Spark how its tasks do costs Spark and us some milliseconds.
 WATCH_SECONDS = 1.0
@@ -66,6 +69,8 @@ class Round:
         """The partitions that were fenced to end it."""
         self.reached = True
         """Whether the fences have reached Kafka."""
+        self.tasks_to_blame = True
+        """Whether its tasks are to blame if they do not report, rather than a stop, a lost executor or Kafka."""
 
     def watch(self, needs_rebalance: Callable[[], str], every: float) -> bool:
         """
@@ -79,10 +84,12 @@ class Round:
         overdue = began + self._assignments[0].seconds + overrun(self._assignments)
         next_check, lost = began + every, 0
         while not self._ends_or_stops_within(WATCH_SECONDS):
+            self._tracker.leaving(self._stop.leaving)
             if self._running.lost_tasks > lost:
                 lost = self._running.lost_tasks
                 self._tracker.tasks_lost(lost)
             if self._running.starved:
+                self.tasks_to_blame = False
                 return self._end(End.STARVED, "", CONTROL_FENCE_SECONDS)
             if self._clock() > overdue:
                 self._tracker.round_ends(End.OVERDUE)
@@ -93,6 +100,7 @@ class Round:
                 next_check = self._clock() + every
         if self._stop.requested and not self._running.wait(0):
             self._tracker.stopping(self._stop.cause)
+            self.tasks_to_blame = False
             return self._end(End.STOPPED, self._stop.cause, CONTROL_FENCE_SECONDS)
         return False
 
@@ -112,6 +120,7 @@ class Round:
         until = self._clock() + seconds
         # At least one look, however long this process itself was stopped: the round may have ended meanwhile.
         while not self._running.wait(STOP_SECONDS) and not self._stop.requested:
+            self._tracker.beat()
             if self._clock() > until:
                 return False
         return True
@@ -129,14 +138,18 @@ class Round:
         opened after the fence has fenced us in turn, so all partitions follow. What still runs then is killed.
         """
         self._tracker.round_ends(ending, reason)
-        control = [assignment.control_partition(self._tracker.undeliverable) for assignment in self._assignments]
+        hanging = {*self._tracker.undeliverable, *self._tracker.taken}
+        control = [assignment.control_partition(hanging) for assignment in self._assignments]
         return self._shut_out((control, seconds), (self._all_partitions, FENCE_ALL_SECONDS))
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions step by step, each with its time to end the round; return whether it had to be killed."""
         for partitions, seconds in steps:
+            if self._tracker.taken.keys() >= set(partitions):  # nothing of it is ours
+                continue
             self.reached = self._fences(partitions)
             if not self.reached:
+                self.tasks_to_blame &= self._fence is None
                 break
             if self._ends_within(seconds):
                 return False
@@ -148,8 +161,10 @@ class Round:
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
-        self.fenced.update(partitions)
-        return self._fence is not None and self._fence.fence(partitions)
+        """Fence partitions, but not those that somebody has taken over; return whether Kafka was reached."""
+        ours = [each for each in partitions if each not in self._tracker.taken]
+        self.fenced.update(ours)
+        return self._fence is not None and self._fence.fence(ours)
 
 
 def overrun(assignments: Iterable[Assignment]) -> float:

@@ -7,31 +7,38 @@ A round goes on while its plan is good: readers of the sink notice only a rebala
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
-from app.driver.discover import Discovery, Workload, refuse_compacted
+from app.driver.discover import Discovery, Workload
 from app.driver.plan import plan
+from app.driver.preflight import Preflight, refuse
 from app.driver.rebalance import Balance
+from app.driver.renewal import Renewal
 from app.driver.retry import Refusals, retry_until_available
-from app.driver.round import Round
+from app.driver.round import CHECKS, Round
 from app.driver.stop import Stop, Stopped
+from app.driver.suspects import Suspects
+from app.driver.takeover import LOOK_SECONDS, control_partitions_last
+from app.driver.task_config import task_config
 from app.driver.tracker import StatusTracker
-from app.errors import NotAllowed, NotUsable, SparkFailed, Unreachable
-from app.model import Assignment, Guarantee, OffsetRange, Outcome, Partition, TaskConfig
+from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
+from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
-# For how many checks a round may go on. Idle partitions renew their offset with each round. Without transactions there
-# is no way to end a round early without doing work twice, so it is a short one.
-CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 # Spark gives up a round in which one task is lost eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
+BEAT_SECONDS = 10.0
+# Whoever fences our tasks commits soon. To plan at once would fence them in turn, before we know who they are.
+NEW_OWNER_SECONDS = 3.0
+NEW_OWNER_LOOK_SECONDS = 0.25
 
 
 class Service:
@@ -44,6 +51,7 @@ class Service:
         start_rounds: starts Spark.
         stop: the request to stop.
         tracker: takes in what happens.
+        page: shows what happens while the service runs.
         runtime: clocks and threads.
     """
 
@@ -55,6 +63,7 @@ class Service:
         *,
         stop: Stop,
         tracker: StatusTracker,
+        page: AbstractContextManager[object] = nullcontext(),  # noqa: B008  # it holds nothing
         runtime: Runtime = REAL,
     ) -> None:
         self._config = config
@@ -62,31 +71,56 @@ class Service:
         self._start_rounds = start_rounds
         self._stop = stop
         self._tracker = tracker
+        self._page = page
         self._runtime = runtime
         self._discovery = Discovery(config, clients, runtime)
+        self._preflight = Preflight(config, clients, runtime)
         self._fence = clients.fence if config.delivery_guarantee is Guarantee.EXACTLY_ONCE else None
         self._checks = runtime.threads(1, "winnow-check")
         self._refusals = Refusals(runtime.monotonic)
+        self._suspects = Suspects(runtime.monotonic)
         self._arrived: dict[Partition, int] = {}
+        self._allowances: dict[Partition, int] = {}
         self._failed_rounds = 0
+        self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
+        self._beside_others = config.generation > 0
+        """Whether a service of another generation may be at work, whose commits never stand still."""
 
     def run(self, *, until_end: bool) -> int:
         """
         Run; return 0 after a clean stop or at the end, 1 if the end was reached except in blocked partitions.
 
         Raises:
-            NotUsable: Kafka or Spark cannot be worked with; a person must act.
+            NotUsable: Kafka, Spark or the page's port cannot be worked with; a person must act.
             AccountingError: records are missing in a receipt.
         """
+        with self._page:
+            return self._run(until_end=until_end)
+
+    def _run(self, *, until_end: bool) -> int:
         rounds: Rounds | None = None
         try:
-            config, workload = self._discover()
-            refuse_compacted(config.dead_letters)
-            self._clear_leftovers(workload)
+            warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
+            config, workload = self._stand_by(*self._discover())
+            topics = {each.topic for each in workload.offsets}
+            warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings(topics)))
+            self._tracker.warned(warnings)
+            takes_over = self._takes_over(workload.ranges)
+            if not takes_over:
+                self._clear_leftovers(workload)
+            self._as_soon_as_kafka_answers(self._renewal.learn)
             # Spark takes many seconds on a busy machine. Where it is not up yet, its JVM ends with this process.
-            rounds = self._stop.result(self._runtime.background(self._start_rounds))
+            rounds = self._await(self._start_rounds)
+            if takes_over:
+                self._await(rounds.warm_up)
+                config, workload = self._discover()
             return self._rounds(rounds, config, workload, until_end=until_end)
         except Stopped:
+            return 0
+        except Superseded as error:
+            if not self._stop.leaving:
+                raise
+            self._stop.request(f"taken over: {error.cause}")
             return 0
         finally:
             self._clients.mirrors.close()
@@ -94,14 +128,20 @@ class Service:
             if rounds is not None:
                 rounds.stop()
 
+    def _await(self, call: Callable[[], T]) -> T:
+        """Return the result of what may take minutes, and show meanwhile that the service is alive."""
+        return self._stop.result(self._runtime.background(call), self._tracker.beat)
+
     def _discover(self) -> tuple[TaskConfig, Workload]:
         """Return what the next round works with and on, as soon as Kafka answers."""
-        found = self._as_soon_as_kafka_answers(self._look)
-        self._tracker.discovered(found[1])
-        return found
+        config, workload = self._as_soon_as_kafka_answers(self._look)
+        self._tracker.discovered(workload)
+        self._tracker.taken_over(self._discovery.takeover.taken)
+        self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
+        return config, workload
 
     def _look(self) -> tuple[TaskConfig, Workload]:
-        config, workload = self.task_config(), self._discovery.discover()
+        config, workload = self.task_config(), self._discovery.discover(stable=not self._beside_others)
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room(workload.ranges)
         return config, workload
@@ -111,47 +151,95 @@ class Service:
 
     def task_config(self) -> TaskConfig:
         """Return what all tasks have in common; sink and dead letters are looked up, because they may grow."""
-        config = self._config
-        return TaskConfig(
-            group=config.group_id,
-            guarantee=config.delivery_guarantee,
-            sink=self._clients.destinations.destination(config.sink.topic),
-            dead_letters=self._clients.destinations.destination(config.dead_letters.topic),
-            format=config.source.format,
-            parser=config.parser.plugin,
-            kafka=config.kafka,
-            sink_kafka=config.sink.kafka,
-            placeholder=config.placeholder,
-            owner=self._discovery.owner,
-            offset_store=config.offsets.store.plugin,
-            mirrors=config.mirrors,
-            commit_seconds=config.commit_interval,
-            transaction_seconds=config.transaction_timeout,
-            flume_headers=config.source.flume_headers,
-            sink_key=config.sink.key,
-            sink_partitioner=config.sink.partitioner,
-            log_level=config.log_level,
-        )
+        return task_config(self._config, self._clients.destinations, self._discovery.owner)
+
+    def _stand_by(self, config: TaskConfig, workload: Workload) -> tuple[TaskConfig, Workload]:
+        """Wait while a service of a later generation works; return what to work with and on when it is gone."""
+        while self._tracker.taken:
+            self._wait(self._config.round_interval)
+            if self._stop.requested:
+                raise Stopped
+            config, workload = self._discover()
+        return config, workload
+
+    def _takes_over(self, partitions: Iterable[Partition]) -> bool:
+        """Return whether one of these partitions still belongs to an earlier generation, which may be at work."""
+        return not self._discovery.takeover.to_take.isdisjoint(partitions)
+
+    def _hands_over(self, workload: Workload) -> bool:
+        """
+        Leave the work to a service of a later generation, if there is one; return whether there is.
+
+        This one ends when everything is taken. A new round before that would only fence what was just taken.
+        """
+        if not self._tracker.taken:
+            return False
+        if self._discovery.takeover.has_all(workload.ranges.keys()):
+            self._stop.request(f"taken over by {latest(self._tracker.taken.values())}")
+        else:
+            self._wait(LOOK_SECONDS)
+        return True
 
     def _clear_leftovers(self, workload: Workload) -> None:
         """End the transactions that a crash left open, before Spark starts: they hold back read_committed readers."""
         if self._fence is not None:
-            self._as_soon_as_kafka_answers(self._fence.refuse_short_transactions)
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
         ends = _ends(workload) if until_end else None
+        self._stop.hand_over_within(0 if until_end else self._config.handover_timeout)
         while not self._stop.requested:
             ends = ends and _with_ends_seen(ends, workload)
             ranges = _within(workload, ends)
-            if ends is not None and not ranges:
-                return 1 if workload.blocked else 0
-            if ranges:
-                self._round(rounds, config, workload, ranges)
+            done = ends is not None and not ranges
+            if not done and self._hands_over(workload):
+                pass
+            elif not done and self._is_paused():
+                self._pass_time(workload)
             else:
-                self._stop.wait(self._config.round_interval)
-            config, workload = self._discover()
+                self._renewal.renew(_at_rest(workload, ranges))
+                if done:
+                    return 1 if workload.blocked else 0
+                self._work(rounds, config, workload, ranges)
+            config, workload = self._discover_new_owners()
         return 0
+
+    def _work(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
+        """Run a round, or wait until there is something to work on."""
+        if ranges:
+            self._round(rounds, config, workload, ranges)
+        else:
+            self._wait(self._config.round_interval)
+
+    def _discover_new_owners(self) -> tuple[TaskConfig, Workload]:
+        """Discover; where somebody else has fenced our tasks, give them a moment to say by a commit who they are."""
+        until = self._runtime.monotonic() + NEW_OWNER_SECONDS
+        config, workload = self._discover()
+        unknown = self._discovery.owner in workload.fenced.values()
+        while unknown and not self._tracker.taken and self._runtime.monotonic() < until:
+            if self._stop.wait(NEW_OWNER_LOOK_SECONDS):
+                break
+            config, workload = self._discover()
+        return config, workload
+
+    def _is_paused(self) -> bool:
+        pause = self._as_soon_as_kafka_answers(self._clients.pauses.read)
+        self._tracker.paused(pause)
+        return pause is not None
+
+    def _pass_time(self, workload: Workload) -> None:
+        """Wait while the service is paused, and see to it that brokers forget neither that nor its offsets."""
+        if (pause := self._tracker.snapshot.paused) is not None:
+            self._renewal.renew(_at_rest(workload, []), also=partial(self._clients.pauses.set, pause))
+        self._wait(self._config.round_interval)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, at most until a stop is requested, and show meanwhile that the service is alive."""
+        until = self._runtime.monotonic() + seconds
+        while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:
+            self._tracker.leaving(self._stop.leaving)
+            self._tracker.beat()
+            self._stop.wait(min(left, BEAT_SECONDS))
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
         """Plan a round, watch it to its end, and take its receipts in."""
@@ -159,7 +247,23 @@ class Service:
         slots = rounds.slots
         deadline = self._runtime.wall_clock() + seconds
         tasks = plan(ranges, self._loads(workload, ranges), slots)
-        assignments = [Assignment(config, task, seconds, deadline) for task in tasks]
+        number, takes_over = self._tracker.next_round, self._takes_over(each.partition for each in ranges)
+        if takes_over:
+            tasks = [control_partitions_last(task, workload.offsets) for task in tasks]
+        suspects = self._suspects.among(workload)
+        assignments = [
+            Assignment(
+                config,
+                task,
+                seconds,
+                deadline,
+                Attempt(number, at),
+                isolate=any(each.partition in suspects for each in task),
+                takes_over=takes_over,
+                allowances={p: self._allowances[p] for each in task if (p := each.partition) in self._allowances},
+            )
+            for at, task in enumerate(tasks)
+        ]
         running = rounds.submit(assignments)
         self._tracker.round_began(slots, len(tasks), ranges)
         round_ = Round(
@@ -174,7 +278,9 @@ class Service:
         balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
-        self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
+        reported = self._take_receipts(running, began, killed=killed, fenced=round_.fenced)
+        if not reported and round_.tasks_to_blame:
+            self._suspects.round_died(balance.offsets)
         if killed and self._stop.requested and round_.reached:
             self._count_what_was_committed()
 
@@ -186,7 +292,8 @@ class Service:
 
     def _take_receipts(
         self, running: RunningRound, began: float, *, killed: bool, fenced: Collection[Partition]
-    ) -> None:
+    ) -> bool:
+        """Take in what the tasks report; return whether they do."""
         took = self._runtime.monotonic() - began
         try:
             receipts = running.receipts()
@@ -195,14 +302,16 @@ class Service:
                 self._tracker.round_dropped(took)
             else:
                 self._round_failed(error, took)
-            return
+            return False
         self._failed_rounds = 0
         checks = max(took, 1) / self._config.round_interval
         self._arrived = {receipt.partition: int(receipt.records / checks) for receipt in receipts}
+        self._allowances = {receipt.partition: most for receipt in receipts if (most := receipt.allowance) is not None}
         self._discovery.reported(receipts, fenced)
         self._tracker.round_ended(receipts, took)
         if took < 1 and any(receipt.outcome is not Outcome.DONE for receipt in receipts):
             self._stop.wait(1)
+        return True
 
     def _count_what_was_committed(self) -> None:
         """Take in what killed tasks have committed: the next discovery would, but after a stop there is none."""
@@ -211,26 +320,30 @@ class Service:
 
     @property
     def _round_seconds(self) -> float:
-        """How long a round may go on."""
-        return CHECKS[self._config.delivery_guarantee] * self._config.round_interval
+        """How long a round may go on. At its end, idle partitions renew their offsets."""
+        return min(CHECKS[self._config.delivery_guarantee] * self._config.round_interval, self._renewal.every)
 
     def _needs_rebalance(self, rounds: Rounds, running: RunningRound, balance: Balance) -> str:
         """Return why a running round must end; empty if it need not."""
         if running.lost_tasks >= MAX_LOST_TASKS:
             return "tasks were lost"
-        if running.done_tasks:
-            return "a task has nothing left to do"
+        idle = "a task has nothing left to do" if running.done_tasks else ""
         try:
+            if self._clients.pauses.read() is not None:
+                return "the service is paused"
             found = self._discovery.refresh()
         except (NotAllowed, Unreachable) as error:
             balance.pause(self._runtime.monotonic())
             self._tracker.kafka_is_away(error)
-            return str(error) if self._refusals.are_final(error) else ""
+            return str(error) if self._refusals.are_final(error) else idle
         except NotUsable as error:  # the next discovery raises it, when the tasks have come to a clean end
             return str(error)
         self._refusals.over()
         self._tracker.refreshed(found)
-        return balance.needs_rebalance(found, rounds.slots, self._runtime.monotonic())
+        self._tracker.taken_over(self._discovery.takeover.taken)
+        if self._tracker.taken:  # the tasks go on with what they still have
+            return "everything is taken over" if self._discovery.takeover.has_all(balance.partitions) else ""
+        return idle or balance.needs_rebalance(found, rounds.slots, self._runtime.monotonic())
 
     def _round_failed(self, error: SparkFailed, took: float) -> None:
         self._failed_rounds += 1
@@ -250,6 +363,12 @@ def _with_ends_seen(ends: Mapping[Partition, int | None], workload: Workload) ->
     """Return the ends, with those of partitions that answer for the first time."""
     now = _ends(workload)
     return {each: now.get(each) if end is None else end for each, end in ends.items()}
+
+
+def _at_rest(workload: Workload, ranges: Iterable[OffsetRange]) -> list[Partition]:
+    """Return the partitions that have an offset and are not worked on."""
+    working = {each.partition for each in ranges}
+    return [each for each, at in workload.offsets.items() if at.committed is not None and each not in working]
 
 
 def _within(workload: Workload, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:

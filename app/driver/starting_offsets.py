@@ -156,7 +156,10 @@ def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
 
 def _range(at: PartitionOffsets, start: int) -> OffsetRange:
     committed = at.committed.offset if at.committed else None
-    return OffsetRange(at.partition, committed, start, topic_id=at.topic_id, log_start=at.watermarks.log_start)
+    marks = at.watermarks
+    return OffsetRange(
+        at.partition, committed, start, topic_id=at.topic_id, log_start=marks.log_start, backlog=marks.last_stable
+    )
 
 
 def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from types import FrameType
 from typing import TypeVar
@@ -21,7 +22,10 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._handover_seconds = 0.0
         self.cause = ""
+        self.leaving = ""
+        """The signal after which the service works on until another one takes over; empty before it came."""
 
     @property
     def requested(self) -> bool:
@@ -33,13 +37,21 @@ class Stop:
         self.cause = self.cause or cause
         self._event.set()
 
+    def hand_over_within(self, seconds: float) -> None:
+        """
+        From now on, let a first SIGTERM stop the service only after so many seconds.
+
+        Another service may take over meanwhile, and readers then notice nothing. A second signal stops at once.
+        """
+        self._handover_seconds = seconds
+
     def wait(self, seconds: float) -> bool:
         """Wait, at most until a stop is requested; return whether one is."""
         return self._event.wait(seconds)
 
-    def result(self, future: Future[T]) -> T:
+    def result(self, future: Future[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """
-        Wait for what another thread does, and return its result or raise its error.
+        Wait for what another thread does, and return its result or raise its error; do something else again and again.
 
         Raises:
             Stopped: a stop was requested before that; the other thread goes on.
@@ -47,6 +59,7 @@ class Stop:
         while not self.requested:
             if wait([future], LOOK_SECONDS).done:
                 return future.result()
+            meanwhile()
         raise Stopped
 
     def on_signals(self) -> None:
@@ -55,4 +68,11 @@ class Stop:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self.request(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if number != signal.SIGTERM or self.leaving or not self._handover_seconds:
+            self.request(name)
+            return
+        self.leaving = name
+        timer = threading.Timer(self._handover_seconds, self.request, [name])
+        timer.daemon = True
+        timer.start()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
+from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Waiting, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.times import NO_TIME, TaskTimes
+from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
+from app.status.window import Look, Moment, with_look, with_moment
+
+# How many rounds that have ended are shown.
+ENDED_ROUNDS = 20
 
 Listener = Callable[[Snapshot, Snapshot], None]
 """Takes the snapshot before a change, and the one after it."""
@@ -27,24 +34,35 @@ class StatusTracker:
         runtime: the clocks.
     """
 
-    def __init__(self, group: str, listeners: Iterable[Listener] = (), runtime: Runtime = REAL) -> None:
+    def __init__(
+        self, group: str, listeners: Iterable[Listener] = (), runtime: Runtime = REAL, rates: Rates = UNLIMITED
+    ) -> None:
         self._runtime = runtime
+        self._rates = rates
         self._listeners = tuple(listeners)
         now = runtime.wall_clock()
-        self.snapshot = Snapshot(at=now, group=group, started=now)
+        self.snapshot = Snapshot(at=now, alive=now, group=group, started=now)
+        self._changing = threading.Lock()
         self._ranges: dict[Partition, OffsetRange] = {}
         self.undeliverable: Mapping[Partition, PartitionError] = {}
         """The error of each partition whose output nobody takes now."""
+        self.taken: Mapping[Partition, Owner] = {}
+        """The partitions that a service of a later generation has taken over."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
+        self._lost_until: dict[Partition, int] = {}
+        """Up to where the losses of each partition are counted."""
         self._totals = Counts()
+        self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
+        """The last attempt at each task, and what it has reported."""
+        self._times: Mapping[int, TaskTimes] = {}
         self._refreshed_at = runtime.monotonic()
 
     def discovered(self, workload: Workload) -> None:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
-        partitions = self._with_offsets(workload.offsets)
+        partitions = self._with_offsets(workload.offsets, workload.waiting)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
             partitions[partition] = replace(
@@ -52,19 +70,23 @@ class StatusTracker:
                 skipped=workload.skipped.get(partition, planned.skipped),
                 rewound=workload.rewound.get(partition, planned.rewound),
             )
+        for partition, at in workload.offsets.items():
+            partitions[partition] = self._with_losses(partitions[partition], at)
+        for partition in workload.fenced.keys() & partitions.keys():
+            partitions[partition] = replace(partitions[partition], fenced=partitions[partition].fenced + 1)
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
             problem = _began(known.problem, Problem.of(error, self._now()))
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
-        self._publish(partitions=partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
+        self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
         if status.state is PartitionState.FAILED:
             return status
-        planned = self._in_state(status, PartitionState.PLANNED)
+        planned = self._in_state(status, self._at_rest())
         return self._in_trouble(planned, self.undeliverable.get(status.partition))
 
     def refreshed(self, found: SourceOffsets) -> None:
@@ -77,7 +99,7 @@ class StatusTracker:
             for partition, status in self.snapshot.partitions.items()
             if partition not in offsets and status.state is PartitionState.BLOCKED
         }
-        partitions = gone | self._with_offsets(offsets)
+        partitions = gone | self._with_offsets(offsets, found.waiting)
         for partition, status in partitions.items():
             if status.state is PartitionState.RUNNING:
                 partitions[partition] = self._in_trouble(status, found.trouble(partition))
@@ -85,7 +107,19 @@ class StatusTracker:
         progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
-        self._publish(partitions=partitions, progress=progress, rival=rival, mirrors=found.mirrors)
+        self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
+
+    def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
+        """Publish partitions whose offsets were just read."""
+        now, totals = self._now(), self._totals
+        lag = sum(each.lag for each in partitions.values())
+        moment = Moment(now, totals.records, totals.out, totals.dead_total, lag)
+        self._publish(partitions=partitions, looked=now, hour=with_moment(self.snapshot.hour, moment), **changes)
+
+    def beat(self) -> None:
+        """Take in that the service is alive; nobody is told, because nothing has changed."""
+        with self._changing:
+            self.snapshot = replace(self.snapshot, alive=self._now())
 
     def _rival(self, owner: Owner | None) -> Problem | None:
         """Return another run of the service as a problem."""
@@ -104,10 +138,39 @@ class StatusTracker:
         before, now = self.snapshot.outage, self._now()
         self._publish(outage=Problem.of(error, before.since if before else now))
 
+    def warned(self, warnings: Sequence[str]) -> None:
+        """Take in what the preflight warns of."""
+        if warnings:
+            self._publish(warnings=tuple(warnings))
+
+    def paused(self, pause: Pause | None) -> None:
+        """Take in whether a person has paused the service."""
+        if pause is None and self.snapshot.paused is None:
+            return
+        before, after = PartitionState.PLANNED, PartitionState.PAUSED
+        if pause is None:
+            before, after = after, before
+        partitions = {
+            partition: self._in_state(status, after) if status.state is before else status
+            for partition, status in self.snapshot.partitions.items()
+        }
+        self._publish(paused=pause, partitions=partitions)
+
     def kafka_is_back(self) -> None:
         """Take in that Kafka answers the driver."""
         if self.snapshot.outage:
             self._publish(outage=None)
+
+    def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
+        """Take in which partitions a service of a later generation has taken over."""
+        if taken != self.taken:
+            self.taken = taken
+            self._publish(taken=taken)
+
+    @property
+    def next_round(self) -> int:
+        """The number of the next round."""
+        return self.snapshot.round.number + 1 if self.snapshot.round else 1
 
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
         """Take in that tasks begin to work on these ranges."""
@@ -116,10 +179,10 @@ class StatusTracker:
             self._ranges[each.partition] = each
             running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
             partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
-        number = self.snapshot.round.number + 1 if self.snapshot.round else 1
         lag = sum(partitions[each.partition].lag for each in ranges)
-        began = RoundStatus(number, self._now(), slots, tasks, len(ranges), lag)
-        self._publish(phase=Phase.RUNNING, partitions=partitions, round=began)
+        began = RoundStatus(self.next_round, self._now(), slots, tasks, len(ranges), lag)
+        phase = Phase.LEAVING if self.snapshot.phase is Phase.LEAVING else Phase.RUNNING
+        self._publish(phase=phase, partitions=partitions, round=began)
 
     def tasks_lost(self, count: int) -> None:
         """Take in how many attempts at tasks the round has lost."""
@@ -135,11 +198,11 @@ class StatusTracker:
 
     def round_dropped(self, seconds: float) -> None:
         """Take in that the killed tasks of a round report nothing."""
-        self._change_round(seconds=seconds)
+        self._round_is_over(seconds=seconds)
 
     def round_lost(self, error: SparkFailed, seconds: float) -> None:
         """Take in that Spark gave the round up."""
-        self._change_round(ending=End.LOST, reason=str(error), seconds=seconds)
+        self._round_is_over(ending=End.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
         """
@@ -154,7 +217,7 @@ class StatusTracker:
             counts += Counts(receipt.records, receipt.out, receipt.dead)
             partitions[receipt.partition] = self._reported(self._known(receipt.partition), receipt)
         ending = self.snapshot.round.ending if self.snapshot.round else None
-        self._change_round(ending=ending or End.DONE, seconds=seconds, counts=counts)
+        self._round_is_over(ending=ending or End.DONE, seconds=seconds, counts=counts)
         self._publish(partitions=partitions)
 
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:
@@ -164,6 +227,7 @@ class StatusTracker:
         return replace(
             after,
             committed=receipt.end,
+            moved=self._moved(before, receipt.end),
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
             problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,
@@ -177,7 +241,12 @@ class StatusTracker:
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())
             case Outcome.BLOCKED:
                 return PartitionState.BLOCKED, Problem.of(blocked_by(receipt), self._now())
-        return PartitionState.PLANNED, None
+        return self._at_rest(), None
+
+    def leaving(self, cause: str) -> None:
+        """Take in why the service is to stop as soon as another one has taken over; empty where it is not."""
+        if cause and self.snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
+            self._publish(phase=Phase.LEAVING, cause=cause)
 
     def stopping(self, cause: str) -> None:
         """Take in that somebody asked the service to stop."""
@@ -187,21 +256,53 @@ class StatusTracker:
         """Take in that the service has stopped."""
         self._publish(phase=Phase.STOPPED, cause=cause)
 
-    def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
+    def _with_offsets(
+        self, offsets: Mapping[Partition, PartitionOffsets], waiting: Mapping[Partition, Waiting]
+    ) -> dict[Partition, PartitionStatus]:
         """Return the status of each partition that exists, with these offsets and the counts beside them."""
-        return {partition: self._with_offset(at) for partition, at in offsets.items()}
+        return {partition: self._with_offset(at, waiting.get(partition)) for partition, at in offsets.items()}
 
-    def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
+    def _with_offset(self, at: PartitionOffsets, waiting: Waiting | None) -> PartitionStatus:
         before, chosen = self._known(at.partition), self._ranges.get(at.partition)
+        committed = at.committed.offset if at.committed else None
+        lag = at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start)
+        counts = before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else "")
+        end = at.watermarks.last_stable
         return replace(
             before,
-            committed=at.committed.offset if at.committed else None,
-            last_stable=at.watermarks.last_stable,
+            committed=committed,
+            last_stable=end,
             high_watermark=at.watermarks.high_watermark,
             unstable_since=self._unstable_since(before, at.watermarks),
-            lag=at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start),
-            counts=before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else ""),
+            log_start=at.watermarks.log_start,
+            lag=lag,
+            waiting_since=waiting.since if waiting else None,
+            retention=waiting.retention if waiting else None,
+            rate_limit=self._rate_limit(at),
+            moved=self._moved(before, committed),
+            looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
+            counts=counts,
         )
+
+    def _rate_limit(self, at: PartitionOffsets) -> int | None:
+        backlog = OffsetMetadata.parse(at.committed.metadata if at.committed else "").backlog
+        return self._rates.limit(backlog=at.next_offset(0) < backlog)
+
+    def _moved(self, before: PartitionStatus, committed: int | None) -> float | None:
+        """Return when the committed offset was seen to move last; the first look shows no movement."""
+        return before.moved if before.committed in (None, committed) else self._now()
+
+    def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
+        """
+        Count what retention deleted before it was read, once; while a task commits, it would only look so.
+
+        Where a person must act, more is deleted between two discoveries.
+        """
+        if at.committed is None or at.committed.corrupt:
+            return status
+        first = max(at.committed.offset, self._lost_until.get(at.partition, 0))
+        self._lost_until[at.partition] = max(at.watermarks.log_start, self._lost_until.get(at.partition, 0))
+        return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
 
     def _unstable_since(self, before: PartitionStatus, now: Watermarks) -> float | None:
         """Return since when records wait behind the last stable offset, which has not moved."""
@@ -214,6 +315,7 @@ class StatusTracker:
         """Return what tasks have counted since the last look; the first look finds nothing new."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
+        self._take_times(metadata)
         if before is None:
             return Counts()
         same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
@@ -221,21 +323,48 @@ class StatusTracker:
         self._totals += new
         return new
 
+    def _take_times(self, metadata: OffsetMetadata) -> None:
+        """Take in what a task of this run reports; its partitions may tell older times, too, and retries begin anew."""
+        report, run = metadata.report, metadata.owner.started
+        if report is None or run < int(self.snapshot.started * 1000):
+            return
+        task, attempt = report.attempt.task, (run, report.attempt.round, report.attempt.number)
+        known, before = self._reports.get(task, (attempt, NO_TIME))
+        if attempt < known or (attempt == known and report.times.seconds < before.seconds):
+            return
+        new = report.times.since(before) if attempt == known else report.times
+        self._reports[task] = attempt, report.times
+        self._times = {**self._times, task: self._times.get(task, NO_TIME) + new}
+
     def _known(self, partition: Partition) -> PartitionStatus:
         """Return the status of a partition; one whose topic was deleted meanwhile may have none any more."""
         known = self.snapshot.partitions.get(partition)
-        return known or PartitionStatus(partition, PartitionState.PLANNED, self._now())
+        return known or PartitionStatus(partition, self._at_rest(), self._now())
+
+    def _at_rest(self) -> PartitionState:
+        """Return the state of a partition that no task works on, and that nothing is wrong with."""
+        return PartitionState.PLANNED if self.snapshot.paused is None else PartitionState.PAUSED
 
     def _in_state(self, status: PartitionStatus, state: PartitionState) -> PartitionStatus:
         return status if status.state is state else replace(status, state=state, since=self._now())
+
+    def _round_is_over(self, **changes: object) -> None:
+        if self.snapshot.round is None:
+            return
+        over = replace(self.snapshot.round, **changes)  # type: ignore[arg-type]  # its own fields
+        ended, endings = (*self.snapshot.ended, over)[-ENDED_ROUNDS:], dict(self.snapshot.endings)
+        if over.ending is not None:
+            endings[over.ending] = endings.get(over.ending, 0) + 1
+        self._publish(round=over, ended=ended, endings=endings)
 
     def _change_round(self, **changes: object) -> None:
         if self.snapshot.round is not None:
             self._publish(round=replace(self.snapshot.round, **changes))  # type: ignore[arg-type]  # its own fields
 
     def _publish(self, **changes: object) -> None:
-        before = self.snapshot
-        self.snapshot = replace(before, at=self._now(), totals=self._totals, **changes)  # type: ignore[arg-type]  # its own fields
+        with self._changing:
+            before, now = self.snapshot, self._now()
+            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times, **changes)  # type: ignore[arg-type]  # its own fields
         for listener in self._listeners:
             listener(before, self.snapshot)
 

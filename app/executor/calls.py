@@ -13,6 +13,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, wait
+from functools import partial
 
 from app.errors import PartitionError
 from app.executor.lane import Lane
@@ -137,9 +138,17 @@ class Calls:
         threads: a pool with two threads for each lane, of which an orphan may have one.
         clock: a monotonic clock in seconds.
         watchdog: ends the worker if a lane's successor is no better off.
+        send_rest: sends what a lane has taken and found no room for.
     """
 
-    def __init__(self, threads: Executor, clock: Callable[[], float], watchdog: Watchdog) -> None:
+    def __init__(
+        self,
+        threads: Executor,
+        clock: Callable[[], float],
+        watchdog: Watchdog,
+        send_rest: Callable[[Lane], None],
+    ) -> None:
+        self._send_rest = send_rest
         self._clock = clock
         self._watchdog = watchdog
         self._usual, self._troubled = Queue(threads, self._run, clock), Queue(threads, self._run, clock)
@@ -212,7 +221,7 @@ class Calls:
 
     def _take(self, lane: Lane, step: Step) -> None:
         if self.attempt(lane, step) and lane.full:
-            self.start(lane, lane.send_rest)
+            self.start(lane, partial(self._send_rest, lane))
 
     def _hold(self, lane: Lane) -> None:
         self._parked.pop(lane, None)

@@ -13,6 +13,11 @@ from app.records import Chunk, DeadLetter, Lines
 class SourceConsumer(Protocol):
     """Reads the partitions of one task, committed records only; see `app.kafka.consumer` for the errors."""
 
+    @property
+    def refused(self) -> bool:
+        """Whether Kafka does not let it in any more: only another one, with the secrets of now, can go on."""
+        ...
+
     def connect(self, partitions: Iterable[Partition]) -> None:
         """Look up the leaders of these partitions, so that reading begins at once."""
         ...
@@ -25,8 +30,8 @@ class SourceConsumer(Protocol):
         """Stop reading a partition."""
         ...
 
-    def poll(self, seconds: float) -> Chunk | None:
-        """Return what has arrived; None if nothing has."""
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+        """Return what has arrived, at most so many records; None if nothing has."""
         ...
 
     def close(self) -> None:
@@ -35,7 +40,11 @@ class SourceConsumer(Protocol):
 
 
 class LaneWriter(Protocol):
-    """Writes for one source partition; see `app.kafka.writers` for the errors."""
+    """
+    Writes for one source partition; see `app.kafka.writers` for the errors.
+
+    While one of its calls waits in a thread, only `abandon`, `full` and `waiting` may be asked.
+    """
 
     suspect: bool
 
@@ -44,12 +53,21 @@ class LaneWriter(Protocol):
         """Whether something that was sent has found no room yet: `send_rest` waits for it."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """How many records that were sent are not acknowledged."""
+        ...
+
     def open(self) -> None:
         """Fence every earlier owner."""
         ...
 
     def settle(self, committed: int | None) -> None:
         """End what earlier owners have left open, given the offset that was committed when they were fenced."""
+        ...
+
+    def end_pending(self, committed: int | None) -> None:
+        """End a transaction that keeps the offset from being read, given the offset before it; `open` came first."""
         ...
 
     def send(self, lines: Lines) -> None:
@@ -65,7 +83,7 @@ class LaneWriter(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Make a call that waits in another thread give up; the one method that may be called meanwhile."""
+        """Make a call that waits in another thread give up."""
         ...
 
     def free(self) -> None:

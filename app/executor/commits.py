@@ -7,6 +7,8 @@ from functools import partial
 
 from app.executor.calls import SIDE_BY_SIDE, Calls
 from app.executor.lane import Lane
+from app.executor.pacing import Pacing
+from app.executor.stopwatch import Stopwatch
 
 # A pass over hundreds of lanes takes seconds and would leave no time for records. While records arrive as fast as the
 # task takes them, nobody waits for the last one, and commits take a tenth of the time. Otherwise they take up to half
@@ -24,13 +26,29 @@ class Commits:
         interval: seconds between two passes over all lanes.
         calls: runs the commits.
         clock: a monotonic clock in seconds.
+        stopwatch: takes in how long each commit takes.
+        pacing: learns from that how much the lanes may take.
+        reports: whether a lane commits the task's times beside its offset.
     """
 
-    def __init__(self, lanes: int, interval: float, calls: Calls, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        lanes: int,
+        interval: float,
+        calls: Calls,
+        clock: Callable[[], float],
+        *,
+        stopwatch: Stopwatch,
+        pacing: Pacing,
+        reports: Callable[[Lane], bool],
+    ) -> None:
         self._lanes = lanes
         self._interval = interval
         self._calls = calls
         self._clock = clock
+        self._stopwatch = stopwatch
+        self._pacing = pacing
+        self._reports = reports
         self._next_pass = self._pass_began = self._pass_took = 0.0
 
     def start(self, lanes: Iterable[Lane]) -> None:
@@ -38,10 +56,13 @@ class Commits:
         began = self._clock()
         for lane in lanes:
             if lane not in self._calls:
-                self._calls.start(lane, partial(self._commit, lane, began))
+                self._calls.start(lane, partial(self._commit, lane, began, reports=self._reports(lane)))
 
-    def _commit(self, lane: Lane, began: float) -> None:
-        lane.commit(self._clock())
+    def _commit(self, lane: Lane, began: float, *, reports: bool) -> None:
+        started = self._clock()
+        with self._pacing.committing(lane):
+            lane.commit(started, self._stopwatch.report() if reports else None)
+        self._stopwatch.committed(self._clock() - started)
         # An outage makes no pass slow, and a commit that outlives its pass does not slow down the next one.
         if began >= self._pass_began:
             self._pass_took = max(self._pass_took, self._clock() - began)

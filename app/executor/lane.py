@@ -22,20 +22,17 @@ from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.progress import Progress
 from app.executor.reading import Reading
-from app.executor.search import Search
-from app.executor.start import refuse_surprise
+from app.executor.search import REFUSED_CURE, Search
+from app.executor.start import first_position, refuse_surprise
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
+from app.offsets.times import TaskReport
 
 FIRST_BACKOFF = 0.25
 # Short, because readers wait for it too after an outage.
 LAST_BACKOFF = 2.0
-REFUSED_CURE = (
-    "mend max.message.bytes, cleanup.policy, message.timestamp.* or compression.type of the dead-letter topic; "
-    "to give the record up, set the group's offset past it with kafka-consumer-groups --reset-offsets --shift-by 1"
-)
 
 
 class Lane:
@@ -59,12 +56,12 @@ class Lane:
         self._owner = owner
         self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
         """What the committed offset stands for; its counts go on over tasks."""
-        self._progress = Progress()
+        self.progress = Progress()
         self._search = Search()
         self._reach = offset_range.start
         """The offset after the last record that was handed to the writer, taken or refused."""
         self._start: int | None = None
-        self._ready = False
+        self.ready = False
         """Whether the writer takes records: it has fenced the others, and the start is decided."""
         self._spent: LaneWriter | None = None
         """A writer that is no longer used, and not discarded yet."""
@@ -83,22 +80,17 @@ class Lane:
     @property
     def running(self) -> bool:
         """Whether records of this partition are wanted now."""
-        return self._ready and self._reading.active
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can commit."""
-        return self._ready
+        return self.ready and self._reading.active
 
     @property
     def dirty(self) -> bool:
         """Whether there is something to commit: records, or a position after control records."""
-        return self._ready and self.position != self._committed
+        return self.ready and self.position != self._committed
 
     @property
     def goes_on(self) -> bool:
         """Whether it takes records, and there are more to come."""
-        return self._ready and self._reading.active and not self.at_end
+        return self.ready and self._reading.active and not self.at_end
 
     def reopens(self, now: float) -> bool:
         """Whether its back-off is over."""
@@ -107,12 +99,18 @@ class Lane:
     @property
     def opened(self) -> bool:
         """Whether earlier owners are fenced, but the start is not decided."""
-        return self._writer is not None and not self._ready
+        return self._writer is not None and not self.ready
 
     @property
     def full(self) -> bool:
         """Whether some of what it took found no room yet: `send_rest` waits for it."""
         return self._writer is not None and self._writer.full
+
+    @property
+    def waiting(self) -> int:
+        """How many records it has sent that are not acknowledged."""
+        writer = self._writer
+        return 0 if writer is None else writer.waiting
 
     @property
     def spent(self) -> bool:
@@ -137,7 +135,12 @@ class Lane:
     @property
     def at_stop(self) -> bool:
         """Whether the search for a refused record waits for a commit."""
-        return self._ready and self._search.stop is not None and self.position >= self._search.stop
+        return self.ready and self._search.stop is not None and self.position >= self._search.stop
+
+    @property
+    def in_backlog(self) -> bool:
+        """Whether its next record waited already when the group began with the partition."""
+        return self.position < self._metadata.backlog
 
     @property
     def refusal(self) -> str | None:
@@ -150,11 +153,16 @@ class Lane:
         self._writer = self._clients.writer(self.partition, self._offsets)
         self._writer.open()
 
-    def begin(self, committed: CommittedOffset | None, now: float) -> None:
+    def end_pending(self, committed: CommittedOffset | None) -> None:
+        """End a transaction that keeps the committed offset from being read; raises what the writer does."""
+        assert self._writer is not None  # open() came first
+        self._writer.end_pending(None if committed is None else committed.offset)
+
+    def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> None:
         """
         Decide where to start, from the offset that was read after fencing.
 
-        Storing the start is a commit. If it was suspiciously slow, the writer is replaced, as after any other commit.
+        Storing the start, or a `claim` in our name, is a commit: if it was suspiciously slow, the writer is replaced.
 
         Raises:
             OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
@@ -163,33 +171,28 @@ class Lane:
         """
         assert self._writer is not None  # open() came first
         refuse_surprise(self.partition, self._committed, committed)
-        self.position = self._first_position(committed)
-        self._progress = self._progress.resolved(self.position)
+        self.position = first_position(self.range, committed, stored=self._stored)
+        self.progress = self.progress.resolved(self.position)
         self._writer.settle(None if committed is None else committed.offset)
-        self._metadata = OffsetMetadata.continuing(committed, self.position, self.range.topic_id, self._owner)
+        self._metadata = OffsetMetadata.continuing(committed, self.position, self.range, self._owner)
         self._reading.last = self._metadata.read
-        self._store_start(committed)
+        self._store_start(committed, claim=claim)
         self._start = self.position if self._start is None else self._start
         self._reach = self.position
         self._search.committed(self.position)
         self.retry_at, self.committed_at = None, now
-        self._ready = True
+        self.ready = True
         self._replace_suspect_writer(now)
 
-    def _first_position(self, committed: CommittedOffset | None) -> int:
-        """Return the planned start while the offset is the one that the driver planned with, otherwise the offset."""
-        if committed is None or (committed.offset == self.range.committed and not self._stored):
-            return self.range.start
-        return committed.offset
-
-    def _store_start(self, committed: CommittedOffset | None) -> None:
+    def _store_start(self, committed: CommittedOffset | None, *, claim: bool) -> None:
         """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
         assert self._writer is not None  # open() came first
-        if committed is not None and self.position >= committed.offset:
+        goes_back = committed is not None and self.position < committed.offset
+        if committed is not None and not goes_back and (self._stored or not claim):
             self._committed = committed.offset
             return
         # Where out.of.range decided to go back, a store would refuse a commit.
-        store = self._writer.commit if committed is None else self._writer.reset
+        store = self._writer.reset if goes_back else self._writer.commit
         store(self.position, str(self._metadata))
         self._committed, self._stored = self.position, True
 
@@ -198,11 +201,11 @@ class Lane:
         Read from the position on while records are wanted, and not otherwise.
 
         Only the task's own thread may, and only between two chunks: the consumer's table of partitions is not locked,
-        and what is left of an earlier chunk does not follow the position.
+        and what is left of an earlier chunk does not follow the position. Raises what the consumer does.
         """
-        if self._ready and not self._reading.active and not self.at_stop:
+        if self.ready and not self._reading.active and not self.at_stop:
             self._reading.start(self.position)
-        elif not self._ready:
+        elif not self.ready:
             self.hold()
 
     def hold(self) -> None:
@@ -222,7 +225,7 @@ class Lane:
             self._writer.send(cleansed.lines)
         if cleansed.dead_letters:
             self._writer.send_dead_letters(cleansed.dead_letters)
-        self._progress = self._progress.taken(cleansed.counts)
+        self.progress = self.progress.taken(cleansed.counts)
         self.position, self._reading.last = cleansed.position, cleansed.read
         self._hold_at_stop()
 
@@ -247,19 +250,21 @@ class Lane:
         if self.at_stop:
             self.hold()
 
-    def commit(self, now: float) -> None:
+    def commit(self, now: float, report: TaskReport | None = None) -> None:
         """
         Make what was taken count, and replace the writer if its commit was suspiciously slow.
+
+        A `report` of what the task spends its time on goes beside the offset.
 
         Raises:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # only running lanes commit
-        self._progress = self._progress.committing(self.position)
-        counts = self._metadata.counts + self._progress.open
-        metadata = replace(self._metadata, counts=counts, read=self._reading.last)
+        self.progress = self.progress.committing(self.position)
+        counts = self._metadata.counts + self.progress.open
+        metadata = replace(self._metadata, counts=counts, read=self._reading.last, report=report)
         self._writer.commit(self.position, str(metadata))
-        self._progress = self._progress.committed()
+        self.progress = self.progress.committed()
         self._metadata = metadata
         self._committed, self._stored = self.position, True
         self.committed_at = now
@@ -311,15 +316,11 @@ class Lane:
         self.retry_at = now + self._backoff
         self._backoff = min(self._backoff * 2, LAST_BACKOFF)
         if isinstance(error, Refused):
-            self._look_for_the_record(error.cause, now)
-
-    def _look_for_the_record(self, cause: str, now: float) -> None:
-        """Learn from a refusal what to take next; a search does not wait between its steps."""
-        self._refused_because = cause
-        if self._committed is not None:  # otherwise nothing was taken
-            self._search.refused(self._committed, self._reach)
-        if self._search.stop is not None:
-            self.retry_at = now
+            self._refused_because = error.cause
+            if self._committed is not None:  # otherwise nothing was taken
+                self._search.refused(self._committed, self._reach)
+            if self._search.stop is not None:
+                self.retry_at = now  # a search does not wait between its steps
 
     def _block(self, cause: str, cure: str) -> None:
         """Leave the partition alone until a person has acted."""
@@ -365,7 +366,9 @@ class Lane:
         self.give_up(Transient(self.partition, f"{call} does not return; a new producer takes over"), now)
 
     def _retire_writer(self) -> None:
-        self._ready = False
+        """Use the writer no more. What follows on what it dropped must not be taken: it would be lost."""
+        self.ready = False
+        self._reading.forget()
         if self._writer is not None:
             self._spent, self._writer = self._writer, None
 
@@ -384,9 +387,9 @@ class Lane:
             partition=self.partition,
             start=start,
             end=start if self._committed is None else max(start, self._committed),
-            records=self._progress.done.records,
-            out=self._progress.done.out,
-            dead=dict(self._progress.done.dead),
+            records=self.progress.done.records,
+            out=self.progress.done.out,
+            dead=dict(self.progress.done.dead),
             outcome=self.outcome or Outcome.DONE,
             error=self._error,
             cure=self._cure,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.executor.limits import Limits
-from app.model import SOURCE_KEY, TaskConfig
-from app.records import HEADER_FRAMING, Chunk, offsets_of
+from app.model import SOURCE_KEY, Partition, TaskConfig
+from app.records import HEADER_FRAMING, SOURCE, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
 from parsers.fields import cut, pattern_of
@@ -21,6 +23,7 @@ from parsers.flume import envelope
 PARSER_ERROR = "parser_error"
 TOO_LARGE = "too_large"
 REFUSED = "refused"
+NO_VALUES = pa.array([], pa.binary())
 
 
 def make_parser(config: TaskConfig) -> Parser:
@@ -33,11 +36,29 @@ def key_pattern(parser: Parser, config: TaskConfig) -> str:
     return "" if config.sink_key == SOURCE_KEY else pattern_of(parser, config.sink_key)
 
 
-def with_headers(chunk: Chunk, names: Sequence[str]) -> Chunk:
-    """Return a chunk with these headers of Flume's events, which its lines keep. Parsers know nothing of them."""
-    if not names:
-        return chunk
-    return replace(chunk, kept=list(zip(names, envelope.headers(chunk.values, names), strict=True)))
+def with_headers(chunk: Chunk, config: TaskConfig) -> Chunk:
+    """
+    Return a chunk with the headers of its lines. Parsers know nothing of them.
+
+    They are those of Flume's events that lines keep, and the one that says which record a line was.
+    """
+    names = config.flume_headers
+    kept = list(zip(names, envelope.headers(chunk.values, names), strict=True)) if names else []
+    if config.lineage:
+        kept.append((SOURCE, _sources(chunk)))
+    return replace(chunk, kept=kept) if kept else chunk
+
+
+def _sources(chunk: Chunk) -> pa.BinaryArray:
+    """Return the name of each record, as `topic-partition@offset`."""
+    places = pa.array([_place(each) for each in chunk.partitions], pa.string()).take(pa.array(chunk.sources))
+    offsets = pa.array(chunk.offsets).cast(pa.string())
+    return cast("pa.BinaryArray", pc.binary_join_element_wise(places, offsets, "").cast(pa.binary()))
+
+
+@cache
+def _place(partition: Partition) -> str:
+    return f"{partition}@"
 
 
 def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: int) -> Parsed:
@@ -75,18 +96,26 @@ def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
         _check(parsed, len(values))
     except Exception as error:  # noqa: BLE001  # a parser is a user's code: anything may come out of it
         if len(values) > 1:
-            return _row_by_row(parser, values)
-        detail = f"{type(error).__name__}: {error}"
-        return _assemble(values.slice(0, 0), np.zeros(0, np.int32), [Reject(0, PARSER_ERROR, detail)])
+            return join([parse(parser, values.slice(row, 1)) for row in range(len(values))])
+        return parser_error(f"{type(error).__name__}: {error}")
     return parsed
 
 
-def _row_by_row(parser: Parser, values: pa.BinaryArray) -> Parsed:
-    alone = [parse(parser, values.slice(row, 1)) for row in range(len(values))]
-    return _assemble(
-        pa.concat_arrays([one.values for one in alone]),
-        np.array([row for row, one in enumerate(alone) if len(one.rows)], np.int32),
-        (reject._replace(row=row) for row, one in enumerate(alone) for reject in one.rejects()),
+def parser_error(detail: str) -> Parsed:
+    """Return what becomes of a single record that the parser cannot be called with."""
+    return _assemble(NO_VALUES, np.zeros(0, np.int32), [Reject(0, PARSER_ERROR, detail)])
+
+
+def join(parts: Sequence[Parsed]) -> Parsed:
+    """Return the outcome of consecutive batches as that of one."""
+    parts = [_assemble(NO_VALUES, np.zeros(0, np.int32), []), *parts]
+    begins = np.cumsum([0, *(part.records for part in parts)]).astype(np.int32)
+    return Parsed(
+        pa.concat_arrays([part.values for part in parts]),
+        np.concatenate([part.rows + begin for part, begin in zip(parts, begins, strict=False)]),
+        np.concatenate([part.reject_rows + begin for part, begin in zip(parts, begins, strict=False)]),
+        pa.concat_arrays([part.reasons for part in parts]),
+        pa.concat_arrays([part.details for part in parts]),
     )
 
 

@@ -30,14 +30,20 @@ class Progress:
         return replace(self, open=self.open + counts)
 
     def committing(self, offset: int) -> Progress:
-        """Return it while a commit runs."""
-        return replace(self, uncertain=offset)
+        """Return it while a commit runs, which counts itself."""
+        return replace(self, open=self.open + Counts(committed=1), uncertain=offset)
 
     def committed(self) -> Progress:
         """Return it after a commit."""
         return Progress(self.done + self.open)
 
     def resolved(self, committed: int) -> Progress:
-        """Return it as the committed offset shows it: a commit whose outcome was unknown counts if it happened."""
-        happened = self.uncertain is not None and committed >= self.uncertain
-        return self.committed() if happened else Progress(self.done)
+        """
+        Return it as the committed offset shows it: a commit whose outcome was unknown counts if it happened.
+
+        Otherwise what was open is dropped, but for the count of transactions that were aborted.
+        """
+        if self.uncertain is not None and committed >= self.uncertain:
+            return self.committed()
+        lost = self.open.records > 0 or self.uncertain is not None
+        return Progress(self.done, Counts(aborted=self.open.aborted + lost))

@@ -10,6 +10,10 @@ from __future__ import annotations
 
 # A refusal may pass: a topic's configuration takes a moment to reach all brokers.
 REFUSALS_IN_A_ROW = 3
+REFUSED_CURE = (
+    "mend max.message.bytes, cleanup.policy, message.timestamp.* or compression.type of the dead-letter topic; "
+    "to give the record up, set the group's offset past it with kafka-consumer-groups --reset-offsets --shift-by 1"
+)
 # A lane that has committed so many offsets at once takes as many as it likes again.
 LARGEST_STEP = 16_384
 

@@ -1,9 +1,9 @@
-"""What may not have happened to a committed offset between the driver's plan and the opening of a lane."""
+"""Where a lane starts, and what may not have happened to its committed offset since the driver's plan."""
 
 from __future__ import annotations
 
 from app.errors import CorruptOffset, OffsetMoved
-from app.model import CommittedOffset, Partition
+from app.model import CommittedOffset, OffsetRange, Partition
 
 
 def refuse_surprise(partition: Partition, known: int | None, committed: CommittedOffset | None) -> None:
@@ -22,3 +22,10 @@ def refuse_surprise(partition: Partition, known: int | None, committed: Committe
         raise CorruptOffset(partition, committed.corrupt, known)
     if known is not None and committed.offset < known:
         raise OffsetMoved(partition, f"the committed offset went back to {committed.offset}", known)
+
+
+def first_position(offset_range: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> int:
+    """Return the planned start while the offset is that of the plan, not `stored` since; otherwise the offset."""
+    if committed is None or (committed.offset == offset_range.committed and not stored):
+        return offset_range.start
+    return committed.offset

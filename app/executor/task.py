@@ -11,23 +11,27 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from functools import partial
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.errors import NotUsable, PartitionError, Transient, Unreachable
+from app.executor.allowance import LEAST
+from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
-from app.executor.cleansed import Cleansed
+from app.executor.cleansed import Cleansed, cleansed_rows
 from app.executor.clients import C, Clients
 from app.executor.commits import Commits
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
+from app.executor.fences import Fences
+from app.executor.isolation import is_isolated, parsing
 from app.executor.lane import Lane
 from app.executor.limits import Limits
-from app.executor.parse import REFUSED, key_pattern, parse, refuse, with_headers, with_keys
-from app.model import NO_EPOCH, Assignment, CommittedOffset, LastRead, Outcome, Partition, Receipt
-from app.records import Chunk, DeadLetter, Lines, offsets_of
+from app.executor.pacing import Pacing
+from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
+from app.executor.stopwatch import Stopwatch
+from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
+from app.records import Chunk
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser, Reject
@@ -39,6 +43,8 @@ HEARTBEAT_SECONDS = 1.0
 # How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
 # task begins without the lanes that are late, once no other was opened for a second.
 OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
+# How many records a poll brings, and for how long, while partitions are taken over: readers wait for the first ones.
+FIRST_RECORDS, FIRST_SECONDS = 2_000, 5.0
 # How long a call that hangs may hold up the end of a task.
 LAST_SECONDS = 2.0
 # Much can be delivered between two commits of a lane; its memory is wanted earlier.
@@ -50,18 +56,31 @@ def run(
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
     key = key_pattern(parser, assignment.config)
-    with Watchdog() as watchdog, _no_garbage_collection(), Task(assignment, clients, runtime, watchdog) as task:
+    with (
+        Watchdog() as watchdog,
+        _no_garbage_collection(),
+        parsing(parser, assignment, watchdog) as parse,
+        Task(assignment, clients, runtime, watchdog) as task,
+    ):
         task.open()
+        stopwatch = task.stopwatch
+        stopwatch.start()
         deadline = runtime.monotonic() + seconds  # opening hundreds of partitions must leave time for records
         while task.working and runtime.monotonic() < deadline:
             watchdog.feed()
-            chunk = task.consumer.poll(POLL_SECONDS)
+            chunk = task.poll()
+            stopwatch.waited()
             if chunk is not None:
                 now = round(runtime.wall_clock() * 1000)
-                parsed = parse(parser, chunk.values)
-                chunk = with_keys(with_headers(chunk, assignment.config.flume_headers), parsed, key)
+                parsed = parse(chunk.values)
+                left = chunk.partitions_from(parsed.records)
+                chunk = with_keys(with_headers(chunk.first(parsed.records), assignment.config), parsed, key)
+                stopwatch.parsed()
                 task.deliver(chunk, refuse(parsed, chunk, task.sink, now), now)
+                task.read_again(left)
+                stopwatch.produced()
             task.keep_up(catching_up=chunk is not None and chunk.full)
+            stopwatch.kept_up()
         return task.finish()
 
 
@@ -87,6 +106,7 @@ class Task:
         config = assignment.config
         self.consumer = clients.consumer()
         self.sink = Limits.of(config.sink, config)
+        self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
         self._dead_letters = Limits.of(config.dead_letters, config)
         self._clock = runtime.monotonic
         self._watchdog = watchdog
@@ -94,10 +114,26 @@ class Task:
         self._lanes = {
             each.partition: Lane(each, clients, self.consumer, offsets, config.owner) for each in assignment.ranges
         }
+        self._breaker = CircuitBreaker(config.breaker, self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")
-        self._calls = Calls(self._threads, self._clock, watchdog)
-        self._commits = Commits(len(self._lanes), config.commit_seconds, self._calls, self._clock)
+        self._pacing = Pacing(config.rates, config.buffer_memory, _allowances(assignment), self._clock)
+        self._calls = Calls(self._threads, self._clock, watchdog, self._send_rest)
+        self._commits = Commits(
+            len(self._lanes),
+            config.commit_seconds,
+            self._calls,
+            self._clock,
+            stopwatch=self.stopwatch,
+            pacing=self._pacing,
+            # It commits once a second, whatever flows. More lanes would say the same.
+            reports=lambda lane: lane is self._control_lane,
+        )
         self._next_free = 0.0
+        self._fences = Fences(config.owner, offsets, runtime.monotonic)
+        self._takes_over = assignment.takes_over
+        self._without_records = set(self._lanes) if self._takes_over else set()
+        """The partitions that are taken over, and no record of which was committed since."""
+        self._hurries_until = self._clock() + FIRST_SECONDS if self._takes_over else 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -133,16 +169,25 @@ class Task:
 
     @property
     def working(self) -> bool:
-        """Whether there is work left. A fence on one partition ends the whole task, cleanly for the others."""
-        outcomes = [lane.outcome for lane in self._lanes.values()]
-        return None in outcomes and Outcome.FENCED not in outcomes
+        """
+        Whether there is work left. A fence on one partition ends the whole task, cleanly for the others.
+
+        So does a consumer that Kafka does not let in any more: the next task reads passwords and certificates anew.
+        Where a later generation takes over, the task goes on with what it still has.
+        """
+        goes_on = not (self._fences.end_the_task or self.consumer.refused)
+        return goes_on and any(lane.outcome is None for lane in self._lanes.values())
 
     def open(self) -> None:
         """
         Open every lane side by side: fence first, read the committed offsets after that, decide then.
 
-        Lanes whose opening hangs follow later, as those do whose opening fails.
+        Lanes whose opening hangs follow later, as those do whose opening fails. Where somebody works on the partitions,
+        each lane follows by itself, beside the flow: what is fenced must not wait for the others.
         """
+        if self._takes_over:
+            self._prepare_to_take_over()
+            return
         self._side_by_side(self._free_lanes(), Lane.open)
         opened = [lane for lane in self._free_lanes() if lane.opened]
         partitions = [lane.partition for lane in opened]
@@ -156,25 +201,51 @@ class Task:
         self._side_by_side(opened, lambda lane: lane.begin(committed.get(lane.partition), self._clock()))
         self._attend()
 
+    def _prepare_to_take_over(self) -> None:
+        """Look up the leaders of the partitions, and let all lanes be opened beside the flow."""
+        with contextlib.suppress(PartitionError):  # each lane will find that out for itself
+            self.consumer.connect(list(self._lanes))
+        for lane in self._lanes.values():
+            self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
+
     def _side_by_side(self, lanes: Iterable[Lane], step: Callable[[Lane], None]) -> None:
         for lane in lanes:
             self._calls.start(lane, partial(step, lane), OPEN_SECONDS)
         self._calls.settle_while_some_end(LATE_SECONDS)
 
     def _open_again(self, lane: Lane) -> None:
-        """Do the same for one lane, beside the flow."""
+        """
+        Do the same for one lane, beside the flow.
+
+        Where only the stable offset cannot be read, a transaction hangs that is about to move it (`app.kafka.hanging`).
+        """
         if not lane.opened:
             lane.open()
-        lane.begin(self._committed([lane.partition]).get(lane.partition), self._clock())
-
-    def _committed(self, partitions: Sequence[Partition]) -> Mapping[Partition, CommittedOffset]:
         try:
-            return self._offsets.load(partitions, stable=True)
+            committed = self._committed([lane.partition])
+        except Transient:
+            lane.end_pending(self._committed([lane.partition], stable=False).get(lane.partition))
+            committed = self._committed([lane.partition])
+        # Where we take over, the offset in our name tells the other service who has fenced it.
+        lane.begin(committed.get(lane.partition), self._clock(), claim=self._takes_over)
+
+    def _committed(
+        self, partitions: Sequence[Partition], *, stable: bool = True
+    ) -> Mapping[Partition, CommittedOffset]:
+        try:
+            return self._offsets.load(partitions, stable=stable)
         except (Unreachable, NotUsable) as error:
             raise Transient(partitions[0], f"its committed offset cannot be read: {error}") from error
 
     def _free_lanes(self) -> list[Lane]:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
+
+    def poll(self) -> Chunk | None:
+        """Return the records that have arrived; None if none have."""
+        most = self._pacing.most(self._lanes.values())
+        if self._clock() < self._hurries_until:
+            most = min(FIRST_RECORDS, most or FIRST_RECORDS)
+        return self.consumer.poll(POLL_SECONDS, most)
 
     def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
         """Hand each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
@@ -182,17 +253,31 @@ class Task:
         rejects = make_dead_letters(chunk, parsed, self._dead_letters, now), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            cleansed = _cleansed(lane, chunk, parsed, rejects, slice(begin, end))
+            cleansed = cleansed_rows(chunk, parsed, rejects, slice(begin, end), lane.stop)
             if lane.refusal is not None and cleansed.records:
                 reject = Reject(begin, REFUSED, lane.refusal)
                 cleansed = cleansed.rejected(make_dead_letter(chunk, reject, self._dead_letters, now), REFUSED)
-            self._calls.step(lane, partial(lane.take, cleansed))
+            self._calls.step(lane, partial(self._take, lane, cleansed))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]
             self._calls.step(lane, partial(lane.pass_over, position))
         for failure in chunk.failures:
             lane = self._lanes[failure.partition]
             self._calls.step(lane, partial(lane.give_up, failure, self._clock()))
+
+    def _take(self, lane: Lane, cleansed: Cleansed) -> None:
+        self._breaker.judge(lane.partition, cleansed)
+        lane.take(cleansed)
+        self._pacing.took(lane, cleansed)
+
+    def _send_rest(self, lane: Lane) -> None:
+        with self._pacing.delivering(lane):
+            lane.send_rest()
+
+    def read_again(self, partitions: Iterable[Partition]) -> None:
+        """Read on from what was delivered: the rest of the chunk is dropped, because it was not parsed."""
+        for partition in partitions:
+            self._lanes[partition].hold()
 
     def keep_up(self, *, catching_up: bool) -> None:
         """
@@ -206,10 +291,18 @@ class Task:
         now = self._clock()
         if self._commits.pass_is_due(now, catching_up=catching_up):
             self._commits.start_pass(self._lanes.values(), now)
+        self._commit_first_records()
         self._attend()
         self._free(now)
         if self._owes_heartbeat(now):
             self._commits.start([self._control_lane])
+
+    def _commit_first_records(self) -> None:
+        """Commit the first records of each partition that is taken over at once: its readers have waited already."""
+        for lane in [self._lanes[each] for each in self._without_records if self._lanes[each].dirty]:
+            if lane not in self._calls:
+                self._without_records.discard(lane.partition)
+                self._commits.start([lane])
 
     def _attend(self) -> None:
         """Take care of the lanes that do not just go on."""
@@ -218,9 +311,15 @@ class Task:
                 self._attend_to(lane, self._clock())
 
     def _attend_to(self, lane: Lane, now: float) -> None:
-        lane.read()
+        if lane.ready and self._pacing.rests(lane):
+            lane.hold()
+        else:
+            self._calls.attempt(lane, lane.read)
         if lane.spent:
             self._calls.start(lane, lane.discard)
+        elif lane.outcome is Outcome.FENCED and lane.partition not in self._fences.taken:
+            once = lane is self._first_lane
+            self._calls.start(lane, partial(self._fences.look, lane.partition, once=once))
         elif lane.outcome is not None:
             return
         elif lane.opened or lane.reopens(now):
@@ -235,7 +334,7 @@ class Task:
             return
         self._next_free = now + FREE_SECONDS
         for lane in self._lanes.values():
-            if lane.running and lane not in self._calls:
+            if lane.ready and lane not in self._calls:
                 self._calls.attempt(lane, lane.free)
 
     @property
@@ -243,6 +342,13 @@ class Task:
         """The lane by which the driver ends the task: its first one that does not hang, as the driver sees it too."""
         lanes = self._lanes.values()
         return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
+
+    @property
+    def _first_lane(self) -> Lane:
+        """The lane that the driver would fence now to end the task, where it is fenced already."""
+        lanes = self._lanes.values()
+        ours = (lane for lane in lanes if lane.partition not in self._fences.taken and not lane.troubled)
+        return next(ours, next(iter(lanes)))
 
     def _owes_heartbeat(self, now: float) -> bool:
         lane = self._control_lane
@@ -260,41 +366,14 @@ class Task:
         self._calls.abandon(LAST_SECONDS)
         for lane in self._free_lanes():
             lane.finish()
-        return [lane.receipt() for lane in self._lanes.values()]
+        return [self._receipt(lane) for lane in self._lanes.values()]
+
+    def _receipt(self, lane: Lane) -> Receipt:
+        where = lane.partition
+        return replace(lane.receipt(), tripped=where in self._breaker.tripped, allowance=self._pacing.allowance(where))
 
 
-def _cleansed(
-    lane: Lane,
-    chunk: Chunk,
-    parsed: Parsed,
-    rejects: tuple[Sequence[DeadLetter], Sequence[str]],
-    rows: slice,
-) -> Cleansed:
-    """Return a lane's part of a parsed chunk: these rows, or those before the lane's stop."""
-    begin, end, stop = rows.start, rows.stop, lane.stop
-    position = int(chunk.offsets[end - 1]) + 1
-    if stop is not None and position > stop:
-        end = begin + int(np.searchsorted(chunk.offsets[begin:end], stop))
-        position = stop
-    good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
-    bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
-    dead_letters, reasons = rejects
-    values = parsed.values.slice(good, after_good - good)
-    return Cleansed(
-        records=end - begin,
-        bytes_in=_size(offsets_of(chunk.values), begin, end),
-        lines=Lines(values, parsed.rows[good:after_good], chunk.keys_of_lines, chunk.timestamps, chunk.kept),
-        bytes_out=_size(offsets_of(parsed.values), good, after_good),
-        dead_letters=dead_letters[bad:after_bad],
-        reasons=reasons[bad:after_bad],
-        position=position,
-        read=_last_read(chunk.epoch_of(rows.stop - 1), position),
-    )
-
-
-def _last_read(epoch: int, position: int) -> LastRead | None:
-    return LastRead(position, epoch) if epoch != NO_EPOCH else None
-
-
-def _size(offsets: NDArray[np.int32], begin: int, end: int) -> int:
-    return int(offsets[end] - offsets[begin])
+def _allowances(assignment: Assignment) -> Mapping[Partition, int]:
+    """Return what the partitions may take at first; little where the sink may have choked the workers before."""
+    least = dict.fromkeys((each.partition for each in assignment.ranges), LEAST) if is_isolated(assignment) else {}
+    return least | dict(assignment.allowances)

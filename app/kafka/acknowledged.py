@@ -9,9 +9,9 @@ from confluent_kafka import KafkaException
 from app.kafka.delivery import Delivery
 from app.kafka.failures import of_writing
 from app.kafka.sender import Sender
-from app.kafka.writers import Committed, Writer, nobody
+from app.kafka.writers import Writer
 from app.model import Partition
-from app.offsets.contract import OffsetStore
+from app.offsets.contract import Committed, OffsetStore, nobody
 
 
 class AcknowledgedWriter(Writer):
@@ -33,6 +33,9 @@ class AcknowledgedWriter(Writer):
 
     def settle(self, committed: int | None) -> None:
         """Do nothing: without transactions none can hang."""
+
+    def end_pending(self, committed: int | None) -> None:
+        """Do nothing: without transactions none of ours keeps an offset from being read."""
 
     def commit(self, offset: int, metadata: str) -> None:
         """

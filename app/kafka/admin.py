@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    ConfigResource,
+    ResourceType,
+)
 
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
-from app.kafka.failures import KAFKA, is_refusal, of_cluster
+from app.kafka.failures import (
+    KAFKA,
+    decisive,
+    error_of,
+    is_refusal,
+    of_cluster,
+    section_of,
+    tells_too_little,
+)
+from app.kafka.handshake import Objection, objection
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
@@ -35,6 +49,11 @@ def known_offset(offset: int) -> int:
     return offset
 
 
+def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    """Return what we may do by the names of `kafka-acls`, such as DescribeConfigs; None where that is not told."""
+    return None if operations is None else frozenset(each.name.title().replace("_", "") for each in operations)
+
+
 class AdminConnection:
     """
     An admin client that is replaced after each failure: one whose only broker was killed may never answer again.
@@ -51,14 +70,24 @@ class AdminConnection:
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
+        try:
+            self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
+        except KafkaException as error:  # a file that was good at the start is not any more
+            raise of_cluster(error, "making a client", cluster=self._cluster) from error
         self._last_error: KafkaError | None = None
-        self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
+        self._objection: Objection | None = None
 
     def _remember_error(self, error: KafkaError) -> None:
         # "All brokers are down" follows the error that says why. A refusal says more than a broker that is down.
-        refused = self._last_error is not None and is_refusal(self._last_error)
-        if error.code() != KafkaError._ALL_BROKERS_DOWN and (is_refusal(error) or not refused):  # noqa: SLF001
+        said = self._last_error
+        if said is None or is_refusal(error) or not (is_refusal(said) or error.code() == KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
             self._last_error = error
+
+    def _has_objection(self, error: KafkaError) -> bool:
+        """Look what stands in the way, where an error leaves that open; return whether something was found."""
+        if self._objection is None and tells_too_little(error):
+            self._objection = objection(settings.common(self._kafka), section_of(self._cluster))
+        return self._objection is not None
 
     def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """
@@ -70,12 +99,26 @@ class AdminConnection:
         with contextlib.suppress(TimeoutError):
             return future.result(REFUSED_SECONDS)
         self.client.poll(0)
-        if self._last_error is not None and is_refusal(self._last_error):
-            raise KafkaException(self._last_error)
+        said = self._last_error
+        if said is not None and (is_refusal(said) or self._has_objection(said)):
+            raise KafkaException(said)
         try:
             return future.result(seconds - REFUSED_SECONDS)
         except TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
+
+    def broker_settings(self) -> dict[str, str] | None:
+        """Return the configuration of a broker; None where we may not read it; raises what `answer` does."""
+        cluster = self.answer(self.client.describe_cluster(request_timeout=ANSWER_SECONDS), "describing the cluster")
+        node = min(each.id for each in cluster.nodes)
+        resource = ConfigResource(ResourceType.BROKER, str(node))
+        described = self.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
+        try:
+            return {key: entry.value for key, entry in self.wait(described[resource]).items()}
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                return None
+            raise self.failure(error, f"reading the configuration of broker {node}") from error
 
     def answer(self, future: Future[T], doing: str) -> T:
         """
@@ -90,10 +133,30 @@ class AdminConnection:
         except KafkaException as error:
             raise self.failure(error, doing) from error
 
+    def broker_setting(self, name: str) -> str | None:
+        """
+        Return a setting that all brokers share, as one of them has it; None where we may not ask.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or refuses.
+        """
+        return (self.broker_settings() or {}).get(name)
+
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
         """Return what an error means for the service, and connect again if Kafka did not answer or refused us."""
         self.client.poll(0)
         failure = of_cluster(error, doing, self._last_error, self._cluster)
         if isinstance(failure, NotAllowed | Unreachable):
+            failure = self._explained(failure, decisive(error, self._last_error), doing)
+            retired = [self.client]
             self._connect()
+            # A client that waits for a token server ends only with that request, 20 s later (librdkafka 2.16).
+            threading.Thread(target=retired.clear, daemon=True).start()
         return failure
+
+    def _explained(self, failure: NotUsable | Unreachable, error: KafkaError, doing: str) -> NotUsable | Unreachable:
+        """Return the failure in the words of what stands in the way, where that was found."""
+        if not self._has_objection(error) or (found := self._objection) is None:
+            return failure
+        kind = Unreachable if found.passes else NotAllowed
+        return kind(f"{self._cluster} cannot be reached while {doing}: {found.cause}", found.cure)

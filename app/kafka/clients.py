@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 from confluent_kafka import Producer
@@ -13,6 +14,7 @@ from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
 from app.kafka.hanging import HangingTransactions
+from app.kafka.interruption import interrupt
 from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
@@ -30,6 +32,7 @@ class TaskClients:
         backend: how records pass between librdkafka and us; by default the fastest one that works here.
         producer: makes confluent-kafka's producer from its settings.
         ranges: what the task is to read; the offsets that the driver has planned with are among it.
+        in_use: whether another service is at work on the partitions, so that its transactions are open.
     """
 
     def __init__(
@@ -38,14 +41,18 @@ class TaskClients:
         backend: Backend | None = None,
         producer: Callable[..., Producer] = Producer,
         ranges: Sequence[OffsetRange] = (),
+        *,
+        in_use: bool = False,
     ) -> None:
         self._config = config
+        self._lanes = max(1, len(ranges))
         self._planned = {
             each.partition: CommittedOffset(each.committed) for each in ranges if each.committed is not None
         }
         self._mirrors = mirrors_of_a_task(config.mirrors, StoreContext(config.group, config.kafka))
         self._backend = backend or best_backend(config.kafka, config.output_kafka)
         self._producer = producer
+        self._in_use = in_use
         self._hanging = HangingTransactions(config.output_kafka, config.group)
 
     def __enter__(self) -> Self:
@@ -72,14 +79,26 @@ class TaskClients:
         targets = Targets.of(config, partition)
         if config.guarantee is Guarantee.EXACTLY_ONCE:
             assert is_transactional(offsets)  # the configuration refuses any other store
-            transactional = FlushedDelivery(self._maker(settings.transactional_producer(config, partition)))
+            configured = settings.transactional_producer(config, partition, lanes=self._lanes)
+            transactional = FlushedDelivery(self._maker(configured))
             sender = backend.sender(transactional.client, targets)
             return TransactionalWriter(
-                partition, sender, transactional, offsets, self._hanging, committed=self._mirrors.put
+                partition,
+                sender,
+                transactional,
+                offsets,
+                self._hanging,
+                committed=self._mirrors.put,
+                interrupt=partial(self._interrupt, configured, targets) if self._in_use else None,
             )
-        reporting = backend.reporting(self._maker(settings.producer(config)))
+        reporting = backend.reporting(self._maker(settings.producer(config, lanes=self._lanes)))
         sender = backend.sender(reporting.client, targets)
         return AcknowledgedWriter(partition, sender, reporting, offsets, committed=self._mirrors.put)
+
+    def _interrupt(self, configured: settings.Settings, targets: Targets) -> None:
+        """End the transaction of whoever is at work, when all is ready that is needed after that."""
+        self._hanging.connect({each.topic for each in (*targets.lines, targets.dead_letter)})
+        interrupt(self._producer, configured, targets.dead_letters)
 
     def _maker(self, configured: settings.Settings) -> MakeClient:
         """Return what makes a producer with these settings, and with those that its delivery reports need."""

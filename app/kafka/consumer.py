@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from app.kafka import settings
-from app.kafka.failures import of_partition
+from app.kafka.failures import is_refusal, of_partition
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk
 
 CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
+SEEK_SECONDS, SEEK_PAUSE = 0.5, 0.001
+# A broker that restarts may refuse us for a moment, and others go on.
+REFUSED_SECONDS = 5.0
 
 
 class TaskConsumer(ABC):
@@ -27,13 +32,26 @@ class TaskConsumer(ABC):
     """The most records in a chunk. Larger chunks fall out of the processor's cache; smaller ones cost more calls."""
 
     def __init__(self, config: TaskConfig) -> None:
-        self._client = Consumer(settings.consumer(config), logger=settings.SILENT)
+        configured: dict[str, Any] = settings.consumer(config) | {"error_cb": self._heard}
+        self._client = Consumer(configured, logger=settings.SILENT)
+        self._refused_at: float | None = None
+        """When Kafka refused us, if nothing has arrived since."""
         self.partitions: list[Partition] = []
         """All partitions that were ever started."""
         self.places: dict[Partition, int] = {}
         """The index of each partition in `partitions`."""
         self.batch_size = 1_000
         """The number of records to ask for next: about CHUNK_BYTES of them, once record sizes are known."""
+
+    def _heard(self, error: KafkaError) -> None:
+        """Take in an error of a connection."""
+        if self._refused_at is None and is_refusal(error):
+            self._refused_at = time.monotonic()
+
+    @property
+    def refused(self) -> bool:
+        """Whether Kafka has refused us, and nothing came for REFUSED_SECONDS: librdkafka keeps its first secrets."""
+        return self._refused_at is not None and time.monotonic() - self._refused_at > REFUSED_SECONDS
 
     def close(self) -> None:
         """Close the client; commits nothing."""
@@ -65,6 +83,9 @@ class TaskConsumer(ABC):
 
         With the leader epoch of the record before it, a chunk brings Truncated if the log was cut below the offset,
         even where it has grown past it again.
+
+        Raises:
+            Transient: librdkafka does not begin.
         """
         if partition not in self.places:
             self.places[partition] = len(self.partitions)
@@ -73,17 +94,39 @@ class TaskConsumer(ABC):
         self._client.incremental_assign([at])
         if epoch != NO_EPOCH:
             # An assignment only asks where an epoch ended when the leader changes; a seek asks now (librdkafka 2.16).
-            self._client.seek(at)
+            self._seek(partition, at)
+
+    def _seek(self, partition: Partition, at: TopicPartition) -> None:
+        """Seek as soon as the partition is read: its last stop may be under way for some microseconds (_STATE)."""
+        deadline = time.monotonic() + SEEK_SECONDS
+        while True:
+            try:
+                return self._client.seek(at)
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise of_partition(error, partition, "beginning to read") from error
+            time.sleep(SEEK_PAUSE)
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition; what was fetched ahead is dropped."""
         self._client.incremental_unassign([TopicPartition(*partition)])
 
     @abstractmethod
-    def poll(self, seconds: float) -> Chunk | None:
-        """Return what has arrived; None if nothing has. Wait at most so many seconds for a full chunk."""
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
+        """
+        Return what has arrived; None if nothing has.
+
+        Args:
+            seconds: how long to wait for a full chunk.
+            most: how many records a chunk may have; None leaves that to the consumer.
+        """
+
+    def wanted(self, most: int | None) -> int:
+        """Return how many records to ask for."""
+        return self.batch_size if most is None else min(most, self.batch_size)
 
     def adapt(self, records: int, size: int) -> None:
         """Adapt the batch size to the record size of the last chunk, whose values have `size` bytes."""
+        self._refused_at = None
         if records:
             self.batch_size = min(self.max_records, max(1, CHUNK_BYTES * records // (size + 1)))

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from app.kafka.consumer import CONTROL_SECONDS
+
 MakeClient = Callable[[dict[str, Any]], Producer]
 """Makes a producer with further settings."""
+
+
+def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
+    """
+    Connect a new client, so that init_transactions finds a broker that it can ask for the coordinator.
+
+    Without one, librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
+    brokers and ends the bootstrap connection; the second comes through the connection that will be used. Any topic
+    will do, but a thousand producers ask: one with few partitions is best.
+
+    Raises:
+        KafkaException: Kafka does not answer within so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    for _ in range(2):
+        client.list_topics(topic, max(0.1, deadline - time.monotonic()))
 
 
 class Delivery(Protocol):

@@ -126,12 +126,34 @@ NO_ANSWER = frozenset(
 )
 CURES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "allow Describe and Write on the transactional ids that begin with winnow/"
+        "kafka-acls --add --allow-principal User:NAME --operation Describe --operation Write "
+        "--transactional-id winnow/ --resource-pattern-type prefixed"
     ),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"
     ),
 }
+# librdkafka adds to the errors of a connection how long it was in which state.
+WHEN = re.compile(r" \(after \d+ms in state \w+.*\)$")
+# What librdkafka says of a login that failed, and what to do about it; the first that is found in its text.
+LOGINS = (
+    (
+        re.compile(r"broker's supported mechanisms: (?P<names>[A-Z][^()]*[^()\s])"),
+        "set {section}.sasl.mechanisms to one of {names}",
+    ),
+    (
+        re.compile(r"not valid in current SASL state"),
+        "this listener asks for no login: name another one, or set {section}.security.protocol to one without SASL",
+    ),
+    (
+        re.compile(r"OAUTHBEARER|invalid_token"),
+        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and what brokers want of tokens",
+    ),
+    (
+        re.compile(r"[Aa]uthentication failed"),
+        "check the credentials {section}.sasl.username and sasl.password, or the file that sasl.password.file names",
+    ),
+)
 
 
 def is_refusal(error: KafkaError) -> bool:
@@ -139,8 +161,25 @@ def is_refusal(error: KafkaError) -> bool:
     return error.code() in NOT_ALLOWED
 
 
+def tells_too_little(error: KafkaError) -> bool:
+    """Return whether an error leaves open what is wrong: no answer, no certificate that we believe, or no token."""
+    code = error.code()
+    return code in NO_ANSWER or code == KafkaError._SSL or "acquire SASL OAUTHBEARER token" in error.str()  # noqa: SLF001
+
+
 KAFKA, SINK = "Kafka", "the sink's Kafka"
 """What messages call the cluster; the second where the sink has its own."""
+
+
+def section_of(cluster: str) -> str:
+    """Return the section of the configuration that says how a cluster is reached."""
+    return "sink.kafka" if cluster == SINK else "kafka"
+
+
+def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None) -> KafkaError:
+    """Return the error that says more: of a request that no broker takes, only that of the connection says why."""
+    error = error_of(problem)
+    return connection if connection is not None and error.code() in NO_ANSWER else error
 
 
 def of_cluster(
@@ -152,18 +191,22 @@ def of_cluster(
     Args:
         problem: the error of a request.
         doing: what was asked.
-        connection: the last error of the client's connections. A request that no broker takes only times out, and this
-            one says why.
+        connection: the last error of the client's connections.
         cluster: what to call the cluster.
     """
-    error = error_of(problem)
-    if connection is not None and error.code() in NO_ANSWER:
-        error = connection
-    text = f"{doing}: {error.str()} ({error.name()})"
+    error, section = decisive(problem, connection), section_of(cluster)
+    text = f"{doing}: {WHEN.sub('', error.str())} ({error.name()})"
     if is_refusal(error):
-        cure = CURES.get(error.code(), "check the credentials, certificates and ACLs under `kafka`")
+        usual = f"check the credentials, certificates and ACLs under `{section}`"
+        cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
         return NotAllowed(f"{cluster} refuses us while {text}", cure)
     if error.code() in MISCONFIGURED:
         cure = CURES.get(error.code(), "check the settings under `kafka`")
         return NotUsable(f"{cluster} cannot serve us while {text}", cure)
     return Unreachable(f"{cluster} does not answer while {doing}: {error.str()}")
+
+
+def _of_login(said: str, section: str) -> str:
+    """Return the cure of a login that failed; empty where the text is about something else."""
+    found = ((pattern.search(said), cure) for pattern, cure in LOGINS)
+    return next((cure.format(section=section, **match.groupdict()) for match, cure in found if match), "")

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]  # not in its __all__
 
 from app.errors import NotUsable
 from app.kafka import settings
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.admin import AdminConnection
+from app.kafka.delivery import connect
 from app.kafka.failures import error_of, of_cluster
-from app.kafka.writers import connect
 from app.model import Partition
 from app.runtime import REAL, Runtime
 
 FENCE_SECONDS = 3.0
 FENCES_AT_ONCE = 16
 LIMIT = "transaction.max.timeout.ms"
+# The largest that librdkafka takes, and more than any broker allows that has not been told to.
+TOO_LONG_MS = (1 << 31) - 1
+NO_PARTITION = -1
 
 
 class KafkaFence:
@@ -40,25 +42,30 @@ class KafkaFence:
             NotUsable: they allow only shorter ones: no task could ever open a partition.
             Unreachable: Kafka does not answer.
         """
-        ours, longest = round(self._transaction_seconds * 1000), self._longest_transaction()
-        if longest is not None and longest < ours:
+        ours, told = round(self._transaction_seconds * 1000), AdminConnection(self._kafka).broker_setting(LIMIT)
+        longest = ours if told is None else int(told)
+        if longest < ours:
             msg = f"transaction.timeout is {ours} ms, and the brokers' {LIMIT} is {longest} ms"
             cure = f"set transaction.timeout to {longest // 1000}s or less, or {LIMIT} of the brokers to {ours} or more"
             raise NotUsable(msg, cure)
 
-    def _longest_transaction(self) -> int | None:
-        """Return how many milliseconds a transaction may take; None where we may not ask."""
-        connection = AdminConnection(self._kafka)
-        cluster = connection.client.describe_cluster(request_timeout=ANSWER_SECONDS)
-        node = min(each.id for each in connection.answer(cluster, "describing the cluster").nodes)
-        resource = ConfigResource(ResourceType.BROKER, str(node))
-        described = connection.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
+    def refuse_forbidden_ids(self) -> None:
+        """
+        Make sure that we may use the group's transactional ids.
+
+        It asks for a transaction that is longer than any broker allows. A broker that may be asked for it refuses that
+        before it writes anything. The id belongs to no partition, so nobody would be fenced anyway.
+
+        Raises:
+            NotAllowed: we may not.
+            Unreachable: Kafka does not answer.
+        """
         try:
-            return int(connection.wait(described[resource])[LIMIT].value)
+            self._open(Partition(self._topic, NO_PARTITION), {"transaction.timeout.ms": TOO_LONG_MS})
         except KafkaException as error:
-            if error_of(error).code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                return None
-            raise connection.failure(error, f"reading the configuration of broker {node}") from error
+            if error_of(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                return
+            raise of_cluster(error, f"opening a transactional producer of group {self._group!r}") from error
 
     def fence(self, partitions: Iterable[Partition]) -> bool:
         """
@@ -85,14 +92,18 @@ class KafkaFence:
             return any(list(threads.map(reaches, partitions)))
 
     def _fence_one(self, partition: Partition) -> bool:
-        own = {"enable.idempotence": True} | settings.fencing(self._group, self._transaction_seconds, partition)
-        producer = Producer(settings.common(self._kafka) | own, logger=settings.SILENT)
         try:
-            connect(producer, self._topic, FENCE_SECONDS)
-            producer.init_transactions(FENCE_SECONDS)
+            self._open(partition)
         except KafkaException as error:
             failure = of_cluster(error, f"opening a transactional producer for {partition}")
             if isinstance(failure, NotUsable):
                 raise failure from error
             return False
         return True
+
+    def _open(self, partition: Partition, own: settings.Settings | None = None) -> None:
+        fencing = settings.fencing(self._group, self._transaction_seconds, partition) | (own or {})
+        configured = settings.common(self._kafka) | {"enable.idempotence": True} | fencing
+        producer = Producer(configured, logger=settings.SILENT)
+        connect(producer, self._topic, FENCE_SECONDS)
+        producer.init_transactions(FENCE_SECONDS)

@@ -16,7 +16,7 @@ class KafkaGroup:
     The consumer group that the service commits to and never joins.
 
     Args:
-        connections: the clusters on which it commits.
+        connections: the clusters on which it commits; the last one has the offsets that count.
         group: the name of the group.
     """
 
@@ -34,6 +34,16 @@ class KafkaGroup:
         """
         for connection in self._connections:
             self._refuse_foreign_members(connection)
+
+    def offset_retention(self) -> float | None:
+        """
+        Return for how many seconds brokers keep an offset that nobody commits again; None where we may not ask.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or refuses.
+        """
+        minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
+        return None if minutes is None else float(minutes) * 60
 
     def _refuse_foreign_members(self, connection: AdminConnection) -> None:
         asked = connection.client.describe_consumer_groups([self._group], request_timeout=COORDINATOR_SECONDS)

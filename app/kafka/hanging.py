@@ -5,14 +5,19 @@ Kafka 4 skips the markers of a transaction in a partition without a leader, as i
 (TransactionMarkerChannelManager; `getPartitionLeaderEndpoint` answers "unknown"). There the transaction hangs, and the
 next one with the same producer id decides for both. So the first line of a transaction says where its source stood. If
 that is still the committed offset, the transaction was not committed, and must be aborted once more.
+
+The partition may be that of the group's offsets. Then an offset is pending, and no stable read of it answers any more;
+what became of the transaction's records shows how it must be ended once more.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -37,6 +42,9 @@ ORIGIN = ("topic", "partition", "offset")
 ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
 READ_AT_ONCE = 1_000
+# How many records at the end of a partition are looked at for those of a transaction: first so many, then so many.
+LOOKS = (10_000, 300_000)
+LOOK_SECONDS = 20.0
 
 
 def mark(source: Partition, group: str, committed: int) -> Header:
@@ -54,6 +62,38 @@ class Ends(NamedTuple):
     def open(self) -> bool:
         """Whether any transaction is open."""
         return self.last_stable < self.high_watermark
+
+
+class Trace(Enum):
+    """What a partition shows of the transaction that began at an offset."""
+
+    COMMITTED = auto()
+    """Readers of committed records see it."""
+    ABORTED = auto()
+    """They never will."""
+    NOTHING = auto()
+    """It has left nothing there, or it hangs there as well."""
+    LATER = auto()
+    """Readers see one that began at a later offset: somebody has set the offset back since."""
+    DELETED = auto()
+    """What it may have left there is deleted, or too far back to look for."""
+
+
+class Own(NamedTuple):
+    """A record that came of a source partition: where it is, which offset it names, and whether by our header."""
+
+    at: int
+    origin: int
+    marked: bool
+
+
+class Tail(NamedTuple):
+    """The last records of a target that came of a source partition; whether none of its last transaction is missing."""
+
+    target: Partition
+    ends: Ends
+    records: Sequence[Own]
+    whole: bool
 
 
 class HangingTransactions:
@@ -83,7 +123,7 @@ class HangingTransactions:
         return {partition: Ends(stable[partition], high[partition]) for partition in high}
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
-        admin = self._connected({each.topic for each in partitions})
+        admin = self.connect({each.topic for each in partitions})
         asked = admin.list_offsets(
             {TopicPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
             isolation_level=isolation,
@@ -103,11 +143,14 @@ class HangingTransactions:
             raise failure
         return found
 
-    def _connected(self, topics: Collection[str]) -> AdminClient:
+    def connect(self, topics: Collection[str]) -> AdminClient:
         """
         Return a client that knows the leaders of these topics.
 
         Two first questions at once may lose an answer: then it finds no leaders until its timeout (librdkafka 2.16).
+
+        Raises:
+            KafkaException: Kafka does not answer.
         """
         with self._lock:
             if self._admin is None:
@@ -133,26 +176,96 @@ class HangingTransactions:
         Raises:
             KafkaException: it cannot be read, or not in time.
         """
-        last = None
+        last: Own | None = None
         if ends.open:
-            for message in self._read(target, ends):
-                offset = self._offset_in(message, source)
-                last = last if offset is None else offset
-        return last
+            deadline = time.monotonic() + READ_SECONDS
+            for message in self._read(target, ends.last_stable, ends.high_watermark, deadline):
+                last = self._own(message, source) or last
+        return None if last is None else last.origin
 
-    def _offset_in(self, message: Message, source: Partition) -> int | None:
-        headers = dict(message.headers() or ())
+    def was_committed(self, source: Partition, ends: Mapping[Partition, Ends], began_at: int) -> bool | None:
+        """
+        Return how a transaction ended that has left its offset pending; None if its records do not tell.
+
+        Where nobody can read a record of it, it counts as aborted: it hangs there as well, or it was an offset alone.
+
+        Args:
+            source: the source partition.
+            ends: the ends of every partition that its output may have gone to.
+            began_at: the committed offset at which the transaction began.
+
+        Raises:
+            KafkaException: a partition cannot be read now.
+        """
+        deadline = time.monotonic() + LOOK_SECONDS
+        tails = [self._tail(source, target, at, began_at, deadline) for target, at in ends.items()]
+        later = [each.origin for tail in tails for each in tail.records if each.marked and each.origin > began_at]
+        span = range(began_at, min(later, default=sys.maxsize))
+        traces = {self._trace(source, tail, span, deadline) for tail in tails}
+        if Trace.LATER in traces or {Trace.COMMITTED, Trace.ABORTED} <= traces:
+            return None
+        if Trace.DELETED in traces and not {Trace.COMMITTED, Trace.ABORTED} & traces:
+            return None
+        return Trace.COMMITTED in traces
+
+    def _trace(self, source: Partition, tail: Tail, span: range, deadline: float) -> Trace:
+        """Return what is seen of the transaction whose source offsets are these; it began at the first of them."""
+
+        def visible(last: Own) -> bool:
+            if last.at >= tail.ends.last_stable:
+                self._require_first(source, tail.target, tail.ends, deadline)
+                return False
+            return next(self._read(tail.target, last.at, last.at + 1, deadline, "read_committed"), None) is not None
+
+        later = [each for each in tail.records if each.marked and each.origin >= span.stop]
+        of_it = [each for each in tail.records if each.origin in (span[:1] if each.marked else span)]
+        if later and visible(later[-1]):
+            return Trace.LATER
+        if not of_it:
+            return Trace.NOTHING if tail.whole else Trace.DELETED
+        if visible(of_it[-1]):
+            return Trace.COMMITTED
+        return Trace.ABORTED if of_it[-1].at < tail.ends.last_stable else Trace.NOTHING
+
+    def _tail(self, source: Partition, target: Partition, ends: Ends, began_at: int, deadline: float) -> Tail:
+        """Return the last records of a source partition, from before the transaction on if that is found."""
+        records: list[Own] = []
+        first = end = ends.high_watermark
+        for look in LOOKS:
+            begin, first, records = max(0, end - look), end, []
+            for message in self._read(target, begin, end, deadline):
+                first = min(first, message.offset() or 0)
+                if (own := self._own(message, source)) is not None:
+                    records.append(own)
+            if begin == 0 or any(each.origin < began_at + each.marked for each in records):
+                break
+        whole = first == 0 or any(each.origin < began_at for each in records)
+        return Tail(target, ends, records, whole)
+
+    def _require_first(self, source: Partition, target: Partition, ends: Ends, deadline: float) -> None:
+        """
+        Require that a transaction of this source is the first that is open: it hangs.
+
+        Behind one of somebody else, a transaction that has ended cannot be read either.
+        """
+        first = next(self._read(target, ends.last_stable, ends.high_watermark, deadline), None)
+        if first is None or self._own(first, source) is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} waits for another transaction"))  # noqa: SLF001
+
+    def _own(self, message: Message, source: Partition) -> Own | None:
+        headers, at = dict(message.headers() or ()), message.offset() or 0
         owner, _, offset = _text(headers.get(HEADER)).rpartition("@")
         if owner == transactional_id(self.group, source):
-            return int(offset)
+            return Own(at, int(offset), marked=True)
         topic, number, offset = (
             _text(headers.get(f"__connect.errors.{name}")) for name in ("topic", "partition", "offset")
         )
-        return int(offset) if (topic, number) == (source.topic, str(source.number)) else None
+        return Own(at, int(offset), marked=False) if (topic, number) == (source.topic, str(source.number)) else None
 
-    def _read(self, partition: Partition, ends: Ends) -> Iterator[Message]:
-        deadline = time.monotonic() + READ_SECONDS
-        with self._reader(partition, ends.last_stable) as consumer:
+    def _read(
+        self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
+    ) -> Iterator[Message]:
+        with self._reader(partition, begin, isolation) as consumer:
             while time.monotonic() < deadline:
                 for message in consumer.consume(READ_AT_ONCE, 0.1):
                     error = message.error()
@@ -160,14 +273,14 @@ class HangingTransactions:
                         return
                     if error is not None:
                         raise KafkaException(error)
-                    if (message.offset() or 0) >= ends.high_watermark:
+                    if (message.offset() or 0) >= end:
                         return
                     yield message
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
 
     @contextmanager
-    def _reader(self, partition: Partition, offset: int) -> Iterator[Consumer]:
-        own = {"group.id": self.group, "isolation.level": "read_uncommitted", "enable.partition.eof": True}
+    def _reader(self, partition: Partition, offset: int, isolation: str) -> Iterator[Consumer]:
+        own = {"group.id": self.group, "isolation.level": isolation, "enable.partition.eof": True}
         own |= {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
         consumer = Consumer(settings.common(self._kafka) | own, logger=settings.SILENT)
         try:

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from app.errors import NotUsable, TopicMissing
+from app.errors import NotUsable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
+from app.kafka.companions import BROKERS_DEFAULT, KafkaCompanions
 from app.kafka.failures import error_of
-from app.kafka.topics import KafkaTopics
 from app.model import Partition
-
-BROKERS_DEFAULT = -1
-"""The replication factor is the brokers' own."""
 
 
 class KafkaPlaceholders:
@@ -31,7 +28,7 @@ class KafkaPlaceholders:
 
     def __init__(self, connection: AdminConnection, template: str) -> None:
         self._connection = connection
-        self._topics = KafkaTopics(connection)
+        self._companions = KafkaCompanions(connection)
         self._template = template
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
@@ -43,7 +40,7 @@ class KafkaPlaceholders:
             NotUsable: it refuses; the error names the topic that a person can create instead.
         """
         for name, wanted in self.lacking(partitions).items():
-            existing = self._partitions_of(name)
+            existing = self._companions.partitions_of(name)
             self._ask_for(name, wanted, grow=existing > 0)
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
@@ -52,13 +49,7 @@ class KafkaPlaceholders:
         for topic, number in partitions:
             name = self._template.format(topic=topic)
             wanted[name] = max(wanted.get(name, 0), number + 1)
-        return {name: count for name, count in wanted.items() if self._partitions_of(name) < count}
-
-    def _partitions_of(self, name: str) -> int:
-        try:
-            return self._topics.source_topics([name], None)[name].partitions
-        except TopicMissing:
-            return 0
+        return {name: count for name, count in wanted.items() if self._companions.partitions_of(name) < count}
 
     def _ask_for(self, name: str, partitions: int, *, grow: bool) -> None:
         client = self._connection.client

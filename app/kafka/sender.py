@@ -69,7 +69,7 @@ class Sender(ABC):
     """
     Queues the records of one source partition in librdkafka.
 
-    Two methods return the first row that found the queue full, or the number of rows; they raise KafkaException where
+    Three methods return the first row that found the queue full, or the number of rows; they raise KafkaException where
     librdkafka refuses a row for any other reason.
 
     Args:
@@ -98,6 +98,13 @@ class Sender(ABC):
     @abstractmethod
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
         """Queue rejects for the dead-letter topic, from row `begin` on."""
+
+    def offer_each(self, records: Sequence[tuple[Partition, DeadLetter]], begin: int) -> int:
+        """Queue records for the partition that stands beside each, from row `begin` on."""
+        for row in range(begin, len(records)):
+            if not self.offer_one(*records[row]):
+                return row
+        return len(records)
 
     def offer_one(self, target: Partition, record: DeadLetter) -> bool:
         """

@@ -34,12 +34,15 @@ CONSUMER_DEFAULTS: Settings = {
     "queued.min.messages": 30_000,
     "queued.max.messages.kbytes": 32 << 10,
 }
+# What is fetched of a partition at once: librdkafka's default, and what is worth a request; in bytes, as is a record.
+LARGEST_FETCH, LEAST_FETCH, USUAL_RECORD = 1 << 20, 64 << 10, 1 << 10
 PRODUCER_DEFAULTS: Settings = {
     "compression.type": DEFAULT_COMPRESSION,
     "linger.ms": 20,
     "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 32 << 10,
 }
+# What one producer may hold that is not acknowledged yet, in bytes; what all of them may hold is `buffer.memory`.
+PRODUCER_QUEUE = 32 << 20
 # Nobody sees a record before its transaction is committed, and the commit sends at once whatever lingers. Fuller
 # batches cost the broker less.
 TRANSACTIONAL_DEFAULTS: Settings = PRODUCER_DEFAULTS | {"linger.ms": 100}
@@ -74,10 +77,36 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
         raise NotUsable(msg, "write the secret as text; librdkafka takes binary files by `NAME.location`") from None
 
 
+def reader(kafka: Mapping[str, str], group: str) -> Settings:
+    """Return the settings of a consumer that only looks: it joins no group, and commits nothing."""
+    return common(kafka) | {
+        "group.id": group,  # for its ACLs, and for librdkafka, which wants one
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",  # retention has passed the offset: the first record that is left
+    }
+
+
+def _prefetch(most: int) -> Settings:
+    """
+    Return how much to fetch ahead of each partition, where so many records are read of it in a second.
+
+    A partition that rests drops what was fetched ahead.
+    """
+    if not most:
+        return {}
+    return {
+        "queued.min.messages": min(int(CONSUMER_DEFAULTS["queued.min.messages"]), max(100, most)),
+        "fetch.message.max.bytes": min(LARGEST_FETCH, max(LEAST_FETCH, most * USUAL_RECORD)),
+    }
+
+
 def consumer(config: TaskConfig) -> Settings:
     """Return the settings of a task's consumer, which reads committed records only and never moves an offset itself."""
     return (
         CONSUMER_DEFAULTS
+        | _prefetch(config.rates.most)
         | common(config.kafka)
         | {
             "group.id": config.group,
@@ -91,23 +120,24 @@ def consumer(config: TaskConfig) -> Settings:
     )
 
 
-def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS) -> Settings:
-    """Return the settings of an idempotent producer whose batches both destinations take."""
+def producer(config: TaskConfig, defaults: Settings = PRODUCER_DEFAULTS, *, lanes: int = 1) -> Settings:
+    """Return the settings of one of so many idempotent producers of a task, whose batches both destinations take."""
     smallest, largest = sorted((config.sink.max_bytes, config.dead_letters.max_bytes))
     sizes: Settings = {
         "batch.size": max(1, min(LARGEST_BATCH, smallest)),
         "message.max.bytes": largest_record({}, largest),  # what the user wrote replaces it below
-        "queue.buffering.max.kbytes": max(32 << 10, 4 * largest >> 10),
+        # Even where hundreds share the memory of a worker, the largest record must fit.
+        "queue.buffering.max.kbytes": max(min(PRODUCER_QUEUE, config.buffer_memory // lanes), 4 * largest) >> 10,
     }
     return defaults | sizes | common(config.output_kafka) | LIKE_JAVA | {"enable.idempotence": True}
 
 
-def transactional_producer(config: TaskConfig, partition: Partition) -> Settings:
-    """Return the settings of the one producer that may write for a source partition."""
+def transactional_producer(config: TaskConfig, partition: Partition, *, lanes: int = 1) -> Settings:
+    """Return the settings of the one producer that may write for a source partition; the task has so many of them."""
     # librdkafka doubles its back-off with each try, up to the maximum. With both alike, every back-off is the same.
     patience: Settings = {"retry.backoff.ms": RETRY_BACKOFF_MS, "retry.backoff.max.ms": RETRY_BACKOFF_MS}
     return (
-        producer(config, TRANSACTIONAL_DEFAULTS)
+        producer(config, TRANSACTIONAL_DEFAULTS, lanes=lanes)
         | patience
         | fencing(config.group, config.transaction_seconds, partition)
     )

@@ -15,7 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from app.errors import TopicMissing, Unreachable
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection, known_offset
+from app.facts import TopicFacts
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection, known_offset, rights_of
 from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
 
@@ -81,7 +82,9 @@ class KafkaTopics:
                 raise TopicMissing(msg, "create it, or correct the configuration") from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
         leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
-        return Topic(name, str(described.topic_id or ""), len(described.partitions), leaderless)
+        in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
+        topic_id = str(described.topic_id or "")
+        return Topic(name, topic_id, len(described.partitions), leaderless, frozenset(in_sync))
 
     def destination(self, name: str) -> Destination:
         """
@@ -100,7 +103,38 @@ class KafkaTopics:
             compacted="compact" in settings.get("cleanup.policy", ""),
             before=_timestamp_limit(settings, "before"),
             after=_timestamp_limit(settings, "after"),
+            append_time=_has_append_time(settings),
         )
+
+    def facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        """Return what a preflight asks about topics; one that does not exist is left out."""
+        asked = self._connection.client.describe_topics(
+            TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
+        )
+        found: dict[str, TopicFacts] = {}
+        for name, future in asked.items():
+            try:
+                described = self._connection.wait(future)
+            except KafkaException as error:
+                if error_of(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    found[name] = TopicFacts(frozenset())
+                elif error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._connection.failure(error, f"describing topic {name!r}") from error
+            else:
+                replicas = min((len(each.replicas) for each in described.partitions), default=1)
+                rights = rights_of(described.authorized_operations)
+                found[name] = TopicFacts(rights, replicas, self._settings(name) or None)
+        return found
+
+    def retention(self, name: str) -> float | None:
+        """Return for how many seconds a topic keeps its records; None where time deletes none, or we may not know."""
+        settings = self._settings(name)
+        milliseconds = int(settings.get("retention.ms", -1))
+        return milliseconds / 1000 if milliseconds >= 0 and "delete" in settings.get("cleanup.policy", "") else None
+
+    def min_in_sync(self, name: str) -> int:
+        """Return how many replicas of a partition must be in sync for it to take records; 1 where we may not know."""
+        return int(self._settings(name).get("min.insync.replicas", 1))
 
     def _settings(self, name: str) -> dict[str, str]:
         """Return a topic's configuration; nothing where we may not read it."""
@@ -153,13 +187,17 @@ class KafkaTopics:
         return found
 
 
+def _has_append_time(settings: Mapping[str, str]) -> bool:
+    return settings.get("message.timestamp.type") == "LogAppendTime"
+
+
 def _timestamp_limit(settings: Mapping[str, str], side: str) -> TimestampLimit | None:
     """
     Return how far a timestamp may lie on one side of the broker's clock; None where that is not limited or not known.
 
     Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4, it counts where its successor is unset.
     """
-    if settings.get("message.timestamp.type") == "LogAppendTime":
+    if _has_append_time(settings):
         return None
     for name in (f"message.timestamp.{side}.max.ms", "message.timestamp.difference.max.ms"):
         if (limit := int(settings.get(name, UNLIMITED_MS))) != UNLIMITED_MS:

@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from app.errors import PartitionError, Transient
+from app.errors import OffsetPending, PartitionError, Transient
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
-from app.kafka.delivery import Delivery
+from app.kafka.delivery import Delivery, connect
 from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import Partition
-from app.offsets.contract import TransactionalOffsetStore
+from app.offsets.contract import Committed, TransactionalOffsetStore, nobody
 from app.records import DeadLetter, Header, Lines
 from app.watchdog import in_time
 
@@ -48,22 +48,6 @@ LOOK_SECONDS = 0.5
 ABORT_SECONDS = 5.0
 
 
-def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
-    """
-    Connect a new client, so that init_transactions finds a broker that it can ask for the coordinator.
-
-    Without one, librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
-    brokers and ends the bootstrap connection; the second comes through the connection that will be used. Any topic
-    will do, but a thousand producers ask: one with few partitions is best.
-
-    Raises:
-        KafkaException: Kafka does not answer within so many seconds.
-    """
-    deadline = time.monotonic() + seconds
-    for _ in range(2):
-        client.list_topics(topic, max(0.1, deadline - time.monotonic()))
-
-
 @dataclass(slots=True)
 class _Rows:
     """Rows to be queued: what offers them, how many they are, the next one, and what an error says was done."""
@@ -72,14 +56,6 @@ class _Rows:
     count: int
     doing: str
     at: int = 0
-
-
-Committed = Callable[[Partition, int, str], None]
-"""Takes in an offset that is committed, with its metadata."""
-
-
-def nobody(_partition: Partition, _offset: int, _metadata: str) -> None:
-    """Tell nobody that an offset is committed."""
 
 
 class Writer:
@@ -111,6 +87,11 @@ class Writer:
         """Whether rows are left that found no room in librdkafka's queue: `send_rest` waits for it."""
         return bool(self._left)
 
+    @property
+    def waiting(self) -> int:
+        """How many records that were sent are not acknowledged."""
+        return len(self._client) + sum(rows.count - rows.at for rows in tuple(self._left))
+
     def send(self, lines: Lines) -> None:
         """
         Queue cleansed lines for the sink, in order.
@@ -130,6 +111,16 @@ class Writer:
         """
         offer = partial(self._sender.offer_dead_letters, dead_letters)
         self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
+        self._send_left(ROOM_SECONDS)
+
+    def send_each(self, records: Sequence[tuple[Partition, DeadLetter]]) -> None:
+        """
+        Queue records for the partition that stands beside each, in order.
+
+        Raises:
+            Fenced, Transient: the open transaction is lost.
+        """
+        self._left.append(_Rows(partial(self._sender.offer_each, records), len(records), "sending records"))
         self._send_left(ROOM_SECONDS)
 
     def send_rest(self) -> None:
@@ -225,6 +216,7 @@ class TransactionalWriter(Writer):
 
     Args:
         hanging: finds what earlier owners' transactions have left open.
+        interrupt: ends the transaction of an earlier owner that is at work (`app.kafka.interruption`).
     """
 
     def __init__(
@@ -236,9 +228,11 @@ class TransactionalWriter(Writer):
         hanging: HangingTransactions,
         *,
         committed: Committed = nobody,
+        interrupt: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(partition, sender, delivery, committed=committed)
         self._offsets = offsets
+        self._interrupt = interrupt
         self._hanging = hanging
         self._began_at = 0
         """The committed offset at which the next transaction begins."""
@@ -256,6 +250,8 @@ class TransactionalWriter(Writer):
         with self._translated("opening the producer"):
             connect(self._client, self._sender.targets.dead_letters)
             self._refuse_if_abandoned()  # otherwise it would fence the next owner
+            if self._interrupt is not None:
+                self._interrupt()
             with in_time(CONTROL_SECONDS, "init_transactions"):
                 self._client.init_transactions(CONTROL_SECONDS)
 
@@ -273,14 +269,46 @@ class TransactionalWriter(Writer):
         """
         self._began_at = committed or 0
         targets = self._sender.targets
-        with self._translated(f"looking for open transactions in {targets}"):
-            ends = self._hanging.ends((*targets.lines, targets.dead_letter))
-        if silent := [each for each in targets.lines if each not in ends]:
-            raise Transient(self._partition, f"{silent[0]} has no leader")
+        ends = self._ends(targets.lines)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
         if hanging := [where for where, at in ends.items() if self._hangs(where, at)]:
             # By key, lines without the header may have gone to any other partition, too.
             self._abort_again([where for where, at in ends.items() if at.open] if targets.by_key else hanging)
+
+    def end_pending(self, committed: int | None) -> None:
+        """
+        End a transaction once more whose end Kafka never wrote beside its offset, as its records show that it ended.
+
+        Args:
+            committed: the offset of the source partition before that transaction.
+
+        Raises:
+            OffsetPending: they do not show it.
+            Fenced, Transient: that was not possible now.
+        """
+        dead_letter = self._sender.targets.dead_letter
+        ends = self._ends([*self._sender.targets.lines, dead_letter])
+        with self._translated("looking for what was committed"):
+            was_committed = self._hanging.was_committed(self._partition, ends, committed or 0)
+        if was_committed is None:
+            raise OffsetPending(self._partition, offset=committed)
+        with self._translated("ending a transaction whose offset is pending"):
+            self._begin()
+            self._offsets.save_beside(self._client, dead_letter, ends[dead_letter].last_stable)
+            with in_time(COMMIT_SECONDS, "end_transaction"):
+                end = self._client.commit_transaction if was_committed else self._client.abort_transaction
+                end(COMMIT_SECONDS)
+        self._open = False
+        what = "ended once more a transaction whose offset was pending"
+        log.warning(what, partition=str(self._partition), committed=was_committed)
+
+    def _ends(self, needed: Sequence[Partition]) -> dict[Partition, Ends]:
+        targets = self._sender.targets
+        with self._translated(f"looking for open transactions in {targets}"):
+            ends = self._hanging.ends((*targets.lines, targets.dead_letter))
+        if silent := [each for each in needed if each not in ends]:
+            raise Transient(self._partition, f"{silent[0]} has no leader")
+        return ends
 
     def _hangs(self, where: Partition, ends: Ends) -> bool:
         with self._translated(f"reading what is open in {where}"):
@@ -311,6 +339,11 @@ class TransactionalWriter(Writer):
             raise Transient(self._partition, f"{self._unsettled} has no leader")
         self._begin()
         super().send_dead_letters(dead_letters)
+
+    def send_each(self, records: Sequence[tuple[Partition, DeadLetter]]) -> None:
+        """Queue records inside the transaction; each is marked, because they may go to different partitions."""
+        self._begin()
+        super().send_each([(to, each._replace(headers=[*each.headers, self._header])) for to, each in records])
 
     def commit(self, offset: int, metadata: str) -> None:
         """

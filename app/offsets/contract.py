@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
@@ -96,6 +96,10 @@ class TransactionalOffsetStore(OffsetStore, Protocol):
         """Store the next offset to read inside the producer's open transaction, whose fence keeps older owners out."""
         ...
 
+    def save_beside(self, producer: Any, partition: Partition, offset: int) -> None:  # noqa: ANN401  # as above
+        """Store the offset of a partition of ours that is no source, so that the transaction ends beside the others."""
+        ...
+
 
 def is_local(store: OffsetStore) -> bool:
     """Return whether a store keeps offsets in the memory of its process, so that the driver learns them by receipts."""
@@ -132,3 +136,11 @@ class OffsetHistory(Protocol):
 def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:
     """Return whether a store can take part in Kafka's transactions."""
     return store.transactional
+
+
+Committed = Callable[[Partition, int, str], None]
+"""Takes in an offset that is committed, with its metadata."""
+
+
+def nobody(_partition: Partition, _offset: int, _metadata: str) -> None:
+    """Tell nobody that an offset is committed."""

@@ -31,7 +31,7 @@ from app.errors import NotAllowed, NotUsable, Unreachable, WinnowError
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
-from app.offsets.options import Options
+from app.offsets.options import Options, is_secret, without_secrets
 from app.offsets.registry import StoreOptionError
 
 READERS = 8  # files are read side by side
@@ -57,10 +57,11 @@ class FileOffsets:
     def __init__(self, context: StoreContext, *, url: str, **options: object) -> None:
         checked = Options()
         address = checked.url("url", url, FOLDERS)
-        given = dict(_given(checked, options))
+        given = checked.with_secrets(options)
         checked.raise_problems()
         self._group = context.group
         self._folder = _open_folder(address, given)
+        self._secrets = [str(value) for name, value in given.items() if is_secret(name)]
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
         """
@@ -129,21 +130,18 @@ class FileOffsets:
         except (WinnowError, Changed):
             raise
         except PermissionError as error:
-            raise NotAllowed(f"{where} refuses us while {doing}: {error}", "check the permissions there") from error
+            said = f"{where} refuses us while {doing}: {self._said(error)}"
+            raise NotAllowed(said, "check the permissions there") from error
         except FileNotFoundError as error:
-            raise NotUsable(f"{where} misses a folder while {doing}: {error}", "make it, or mount it") from error
+            said = f"{where} misses a folder while {doing}: {self._said(error)}"
+            raise NotUsable(said, "make it, or mount it") from error
         except Exception as error:
-            raise Unreachable(f"{where} does not answer while {doing}: {type(error).__name__}: {error}") from error
+            said = f"{where} does not answer while {doing}: {type(error).__name__}: {self._said(error)}"
+            raise Unreachable(said) from error
 
-
-def _given(checked: Options, options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield what the file system is opened with, secrets read from their files."""
-    for name, value in options.items():
-        if name.endswith("_file"):
-            secret = name.removesuffix("_file")
-            yield secret, checked.secret(secret, options.get(secret), value)
-        elif f"{name}_file" not in options:
-            yield name, value
+    def _said(self, error: Exception) -> str:
+        """Return what an error says, without secrets: a token is part of a query."""
+        return without_secrets(str(error), self._secrets)
 
 
 def _content(offset: int, metadata: str) -> bytes:
@@ -180,7 +178,7 @@ class Folder(ABC):
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # what each kind takes
-        self.url = url
+        self.url = without_secrets(url)
 
     @abstractmethod
     def check(self) -> None:

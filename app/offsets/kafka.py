@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from app.errors import Unreachable
+from app.errors import NotAllowed, Unreachable
 from app.kafka import settings
-from app.kafka.failures import KAFKA, SINK, of_cluster, of_partition
+from app.kafka.failures import KAFKA, SINK, error_of, is_refusal, of_cluster, of_partition
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving
@@ -35,7 +37,7 @@ class KafkaGroupOffsets:
     rd_kafka_cgrp_op with no group) while a restarted coordinator loads. A consumer has a group, and is safe.
 
     Args:
-        context: what the store is opened for; with a task's consumer, the store uses that one for everything.
+        context: what the store is opened for; with a task's consumer, the store uses that one as long as it answers.
     """
 
     transactional = True
@@ -45,6 +47,9 @@ class KafkaGroupOffsets:
         self._seconds = DRIVER_SECONDS if context.consumer is None else TASK_SECONDS
         self._cluster = SINK if context.placeholder else KAFKA
         self._readers: dict[bool, Consumer] = {}
+        self._spare: dict[bool, list[Consumer]] = {True: [], False: []}
+        self._crowded = False
+        """Whether each read of a task has a consumer of its own: one that waits would keep the others waiting."""
         self._lock = threading.Lock()
         self._commits = threading.Lock()
         self._last_commit: Future[object] = Future()
@@ -62,23 +67,29 @@ class KafkaGroupOffsets:
         """
         names = {(self._context.topic(each.topic), each.number): each for each in partitions}
         wanted = [TopicPartition(*there) for there in names]
-        doing = f"reading the offsets of group {self._context.group!r}"
         try:
-            found = self._reader(stable=stable).committed(wanted, self._seconds) if wanted else []
+            found = self._ask(wanted, stable=stable) if wanted else []
         except KafkaException as error:
+            doing = f"reading the offsets of group {self._context.group!r}"
             failure = of_cluster(error, doing, cluster=self._cluster)
             self._drop_reader(stable, failure)
             raise failure from error
-        for at in found:
-            if at.error is not None:
-                failure = of_cluster(at.error, f"{doing} in {at.topic}-{at.partition}", cluster=self._cluster)
-                self._drop_reader(stable, failure)
-                raise failure
         return {
             names[at.topic, at.partition]: CommittedOffset(at.offset, at.metadata or "")
             for at in found
             if at.offset >= 0
         }
+
+    def _ask(self, wanted: list[TopicPartition], *, stable: bool) -> list[TopicPartition]:
+        with self._lent(stable=stable) as reader:
+            try:
+                found = reader.committed(wanted, self._seconds)
+            except KafkaException as error:
+                raise KafkaException(self._refusal(reader) or error_of(error)) from error
+            for at in found:
+                if at.error is not None:
+                    raise KafkaException(KafkaError(at.error.code(), f"{at.topic}-{at.partition}: {at.error.str()}"))
+            return found
 
     def save_in_transaction(self, producer: Producer, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -87,9 +98,21 @@ class KafkaGroupOffsets:
         Raises:
             KafkaException: as librdkafka raises it; the writer knows what it means for its transaction.
         """
+        self._send(producer, self._at(partition, offset, metadata))
+
+    def save_beside(self, producer: Producer, partition: Partition, offset: int) -> None:
+        """
+        Send the offset of a partition that is no source, so that Kafka writes the end of the transaction beside it.
+
+        Raises:
+            KafkaException: as librdkafka raises it.
+        """
+        self._send(producer, TopicPartition(*partition, offset))
+
+    def _send(self, producer: Producer, at: TopicPartition) -> None:
         group = self._reader(stable=True).consumer_group_metadata()
         with in_time(COMMIT_SECONDS, "send_offsets_to_transaction"):
-            producer.send_offsets_to_transaction([self._at(partition, offset, metadata)], group, COMMIT_SECONDS)
+            producer.send_offsets_to_transaction([at], group, COMMIT_SECONDS)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -144,9 +167,23 @@ class KafkaGroupOffsets:
                 _, reader = self._readers.popitem()
                 if self._last_commit.done():
                     reader.close()
+            for reader in chain.from_iterable(self._spare.values()):
+                reader.close()
 
     def _at(self, partition: Partition, offset: int, metadata: str) -> TopicPartition:
         return TopicPartition(self._context.topic(partition.topic), partition.number, offset, metadata)
+
+    @contextmanager
+    def _lent(self, *, stable: bool) -> Iterator[Consumer]:
+        """Lend a consumer for a read; one that has failed is not lent again."""
+        if self._context.consumer is None or (stable and not self._crowded):
+            yield self._reader(stable=stable)
+            return
+        with self._lock:
+            reader = self._spare[stable].pop() if self._spare[stable] else self._connect(stable=stable)
+        yield reader
+        with self._lock:
+            self._spare[stable].append(reader)
 
     def _reader(self, *, stable: bool) -> Consumer:
         if self._context.consumer is not None:
@@ -154,15 +191,29 @@ class KafkaGroupOffsets:
             return consumer
         with self._lock:
             if stable not in self._readers:
-                self._readers[stable] = self._connect("read_committed" if stable else "read_uncommitted")
+                self._readers[stable] = self._connect(stable=stable)
             return self._readers[stable]
 
-    def _connect(self, isolation: str) -> Consumer:
+    def _connect(self, *, stable: bool) -> Consumer:
+        isolation = "read_committed" if stable else "read_uncommitted"
         own = {"group.id": self._context.group, "isolation.level": isolation, "enable.auto.commit": False}
         return Consumer(settings.common(self._context.kafka) | own, logger=settings.SILENT)
 
+    def _refusal(self, reader: Consumer) -> KafkaError | None:
+        """Return why Kafka does not let us ask the group's coordinator: the question itself only times out."""
+        if self._context.consumer is not None:
+            return None  # it is the task's, which polls it
+        message = reader.poll(0)
+        error = None if message is None else message.error()
+        return error if error is not None and is_refusal(error) else None
+
     def _drop_reader(self, stable: bool, failure: Exception) -> None:  # noqa: FBT001  # the key of a reader
-        """Connect again after an outage: a client whose only broker was killed may never answer again."""
-        if isinstance(failure, Unreachable):
+        """
+        Connect again after an outage or a refusal.
+
+        A client whose only broker was killed may never answer again, and one that was refused tells it only once.
+        """
+        if isinstance(failure, NotAllowed | Unreachable):
             with self._lock:
                 self._readers.pop(stable, None)
+                self._crowded = True

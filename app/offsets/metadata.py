@@ -1,11 +1,13 @@
 """
 The metadata that tasks commit beside each offset: whose it is, and what became of the records before it.
 
-    winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 read=4303@2
-    by=winnow-driver@1795328875831 sink=clean-logs
+    winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 tx=81:2
+    backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
+    task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40
 
 The counts are committed together with the records that they count, so they are exact, whatever process dies. A task
 continues the counts that it finds, so they go on over rounds, crashes and upgrades; `since` says from which offset.
+One partition of each task also has what the task spends its time on (`app.offsets.times`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, unquote
 
-from app.model import NOBODY, CommittedOffset, LastRead, Owner
+from app.model import NOBODY, CommittedOffset, LastRead, OffsetRange, Owner
+from app.offsets.times import TaskReport
 
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
@@ -49,13 +52,15 @@ _REASONS = {code: reason for reason, code in CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Records and bytes of one partition: what came in, and where it went."""
+    """Records and bytes of one partition: what came in, where it went, and in how many transactions."""
 
     records: int = 0
     out: int = 0
     dead: Mapping[str, int] = field(default_factory=dict)
     bytes_in: int = 0
     bytes_out: int = 0
+    committed: int = 0
+    aborted: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         dead = {reason: self.dead.get(reason, 0) + other.dead.get(reason, 0) for reason in {**self.dead, **other.dead}}
@@ -65,6 +70,8 @@ class Counts:
             dead,
             self.bytes_in + other.bytes_in,
             self.bytes_out + other.bytes_out,
+            self.committed + other.committed,
+            self.aborted + other.aborted,
         )
 
     def since(self, earlier: Counts) -> Counts:
@@ -78,6 +85,8 @@ class Counts:
             dead,
             max(0, self.bytes_in - earlier.bytes_in),
             max(0, self.bytes_out - earlier.bytes_out),
+            max(0, self.committed - earlier.committed),
+            max(0, self.aborted - earlier.aborted),
         )
 
     @property
@@ -100,6 +109,8 @@ class OffsetMetadata:
         counts: what became of the records from there to the committed offset.
         read: the last record that was read; None where no leader epoch is known.
         owner: the run of the service that committed it.
+        report: what the task that committed it spends its time on; None beside most offsets.
+        backlog: where committed records ended when the counts began; 0 where that is not known.
     """
 
     topic_id: str = ""
@@ -107,13 +118,18 @@ class OffsetMetadata:
     counts: Counts = NOTHING
     read: LastRead | None = None
     owner: Owner = NOBODY
+    report: TaskReport | None = None
+    backlog: int = 0
 
     def __str__(self) -> str:
         counts = self.counts
         before = f"{VERSION} topic={self.topic_id} since={self.since} in={counts.records} out={counts.out}"
         after = f" ib={counts.bytes_in} ob={counts.bytes_out}"
+        after += f" tx={counts.committed}:{counts.aborted}" if counts.committed or counts.aborted else ""
+        after += f" backlog={self.backlog}" if self.backlog else ""
         after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
         after += _written(self.owner) if self.owner != NOBODY else ""
+        after += f" task={self.report}" if self.report else ""
         return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
     @classmethod
@@ -126,21 +142,40 @@ class OffsetMetadata:
         dead = _counted(values.get("dead", ""))
         records = _number(values.get("in", ""))
         out = _number(values["out"]) if "out" in values else max(0, records - sum(dead.values()))
-        counts = Counts(records, out, dead, _number(values.get("ib", "")), _number(values.get("ob", "")))
+        sizes = _number(values.get("ib", "")), _number(values.get("ob", ""))
+        counts = Counts(records, out, dead, *sizes, *map(_number, values.get("tx", "0:0").split(":")[:2]))
         read = _last_read(values.get("read", ""))
-        owner = _owner(values.get("by", ""), values.get("sink", ""))
-        return cls(values.get("topic", ""), _number(values.get("since", "")), counts, read, owner)
+        owner = _owner(values.get("by", ""), values.get("sink", ""), values.get("gen", ""))
+        report = TaskReport.parse(values.get("task", ""))
+        since, backlog = _number(values.get("since", "")), _number(values.get("backlog", ""))
+        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog)
 
     @classmethod
     def continuing(
-        cls, committed: CommittedOffset | None, position: int, topic_id: str, owner: Owner
+        cls, committed: CommittedOffset | None, position: int, planned: OffsetRange, owner: Owner
     ) -> OffsetMetadata:
         """Go on with the counts beside the committed offset; those of another topic, or of nobody, begin here."""
+        topic_id = planned.topic_id
         found = cls.parse(committed.metadata if committed else "")
         if found.is_ours and found.topic_id in ("", topic_id):
             stays = committed is not None and position == committed.offset
-            return cls(topic_id, found.since, found.counts, found.read if stays else None, owner)
-        return cls(topic_id, position, owner=owner)
+            # Where nothing is counted yet, a person has set the offset, or the first commit is still to come.
+            backlog = planned.backlog if found.counts == NOTHING else found.backlog
+            read = found.read if stays else None
+            return cls(topic_id, found.since, found.counts, read, owner, backlog=backlog)
+        return cls(topic_id, position, owner=owner, backlog=planned.backlog)
+
+    @classmethod
+    def restarting(cls, committed: CommittedOffset | None, position: int, topic_id: str) -> str:
+        """
+        Return what stands beside an offset that a person sets: the counts begin there, and it names no run.
+
+        Where a task has committed in this topic, the topic's id stays: the group has worked on it, and a topic that is
+        created again must be noticed. Otherwise nothing stands there: an operator's offset shows nothing.
+        """
+        found = cls.parse(committed.metadata if committed else "")
+        worked_on = found.is_ours and found.topic_id == topic_id
+        return str(cls(topic_id, position)) if worked_on else ""
 
     @property
     def is_ours(self) -> bool:
@@ -154,12 +189,13 @@ def _last_read(text: str) -> LastRead | None:
 
 
 def _written(owner: Owner) -> str:
-    return f" by={quote(owner.host, safe='')}@{owner.started} sink={quote(owner.sink, safe='')}"
+    of = f" gen={owner.generation}" if owner.generation else ""
+    return f" by={quote(owner.host, safe='')}@{owner.started} sink={quote(owner.sink, safe='')}{of}"
 
 
-def _owner(by: str, sink: str) -> Owner:
+def _owner(by: str, sink: str, generation: str) -> Owner:
     host, _, started = by.rpartition("@")
-    return Owner(_number(started), unquote(host), unquote(sink))
+    return Owner(_number(started), unquote(host), unquote(sink), _number(generation))
 
 
 def _reasons(dead: Mapping[str, int], room: int) -> str:
@@ -184,8 +220,8 @@ def _counted(text: str) -> dict[str, int]:
     for part in text.split(","):
         code, _, count = part.rpartition(":")
         reason = unquote(code[1:]) if code.startswith("~") else _REASONS.get(code, "")
-        if reason:
-            counts[reason] = counts.get(reason, 0) + _number(count)
+        if reason and (number := _number(count)):
+            counts[reason] = counts.get(reason, 0) + number
     return counts
 
 

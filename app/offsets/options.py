@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote, quote_plus, urlsplit
 
 from app.offsets.registry import StoreOptionError
 from parsers.errors import listed
+
+MASK = "********"
+PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/\s]*@")
+_SECRETS = re.compile(r"password|passphrase|secret|token|access_?key|^key$|sasl\.(username|jaas)", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the value of an option must not be shown; a path to it may be. The key of S3 is called `key`."""
+    return bool(_SECRETS.search(name)) and not name.endswith((".file", "_file"))
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text in which passwords of URLs and these secrets are hidden, also as they stand in a URL's query."""
+    for secret in filter(None, secrets):
+        for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)):
+            text = text.replace(form, MASK)
+    return PASSWORD_IN_URL.sub(rf"\1{MASK}@", text)
 
 
 class Options:
@@ -50,6 +68,8 @@ class Options:
         if url != "?" and not (scheme and (not schemes or scheme[1] in schemes)):
             kinds = " or ".join(f"{each}://…" for each in schemes) or "such as file:///path"
             self.wrong(f"{name} must be a URL, {kinds}")
+        elif not _has_a_host(url):
+            self.wrong(f"{name} has no host that can be read: in a password write %2F for /, and so on")
         return url
 
     def secret(self, name: str, value: object, file: object) -> str:
@@ -61,6 +81,12 @@ class Options:
         elif value is not None:
             return self.text(name, value)
         return ""
+
+    def with_secrets(self, options: Mapping[str, object]) -> dict[str, object]:
+        """Take in options that somebody else knows, with the content of each `NAME_file` as `NAME`."""
+        files = {name.removesuffix("_file"): value for name, value in options.items() if name.endswith("_file")}
+        plain = {name: value for name, value in options.items() if not name.endswith("_file") and name not in files}
+        return plain | {name: self.secret(name, options.get(name), file) for name, file in files.items()}
 
     def _content(self, name: str, file: Path) -> str:
         try:
@@ -83,3 +109,12 @@ class Options:
         """
         if self._problems:
             raise StoreOptionError(listed(self._problems))
+
+
+def _has_a_host(url: str) -> bool:
+    """Return whether the part of a URL before its path is a host and a port; what else it is may be half a password."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        return False
+    return True

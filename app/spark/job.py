@@ -6,6 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import InheritableThread, SparkContext, SparkStageInfo, TaskContext
@@ -17,6 +18,7 @@ from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
 from app.spark import session
+from app.spark.logs import job_name, json_lines
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
@@ -24,16 +26,26 @@ Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 # used if the executor is new: Spark counts it before it takes tasks, on a busy machine long before.
 RETRY_SECONDS = 2.0
 LAUNCH_SECONDS = 15.0
+OCCUPIED_SECONDS = 1.0
+DELETE_EXECUTORS = "spark.kubernetes.executor.deleteOnTermination"
 ENDED = "Spark has ended while Winnow runs; its log says why"
 RESTART = "start Winnow again; it goes on from the committed offsets"
 
 
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
     """Do one task's part of a round. Runs in a Python worker of an executor."""
-    for assignment in assignments:
-        log.configure(assignment.config.log_level)
-        with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
-            yield from task.run(assignment, clients, make_parser(assignment.config), seconds_left(assignment))
+    for assignment in map(as_attempted, assignments):
+        config, attempt = assignment.config, assignment.attempt
+        log.configure(config.log_level, group=config.group, round=attempt.round, task=attempt.task)
+        with TaskClients(config, ranges=assignment.ranges, in_use=assignment.takes_over) as clients:
+            yield from task.run(assignment, clients, make_parser(config), seconds_left(assignment))
+
+
+def as_attempted(assignment: Assignment) -> Assignment:
+    """Return an assignment with the number of this attempt at it."""
+    context = TaskContext.get()
+    number = 0 if context is None else context.attemptNumber()
+    return replace(assignment, attempt=assignment.attempt._replace(number=number))
 
 
 def seconds_left(assignment: Assignment) -> float:
@@ -43,10 +55,15 @@ def seconds_left(assignment: Assignment) -> float:
     A first attempt takes the whole round, whatever this machine's clock says. A retry goes by the clock, so that the
     others need not wait for it; with a wrong clock it is shorter, or as long as a first attempt.
     """
-    context = TaskContext.get()
-    if context is None or context.attemptNumber() == 0:
+    if assignment.attempt.number == 0:
         return assignment.seconds
     return min(max(assignment.deadline - time.time(), 0.0), assignment.seconds)
+
+
+def _occupy(_number: int) -> None:
+    """Keep a slot for so long that each of the others gets a task of its own, and load what every task needs."""
+    warm_up()
+    time.sleep(OCCUPIED_SECONDS)
 
 
 def warm_up() -> None:
@@ -83,6 +100,12 @@ class SparkRounds:
             per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
             return max(1, sum(each // per_task for each in cores))  # a task's cores are those of one executor
 
+    def warm_up(self) -> None:
+        """Have a Python worker ready in each slot; the first ones of an executor take seconds."""
+        slots = self.slots
+        with _spark_answers():
+            self._context.parallelize(range(slots), slots).foreach(_occupy)
+
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
         """Start a round; it goes on by itself. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
@@ -92,14 +115,21 @@ class SparkRounds:
         return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
 
     def stop(self) -> None:
-        """Stop Spark."""
+        """
+        Stop Spark.
+
+        On Kubernetes executors end by themselves when they hear of it, and their pods belong to the driver's. To delete
+        all of them at once, as Spark would, takes a right in the cluster that the driver needs for nothing else.
+        """
         with contextlib.suppress(Py4JError, OSError):  # its JVM is gone already
+            self._context._jsc.sc().conf().set(DELETE_EXECUTORS, "false")  # noqa: SLF001  # it is read when Spark stops
             self._context.stop()
 
 
-def start_rounds(wanted: Mapping[str, str], *, submitted: bool) -> SparkRounds:
+def start_rounds(wanted: Mapping[str, str], group: str, *, submitted: bool) -> SparkRounds:
     """Start Spark, or join what spark-submit prepared, and return what runs rounds on it; raises SparkFailed."""
-    return SparkRounds(session.start(wanted, submitted=submitted))
+    logs = {} if log.on_terminal() else json_lines(group)
+    return SparkRounds(session.start({**logs, **wanted}, submitted=submitted))
 
 
 class RunningRound:
@@ -125,8 +155,10 @@ class RunningRound:
         self._thread.start()
 
     def _run(self) -> None:
-        partitions = sum(len(assignment.ranges) for assignment in self._assignments)
-        self._context.setJobGroup(self._group, f"Winnow: {partitions} partitions", interruptOnCancel=True)
+        number = max((assignment.attempt.round for assignment in self._assignments), default=0)
+        partitions = (each.partition for assignment in self._assignments for each in assignment.ranges)
+        self._context.setJobGroup(self._group, job_name(number, partitions), interruptOnCancel=True)
+        self._context.setLocalProperty("mdc.round", str(number))  # what Spark logs of its tasks names it
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))
             self._receipts = tasks.mapPartitions(self._work).collect()

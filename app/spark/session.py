@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import structlog
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from app.errors import SparkFailed
-from app.spark.properties import FIXED
+from app.spark.properties import FIXED, is_secret
 
 log = structlog.get_logger()
 
 # How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
 TASK_FAILURES = 8
+
+JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 
 DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "winnow",
@@ -36,6 +38,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     # Nothing here does linear algebra; its threads would only take time from ours.
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    # What travels to a task may hold a secret: Spark writes nothing of it to a disk in clear text.
+    "spark.io.encryption.enabled": "true",
     # A task that is cancelled may sit in a C call: find it, and end its worker.
     "spark.task.reaper.enabled": "true",
     "spark.task.reaper.killTimeout": "60s",
@@ -54,10 +58,13 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
         SparkFailed: if it does not start.
     """
     try:
-        if submitted:
-            SparkContext._ensure_initialized()  # noqa: SLF001  # only a running JVM knows what spark-submit has set
+        properties = {**DEFAULTS, **wanted}
+        # Only a running JVM knows what spark-submit has set, and only one that runs takes a secret: what a JVM is
+        # started with are its arguments.
+        arguments = None if submitted else SparkConf().setAll(list(_arguments(properties)))
+        SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001
         conf = SparkConf()
-        for key, value in {**DEFAULTS, **wanted}.items():
+        for key, value in properties.items():
             conf.setIfMissing(key, value)
         _fix(conf)
         conf.set("spark.master", retrying(conf.get("spark.master") or "local[*]"))
@@ -67,6 +74,13 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
         raise SparkFailed(msg) from error
     context.setLogLevel(wanted.get("spark.log.level", "ERROR"))
     return context
+
+
+def _arguments(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the properties that a JVM may be started with; its Java options are arguments, whatever they hold."""
+    for name, value in properties.items():
+        if name in JAVA_OPTIONS or not is_secret(name, value):
+            yield name, value
 
 
 def _fix(conf: SparkConf) -> None:

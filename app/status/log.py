@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
-from app.model import NOBODY, Partition
+from app.model import NOBODY, Partition, latest
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 log = structlog.get_logger()
@@ -24,7 +24,7 @@ ENDINGS = {
     End.LOST: ("error", "round failed; nothing is lost, the next one goes on from the committed offsets"),
 }
 # A partition in these states has a problem only while something is away; otherwise its task works on it.
-WORKED_ON = (PartitionState.PLANNED, PartitionState.RUNNING)
+WORKED_ON = (PartitionState.PLANNED, PartitionState.RUNNING, PartitionState.PAUSED)
 
 
 class Line(NamedTuple):
@@ -37,14 +37,18 @@ class Line(NamedTuple):
 
 def write(before: Snapshot, after: Snapshot) -> None:
     """Log what changed; a listener of the status tracker."""
+    number = {} if after.round is None else {"round": after.round.number}
     for level, event, fields in lines(before, after):
-        getattr(log, level)(event, **fields)
+        getattr(log, level)(event, **number, **fields)
 
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
     yield from _outage(before, after)
     yield from _others(before, after)
+    if after.warnings is not before.warnings:
+        yield from (Line("warning", "preflight", {"finding": each}) for each in after.warnings)
+    yield from _pause(before, after)
     yield from _unstable(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
@@ -57,6 +61,9 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 
 
 def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    if after.phase is Phase.LEAVING and before.phase is not Phase.LEAVING:
+        event = "asked to stop; this service works on until another one takes over, or handover.timeout is over"
+        yield Line("info", event, {"cause": after.cause})
     if after.phase is Phase.STOPPING and before.phase is not Phase.STOPPING:
         yield Line("info", "stopping", {"cause": after.cause})
     if after.phase is Phase.STOPPED and before.phase is not Phase.STOPPED:
@@ -87,11 +94,32 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
             "another service works for this group; this one, which started later, goes on",
             {"rival": str(rival)},
         )
+    if after.taken and len(after.taken) != len(before.taken):
+        event = "a later generation takes over; this service goes on with what it still has"
+        if after.round is None:
+            event = "a later generation works for this group; this service stands by until that is gone"
+        fields = {
+            "by": str(latest(after.taken.values())),
+            "taken": len(after.taken),
+            "partitions": len(after.partitions),
+        }
+        yield Line("info", event, fields)
+    if before.taken and not after.taken:
+        yield Line("warning", "the later generation is gone; this service works on everything again", {})
     if after.fenced and after.fenced is not before.fenced:
         owners = sorted({str(owner) for owner in after.fenced.values() if owner != NOBODY})
         where = [str(partition) for partition in sorted(after.fenced)]
         fields = {"count": len(where), "partitions": where[:SHOWN], "offsets_committed_by": owners[:SHOWN]}
         yield Line("warning", "partitions were fenced, and not by this driver", fields)
+
+
+def _pause(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    """Yield that a person has paused the service, and say so again each minute."""
+    if after.paused and (before.paused is None or _another_minute(before, after, after.paused.since / 1000)):
+        event = "paused; no records are taken" if before.paused is None else "still paused; no records are taken"
+        yield Line("warning", event, {"reason": f"{after.paused}: winnow resume ends it"})
+    if before.paused and not after.paused:
+        yield Line("info", "resumed", {"paused_seconds": round(after.at - before.paused.since / 1000, 1)})
 
 
 def _waited(snapshot: Snapshot, outage: Problem) -> float:

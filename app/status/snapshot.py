@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from app.errors import PartitionError, WinnowError
-from app.model import Owner, Partition
+from app.model import Owner, Partition, Pause
 from app.offsets.metadata import NOTHING, Counts
 from app.offsets.mirrors import MirrorStatus
+from app.offsets.times import TaskTimes
+from app.status.window import Look, Moment
 
 VERSION = 1
 
@@ -19,6 +21,7 @@ class Phase(StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    LEAVING = "leaving"  # it is asked to stop, and works on until another service takes over
     STOPPING = "stopping"
     STOPPED = "stopped"
 
@@ -30,6 +33,7 @@ class PartitionState(StrEnum):
     RUNNING = "running"
     FAILED = "failed"  # its task gave it up; the next round tries again
     BLOCKED = "blocked"  # it waits for a person
+    PAUSED = "paused"  # a person has paused the service
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +82,22 @@ class PartitionStatus:
         high_watermark: where all records end.
         unstable_since: since when an open transaction of a producer keeps the last stable offset where it is; None
             where records do not wait behind it.
+        log_start: the first offset that the partition still holds.
         lag: how many offsets wait from the next one to the last stable one.
+        waiting_since: the timestamp of the first record that waits, in seconds since the epoch; None where none waits
+            or it is not known.
+        retention: for how many seconds the topic keeps records; None where it keeps them, or that is not known.
+        lost: how many offsets retention deleted before they were read, as far as the service has seen since it started.
+        rate_limit: how many of its records are read in a second, as the configuration says; None where it does not.
+        moved: when the committed offset was seen to move last, in seconds since the epoch; None if it was not.
+        looks: where it stood in the last minutes, the newest last.
         counts: what became of its records since the service started.
         problem: what is wrong with it.
         skipped: the offsets that `out.of.range` skipped last, first and after the last.
         rewound: the offsets that `out.of.range` read again last, first and after the last.
         recovered: the last error that its task got over by itself; empty if there was none.
         reopened: how often a producer had to be replaced since the service started.
+        fenced: how often somebody else took it over since the service started.
     """
 
     partition: Partition
@@ -94,13 +107,38 @@ class PartitionStatus:
     last_stable: int = 0
     high_watermark: int = 0
     unstable_since: float | None = None
+    log_start: int = 0
     lag: int = 0
+    waiting_since: float | None = None
+    retention: float | None = None
+    lost: int = 0
+    rate_limit: int | None = None
+    moved: float | None = None
+    looks: tuple[Look, ...] = ()
     counts: Counts = NOTHING
     problem: Problem | None = None
     skipped: tuple[int, int] | None = None
     rewound: tuple[int, int] | None = None
     recovered: str = ""
     reopened: int = 0
+    fenced: int = 0
+
+    @property
+    def lag_to_high_watermark(self) -> int:
+        """How many offsets wait up to the high watermark, also those of open transactions."""
+        return self.lag + self.high_watermark - self.last_stable
+
+    def lag_seconds(self, now: float) -> float | None:
+        """Return how old the first record is that waits; 0 where none does, None where that is not known."""
+        if not self.lag:
+            return 0.0
+        return None if self.waiting_since is None else max(0.0, now - self.waiting_since)
+
+    def retention_margin(self, now: float) -> float | None:
+        """Return in how many seconds the first record that waits may be deleted; None where none is in danger."""
+        if not self.lag or self.waiting_since is None or self.retention is None:
+            return None
+        return self.waiting_since + self.retention - now
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,33 +202,51 @@ class Snapshot:
 
     Args:
         at: the moment, in seconds since the epoch.
+        alive: when the service last gave a sign of life; it is newer than `at` where nothing has changed since.
+        looked: when the offsets were read from Kafka last; None before the first time.
         group: the consumer group.
         started: when the service started, in seconds since the epoch.
         phase: what it does.
         cause: why it stops; empty while it runs.
         partitions: the status of every source partition.
         round: the last round; None before the first.
+        ended: the last rounds that have ended, the newest last.
+        endings: how many rounds have ended, and why.
         progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
         rival: that an earlier run of the service still works for the group; None while none does.
         fenced: the partitions that somebody else took over before the last discovery, and who owns them.
+        taken: the partitions that a service of a later generation has taken over.
         mirrors: the mirrors of the offsets, as the driver writes them.
         totals: what became of all records since the service started.
+        warnings: what the preflight has found, and what to do about it.
+        paused: that a person has paused it; None while it works.
+        tasks: what the tasks have spent their time on since then, by their numbers in the rounds.
+        hour: the service in the last hour, the newest moment last.
     """
 
     at: float
     group: str
     started: float
+    alive: float = 0.0
+    looked: float | None = None
     phase: Phase = Phase.STARTING
     cause: str = ""
     partitions: Mapping[Partition, PartitionStatus] = field(default_factory=dict)
     round: RoundStatus | None = None
+    ended: tuple[RoundStatus, ...] = ()
+    endings: Mapping[End, int] = field(default_factory=dict)
     progress: Progress | None = None
     outage: Problem | None = None
     rival: Problem | None = None
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    taken: Mapping[Partition, Owner] = field(default_factory=dict)
     mirrors: tuple[MirrorStatus, ...] = ()
     totals: Counts = NOTHING
+    warnings: tuple[str, ...] = ()
+    paused: Pause | None = None
+    tasks: Mapping[int, TaskTimes] = field(default_factory=dict)
+    hour: tuple[Moment, ...] = ()
 
     @property
     def problems(self) -> list[Problem]:

@@ -57,6 +57,7 @@ def service(
         "dead.letters": {"topic": job.dead_letters},
         "kafka": {"bootstrap.servers": job.bootstrap},
         "spark": {"spark.master": "local[2]", **spark},
+        "http": {"port": 0},
     }
     file = job.folder / "winnow.yaml"
     file.write_text(json.dumps({**needed, **settings}, indent=2))  # JSON is YAML

@@ -70,11 +70,11 @@ class _TimedConsumer:
         self._began: float | None = began
         self._times = times
 
-    def poll(self, seconds: float) -> Chunk | None:
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         if self._began is not None:
             self._times.append(f"opened {time.monotonic() - self._began}")
             self._began = None
-        chunk: Chunk | None = self.timed.poll(seconds)
+        chunk: Chunk | None = self.timed.poll(seconds, most)
         return chunk
 
     def close(self) -> None:

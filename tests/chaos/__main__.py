@@ -15,14 +15,14 @@ from rich.table import Table
 
 from tests.chaos.arms import ARMS
 from tests.chaos.cluster import SMALL, Size
-from tests.chaos.controls import CONTROL_PLANS
+from tests.chaos.controls import CONTROL_PLANS, TAKEOVER_UNFENCED
 from tests.chaos.epochs import EPOCHS
 from tests.chaos.epochs import run as run_epochs
 from tests.chaos.false_fences import EXPECTED
 from tests.chaos.false_fences import run as run_false_fences
 from tests.chaos.grouped import History
 from tests.chaos.hang import CASES, measure
-from tests.chaos.harm.refusals import KINDS
+from tests.chaos.harm.refusals import KINDS, TAKEOVERS
 from tests.chaos.history import events
 from tests.chaos.nemesis import HARM
 from tests.chaos.picture import draw
@@ -110,14 +110,27 @@ def controls(seed: int, names: tuple[str, ...]) -> None:
 
     Exits with 1 if the checker misses the anomaly of one of them.
     """
-    missed = []
-    for name in names or CONTROL_PLANS:
-        path = run_plan(CONTROL_PLANS[name].plan(seed), Path(tempfile.mkdtemp(prefix=f"winnow-chaos-{name}-")))
-        found = {finding.name for finding in report(History.of(events(path)), console)}
-        expected = CONTROL_PLANS[name].anomaly
-        console.print(f"{name}: {'found out' if expected in found else 'NOT FOUND OUT'} ({expected})\n")
-        missed += [name] if expected not in found else []
-    sys.exit(1 if missed else 0)
+    found_out = [_is_found_out(name, seed) for name in names or CONTROL_PLANS]
+    sys.exit(not all(found_out))
+
+
+@main.command()
+@click.option("--times", default=3, show_default=True, help="How often to do each kind of take-over.")
+@click.option("--rate", default=2_000, show_default=True, help="Lines written per second.")
+@click.option("--seed", default=1, show_default=True, help="Decides the lines and the pauses.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write history and picture.")
+@click.argument("names", nargs=-1, type=click.Choice(TAKEOVERS))
+def takeover(*, times: int, rate: int, seed: int, folder: Path | None, names: tuple[str, ...]) -> None:
+    """
+    Let later generations take over: undisturbed, killed in the middle, two at once; then once without the fence.
+
+    Exits with 1 if there is an anomaly, or if the control arm, which has no fence, is not found out.
+    """
+    folder = folder or Path(tempfile.mkdtemp(prefix="winnow-takeover-"))
+    plan = Plan(seed, 3600, SMALL, (names or TAKEOVERS) * times, per_second=rate, pause=BRIEF)
+    anomalies = _judge(run_plan(plan, folder))
+    found_out = _is_found_out(TAKEOVER_UNFENCED, seed)
+    sys.exit(anomalies or not found_out)
 
 
 @main.command()
@@ -131,12 +144,13 @@ def refusals(
     *, times: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
 ) -> None:
     """
-    Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all of them.
+    Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all but take-overs.
 
     Exits with 1 if there is an anomaly.
     """
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-refusals-"))
-    plans = refusals_plans(names or tuple(KINDS), times, seed, apart=apart, product=product)
+    usual = tuple(name for name in KINDS if name not in TAKEOVERS)
+    plans = refusals_plans(names or usual, times, seed, apart=apart, product=product)
     judged = [_judge(run_plan(plan, folder / f"{number}")) for number, plan in enumerate(plans)]
     sys.exit(max(judged))
 
@@ -215,6 +229,15 @@ def hang() -> None:
         calls = ", ".join(f"{seconds:.1f} s" for seconds in measure(case))
         table.add_row(case.killed, str(case.writers), calls)
     console.print(table)
+
+
+def _is_found_out(name: str, seed: int) -> bool:
+    """Run a control arm; return whether the checker finds its anomaly."""
+    path = run_plan(CONTROL_PLANS[name].plan(seed), Path(tempfile.mkdtemp(prefix=f"winnow-chaos-{name}-")))
+    found = {finding.name for finding in report(History.of(events(path)), console)}
+    expected = CONTROL_PLANS[name].anomaly
+    console.print(f"{name}: {'found out' if expected in found else 'NOT FOUND OUT'} ({expected})\n")
+    return expected in found
 
 
 def _judge(path: Path) -> int:

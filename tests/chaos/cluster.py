@@ -110,6 +110,8 @@ class System:
         self.spark = StandaloneSpark(folder, workers=size.workers) if size.workers else None
         self.proxy = Proxy(self.broker.routes, self._note_held)
         self.partitions = size.partitions
+        self.generation = 0
+        """That of the services that are started now."""
         self.drivers: list[Driver] = []
         self._stack = contextlib.ExitStack()
 
@@ -211,6 +213,7 @@ class System:
             round_interval="10s",
             transaction_timeout=f"{TRANSACTION_SECONDS}s",
         )
+        usual["generation"] = self.generation
         usual["delivery.guarantee"] = AT_LEAST_ONCE if self.arm == AT_LEAST_ONCE else "exactly-once"
         usual["kafka"] |= self.broker.login({"sasl.password.file": str(self.password_file)})
         usual["spark"] |= self._spark_settings() | dict(spark)

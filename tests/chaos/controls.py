@@ -9,6 +9,8 @@ from tests.chaos.cluster import SMALL
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.run import Plan
 
+TAKEOVER_UNFENCED = "take-over-unfenced"
+
 
 @dataclass(frozen=True)
 class Control:
@@ -28,6 +30,7 @@ CONTROL_PLANS: Mapping[str, Control] = {
     control.arm: control
     for control in (
         Control("random-ids", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
+        Control(TAKEOVER_UNFENCED, "duplicated", ("take-over",)),
         Control("offset-first", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
         Control("dead-letters-outside", "torn transaction", ("killed before-commit",)),

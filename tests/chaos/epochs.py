@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from app.embedded.broker import Broker
 from app.kafka import settings
-from app.kafka.writers import connect
+from app.kafka.delivery import connect
 from app.model import Partition, transactional_id
 from tests.independent import read
 

@@ -63,6 +63,9 @@ class CommittingRounds:
     def slots(self) -> int:
         return self._rounds.slots
 
+    def warm_up(self) -> None:
+        self._rounds.warm_up()
+
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
         return CommittedRound(self._rounds.submit(assignments), self._consumer)
 

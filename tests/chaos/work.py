@@ -83,6 +83,10 @@ class FailpointConsumer:
     def client(self) -> Any:
         return self._consumer.client
 
+    @property
+    def refused(self) -> bool:
+        return self._consumer.refused
+
     def connect(self, partitions: Iterable[Partition]) -> None:
         self._consumer.connect(partitions)
 
@@ -92,9 +96,9 @@ class FailpointConsumer:
     def stop(self, partition: Partition) -> None:
         self._consumer.stop(partition)
 
-    def poll(self, seconds: float) -> Chunk | None:
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         with self._points.around("fetch"):
-            return self._consumer.poll(seconds)
+            return self._consumer.poll(seconds, most)
 
     def close(self) -> None:
         self._consumer.close()
@@ -130,6 +134,9 @@ class LabelledWriter:
     def settle(self, committed: int | None) -> None:
         self._writer.settle(committed)
 
+    def end_pending(self, committed: int | None) -> None:
+        self._writer.end_pending(committed)
+
     def send(self, lines: Lines) -> None:
         label = b"|" + self._name.encode()
         names = [None if key is None else key + label for key in lines.keys.to_pylist()]
@@ -158,6 +165,10 @@ class LabelledWriter:
     @property
     def full(self) -> bool:
         return self._writer.full
+
+    @property
+    def waiting(self) -> int:
+        return self._writer.waiting
 
     def send_rest(self) -> None:
         self._writer.send_rest()
@@ -320,6 +331,7 @@ CONTROLS: Mapping[str, type[HonestClients]] = {
     AT_LEAST_ONCE: HonestClients,
     DRIVER_COMMITS: OffsetsLater,
     "random-ids": RandomIds,
+    "take-over-unfenced": RandomIds,
     "offset-first": OffsetFirst,
     "dead-letters-outside": DeadLettersOutside,
     "kept-producer": KeptProducer,

@@ -1,4 +1,4 @@
-"""Checks whether a container engine answers here, and if none does, why."""
+"""Builds and runs the image by a container engine, beside the broker's image of the Compose file; needs one that answers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ import contextlib
 import gc
 import os
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from docker.errors import DockerException
+from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
+from testcontainers.core.image import DockerImage
+from testcontainers.core.network import Network
+from testcontainers.core.wait_strategies import ExecWaitStrategy
+
+from app.embedded.broker import Cluster, free_ports
+from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, SERVICES, STOP_SECONDS, Ended
 
 ANSWER_SECONDS = 2
+START_SECONDS = 120
 USUAL = "/var/run/docker.sock"
+OUTSIDE = 9094
+"""The port of the listener for clients on this host; those of the Compose file are for the network inside."""
 
 
 def why_no_engine() -> str:
@@ -32,3 +45,92 @@ def _ask() -> str:
     except (DockerException, OSError) as error:  # the errors of requests are OSErrors
         return " ".join(str(error).split())
     return ""
+
+
+@contextmanager
+def image_of_engine() -> Iterator[EngineImage]:
+    """Build the image, start Kafka, and remove both at the end."""
+    with Network() as network, _kafka(network) as kafka:
+        arguments = {"timeout": BUILD_SECONDS}
+        build = DockerImage(ROOT, arguments, dockerfile_path="docker/Dockerfile", buildargs={"REVISION": "tested"})
+        with build as built:
+            yield EngineImage(str(built), network, kafka)
+
+
+class EngineContainer:
+    """A container of an engine that runs."""
+
+    def __init__(self, container: DockerContainer) -> None:
+        self._container = container
+
+    def execute(self, *command: str) -> Ended:
+        """Run a command beside the container's own, to its end."""
+        code, (output, errors) = self._container.get_wrapped_container().exec_run(list(command), demux=True)
+        return Ended(code, (output or b"").decode(), (errors or b"").decode())
+
+    def stop(self) -> Ended:
+        """Send SIGTERM and wait."""
+        self._container.get_wrapped_container().stop(timeout=STOP_SECONDS)
+        return self.wait()
+
+    def wait(self) -> Ended:
+        """Wait for its end."""
+        code = self._container.wait()
+        output, errors = self._container.get_logs()
+        return Ended(code, output.decode(), errors.decode())
+
+
+class EngineImage:
+    """The image in an engine, and a broker in the same network."""
+
+    def __init__(self, name: str, network: Network, kafka: Cluster) -> None:
+        self._name, self._network = name, network
+        self.kafka, self.bootstrap = kafka, "kafka:9092"
+        with contextlib.closing(DockerClient().client) as client:
+            self.config: dict[str, Any] = client.images.get(name).attrs["Config"]
+
+    def run(self, *command: str, environment: Mapping[str, str] | None = None) -> Ended:
+        """Run a command in a new container, to its end."""
+        with self.start(*command, environment=environment) as container:
+            return container.wait()
+
+    @contextmanager
+    def start(self, *command: str, environment: Mapping[str, str] | None = None) -> Iterator[EngineContainer]:
+        """Run a command in a new container while the block runs."""
+        # Docker's own timeout also ends a wait for a container.
+        container = _confined(DockerContainer(self._name, {"timeout": RUN_SECONDS}), "winnow")
+        container.with_network(self._network).with_command(list(command)).with_envs(**(environment or {}))
+        with container.with_volume_mapping(ROOT / "docker/winnow.yaml", CONFIG, "ro"):
+            yield EngineContainer(container)
+
+
+@contextmanager
+def _kafka(network: Network) -> Iterator[Cluster]:
+    """Start the Compose file's broker, with one more listener for the tests."""
+    declared = SERVICES["kafka"]
+    (port,) = free_ports(1)
+    container = (
+        _confined(DockerContainer(declared["image"]), "kafka").with_network(network).with_network_aliases("kafka")
+    )
+    outside = f"{container.get_docker_client().host()}:{port}"
+    more = {
+        "KAFKA_LISTENERS": f"OUTSIDE://:{OUTSIDE}",
+        "KAFKA_ADVERTISED_LISTENERS": f"OUTSIDE://{outside}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "OUTSIDE:PLAINTEXT",
+    }
+    for key, value in declared["environment"].items():
+        container.with_env(key, f"{value},{more[key]}" if key in more else str(value))
+    container.with_env("KAFKA_INTER_BROKER_LISTENER_NAME", "PLAINTEXT").with_bind_ports(OUTSIDE, port)
+    command = declared["healthcheck"]["test"][1:]
+    container.waiting_for(ExecWaitStrategy(command).with_startup_timeout(START_SECONDS))
+    with container:
+        yield Cluster(outside)
+
+
+def _confined(container: DockerContainer, service: str) -> DockerContainer:
+    """Confine a container as its service is confined in the Compose file, with a read-only root."""
+    declared = SERVICES[service]
+    for mount in declared["tmpfs"]:
+        path, _, options = mount.partition(":")
+        container.with_tmpfs_mount(path, options)
+    return container.with_kwargs(**{key: declared[key] for key in ("read_only", "cap_drop", "security_opt")})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,19 @@ CRD = ROOT.parent / "shared/crds/sparkapplication-crd-v2.5.2.yaml"
 
 def documents(path: Path) -> list[Document]:
     """Read every YAML document of a file."""
-    return [document for document in yaml.safe_load_all(path.read_text("utf-8")) if document]
+    return documents_in(path.read_text("utf-8"))
+
+
+def documents_in(text: str) -> list[Document]:
+    """Read every YAML document of a text."""
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def by_name(found: Iterable[Document]) -> dict[str, Document]:
+    """Name each document by its kind and name; none comes twice."""
+    named = [(f"{document['kind']}/{document['metadata']['name']}", document) for document in found]
+    assert len(named) == len(dict(named))
+    return dict(named)
 
 
 @pytest.fixture(scope="session")
@@ -49,15 +62,47 @@ def services() -> dict[str, Document]:
 
 @pytest.fixture(scope="session")
 def manifests() -> dict[str, Document]:
-    """Read the manifests by their kinds, in the order in which kubectl applies them; there is one of each kind."""
-    found = [document for path in sorted((ROOT / "k8s").glob("*.yaml")) for document in documents(path)]
-    by_kind = {document["kind"]: document for document in found}
-    assert len(found) == len(by_kind)
-    return by_kind
+    """Read the plain manifests of a SparkApplication by kind and name, in the order in which kubectl applies them."""
+    return by_name(document for path in sorted((ROOT / "k8s").glob("*.yaml")) for document in documents(path))
+
+
+@pytest.fixture(scope="session")
+def configuration(manifests: dict[str, Document]) -> str:
+    """Return winnow.yaml as it is mounted."""
+    return str(manifests["ConfigMap/winnow"]["data"]["winnow.yaml"])
 
 
 @pytest.fixture(scope="session")
 def application(manifests: dict[str, Document]) -> Document:
     """Return the SparkApplication's spec."""
-    spec: Document = manifests["SparkApplication"]["spec"]
+    spec: Document = manifests["SparkApplication/winnow-1"]["spec"]
     return spec
+
+
+@pytest.fixture(scope="session")
+def deployment() -> dict[str, Document]:
+    """Read the plain manifests of a Deployment by kind and name."""
+    return by_name(document for path in (ROOT / "k8s/deployment").glob("*.yaml") for document in documents(path))
+
+
+@pytest.fixture(params=["SparkApplication", "Deployment"])
+def pods(request: pytest.FixtureRequest, application: Document, deployment: dict[str, Document]) -> dict[str, Document]:
+    """Return the pods of driver and executor as each shape describes them: metadata and spec."""
+    if request.param == "SparkApplication":
+        return {role: application[role]["template"] for role in ("driver", "executor")}
+    return {
+        "driver": deployment["Deployment/winnow"]["spec"]["template"],
+        "executor": yaml.safe_load(deployment["ConfigMap/winnow-spark"]["data"]["executor.yaml"]),
+    }
+
+
+@pytest.fixture(params=["SparkApplication", "Deployment"])
+def spark_conf(
+    request: pytest.FixtureRequest, application: Document, deployment: dict[str, Document]
+) -> dict[str, str]:
+    """Return Spark's properties as each shape sets them."""
+    if request.param == "SparkApplication":
+        found: dict[str, str] = application["sparkConf"]
+        return found
+    lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
+    return dict(line.split("=", 1) for line in lines)

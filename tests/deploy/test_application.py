@@ -1,66 +1,59 @@
-"""The SparkApplication: how driver and executors run, where they may write, and when they are restarted."""
+"""How Spark runs in both shapes, and what is the SparkApplication's alone: resources, and when it is started again."""
 
 from __future__ import annotations
 
 import re
-import tomllib
+from pathlib import Path
 
 import pytest
 
+from app import __version__, config
+from app.spark.logs import CONFIGURATION, TEMPLATE
 from app.spark.session import DEFAULTS
 from tests.deploy.conftest import ROOT, Document
 
 WORKER_MIB = 500
 
 
-def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(application: Document) -> None:
+def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(
+    application: Document, spark_conf: dict[str, str]
+) -> None:
     """No task has a speculative attempt, Spark waits for the end of a killed one, and Python workers are reused."""
-    conf = application["sparkConf"]
+    conf = spark_conf
     assert conf["spark.speculation"] == "false"
     assert conf["spark.task.reaper.enabled"] == "true"
     assert conf["spark.python.worker.reuse"] == "true"
     assert "dynamicAllocation" not in application
 
 
-def test_lost_executors_do_not_end_the_driver(application: Document) -> None:
+def test_lost_executors_do_not_end_the_driver(application: Document, spark_conf: dict[str, str]) -> None:
     """Losses of executors expire, and evictions within minutes do not add up to the maximum; without it the fifth ends it."""
-    conf = application["sparkConf"]
+    conf = spark_conf
     for name in ("spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"):
         assert conf[name] == DEFAULTS[name]
     assert int(conf["spark.executor.maxNumFailures"]) >= 10 * application["executor"]["instances"]
     assert conf["spark.executor.failuresValidityInterval"] == "10m"
 
 
+def test_the_driver_of_spark_logs_as_winnow_does(
+    spark_conf: dict[str, str], image_environment: dict[str, str], configuration: str
+) -> None:
+    """By the files that the image holds, and with the group of the configuration."""
+    folder = f"{image_environment['SPARK_HOME'].removesuffix('pyspark')}app/spark/"
+    words = spark_conf["spark.driver.defaultJavaOptions"].split()
+    options = dict(word.removeprefix("-D").split("=") for word in words)
+
+    assert f"{folder}{CONFIGURATION.name}" == options["log4j2.configurationFile"]
+    assert f"file://{folder}{TEMPLATE.name}" == options["winnow.log.template"]
+    assert f"group.id: {options['winnow.group']}" in configuration
+
+
 def test_service_is_always_restarted(application: Document) -> None:
-    """The operator restarts the service after every end, and waits after each of the two kinds of failure; without a wait it gives up."""
+    """The operator restarts the service after every end; it waits a little longer after each failure, without a bound, and gives up without a wait."""
     policy = application["restartPolicy"]
     assert policy["type"] == "Always"
-    assert policy["onFailureRetryInterval"] > 0
-    assert policy["onSubmissionFailureRetryInterval"] > 0
-
-
-@pytest.mark.parametrize("role", ["driver", "executor"])
-def test_pods_are_restricted(role: str, application: Document) -> None:
-    """Driver and executors meet the restricted Pod Security Standard, on a read-only root."""
-    pod, own = application[role]["podSecurityContext"], application[role]["securityContext"]
-    assert (pod["runAsNonRoot"], pod["runAsUser"], pod["seccompProfile"]) == (True, 185, {"type": "RuntimeDefault"})
-    assert own["runAsNonRoot"] is True
-    assert own["readOnlyRootFilesystem"] is True
-    assert own["allowPrivilegeEscalation"] is False
-    assert own["capabilities"] == {"drop": ["ALL"]}
-    assert own["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert own.get("privileged", False) is False
-    assert not {"hostNetwork", "sidecars", "initContainers"} & application[role].keys()
-
-
-@pytest.mark.parametrize("role", ["driver", "executor"])
-def test_pods_can_write_where_the_image_writes(role: str, application: Document, final_stage: str) -> None:
-    """/tmp and the working folder are emptyDirs of a bounded size."""
-    emptied = {volume["name"] for volume in application["volumes"] if volume["emptyDir"]["sizeLimit"]}
-    mounted = {mount["mountPath"]: mount["name"] for mount in application[role]["volumeMounts"]}
-    work = re.findall(r"^WORKDIR (.*)$", final_stage, re.MULTILINE)[-1]
-    assert mounted.keys() == {"/tmp", work}
-    assert set(mounted.values()) <= emptied
+    assert 0 < policy["onFailureRetryInterval"] <= 5
+    assert 0 < policy["onSubmissionFailureRetryInterval"] <= 5
 
 
 def mebibytes(quantity: str) -> int:
@@ -69,25 +62,18 @@ def mebibytes(quantity: str) -> int:
 
 
 @pytest.mark.parametrize("role", ["driver", "executor"])
-def test_pods_have_room_and_time(role: str, application: Document) -> None:
-    """Requests and limits are set, the memory holds heap and Python workers, and a stop has thirty seconds."""
+def test_pods_have_room(role: str, application: Document) -> None:
+    """Requests and limits are set, the memory holds heap and Python workers."""
     part = application[role]
     workers = part["cores"] if role == "executor" else 1
     assert {"coreRequest", "coreLimit", "memory", "memoryOverhead"} <= part.keys()
     assert mebibytes(part["memoryOverhead"]) >= workers * WORKER_MIB
-    assert part["terminationGracePeriodSeconds"] == 30
     assert "spark.executor.pyspark.memory" not in application["sparkConf"]
 
 
 def test_executors_are_two_of_two_slots(application: Document) -> None:
     """Two executors with two slots each run four tasks at once."""
     assert (application["executor"]["instances"], application["executor"]["cores"]) == (2, 2)
-
-
-def version() -> str:
-    """Read the version under which the image is tagged."""
-    project: Document = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return str(project["version"])
 
 
 def test_application_runs_the_program_of_the_image(
@@ -97,7 +83,58 @@ def test_application_runs_the_program_of_the_image(
     spec = application
     folder = re.findall(r"^COPY .*docker/main\.py.* (\S+)$", final_stage, re.MULTILINE)[0]
     assert spec["mainApplicationFile"] == f"local://{folder}main.py"
-    assert spec["arguments"] == ["run", "-c", "/etc/winnow/winnow.yaml"]
+    assert spec["arguments"] == ["run", "-c", "/etc/winnow/winnow.yaml", "--set", "generation=1"]
     assert (spec["type"], spec["mode"]) == ("Python", "cluster")
     assert f"pyspark=={spec['sparkVersion']} " in (ROOT / "docker/requirements.lock").read_text("utf-8")
-    assert spec["image"] == services["winnow"]["image"] == f"winnow:{version()}"
+    assert spec["image"] == services["winnow"]["image"] == f"winnow:{__version__}"
+
+
+def test_both_shapes_run_the_same(application: Document, deployment: dict[str, Document]) -> None:
+    """The same image, program, arguments and resources; what Spark reads from the application, the Deployment's driver reads from a file."""
+    (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
+    lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
+    conf, executor = dict(line.split("=", 1) for line in lines), application["executor"]
+    assert driver["image"] == conf["spark.kubernetes.container.image"] == application["image"]
+    assert driver["args"][3:] == [application["mainApplicationFile"], *application["arguments"]]
+    assert application["sparkConf"].items() <= conf.items()
+    assert executor == executor | {
+        "instances": int(conf["spark.executor.instances"]),
+        "cores": int(conf["spark.executor.cores"]),
+        "coreRequest": conf["spark.kubernetes.executor.request.cores"],
+        "coreLimit": conf["spark.kubernetes.executor.limit.cores"],
+        "memory": conf["spark.executor.memory"],
+        "memoryOverhead": conf["spark.executor.memoryOverhead"],
+    }
+    room = mebibytes(application["driver"]["memory"]) + mebibytes(application["driver"]["memoryOverhead"])
+    assert driver["resources"]["limits"]["memory"] == driver["resources"]["requests"]["memory"] == f"{room}Mi"
+
+
+def test_a_deployment_tells_spark_what_only_the_pod_knows(deployment: dict[str, Document], tmp_path: Path) -> None:
+    """Its address, its name and its namespace reach Spark's properties by the environment, as the configuration reads it."""
+    (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
+    fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver["env"] if "valueFrom" in each}
+    assert fields.pop("SPARK_DRIVER_BIND_ADDRESS") == "status.podIP"
+    (tmp_path / "winnow.yaml").write_text(deployment["ConfigMap/winnow"]["data"]["winnow.yaml"])
+    assert config.load(tmp_path / "winnow.yaml", environ=fields).spark == {
+        "spark.driver.host": "status.podIP",
+        "spark.kubernetes.driver.pod.name": "metadata.name",
+        "spark.kubernetes.namespace": "metadata.namespace",
+    }
+
+
+def test_a_deployment_upgrades_by_take_over(deployment: dict[str, Document]) -> None:
+    """The next generation's pod is there and ready before the earlier one is asked to stop."""
+    spec = deployment["Deployment/winnow"]["spec"]
+    (driver,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 1
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["minReadySeconds"] > 0
+    assert driver["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert driver["startupProbe"]["httpGet"]["path"] == "/healthz"
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+
+
+def test_an_application_has_no_probe_that_delays_its_name(application: Document) -> None:
+    """Executors find the driver by a name that is published only while the driver is ready: it must be ready before them."""
+    (driver,) = application["driver"]["template"]["spec"]["containers"]
+    assert not {"startupProbe", "readinessProbe"} & driver.keys()

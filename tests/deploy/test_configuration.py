@@ -8,7 +8,7 @@ import pytest
 
 from app import config
 from app.config import Config
-from tests.deploy.conftest import ROOT, Document
+from tests.deploy.conftest import ROOT
 
 
 def loaded(text: str, folder: Path) -> Config:
@@ -19,11 +19,11 @@ def loaded(text: str, folder: Path) -> Config:
 
 
 @pytest.mark.parametrize("where", ["compose", "k8s"])
-def test_deployed_configuration_is_valid(where: str, tmp_path: Path, manifests: dict[str, Document]) -> None:
+def test_deployed_configuration_is_valid(where: str, tmp_path: Path, configuration: str) -> None:
     """The deployed configuration is valid: exactly once, from the beginning, with the access log's parser."""
     text = {
         "compose": (ROOT / "docker/winnow.yaml").read_text("utf-8"),
-        "k8s": manifests["ConfigMap"]["data"]["winnow.yaml"],
+        "k8s": configuration,
     }[where]
     found = loaded(text, tmp_path)
     assert found.delivery_guarantee.value == "exactly-once"
@@ -31,6 +31,6 @@ def test_deployed_configuration_is_valid(where: str, tmp_path: Path, manifests: 
     assert found.parser.name == "idc-access-log"
 
 
-def test_cluster_configuration_leaves_spark_to_the_application(tmp_path: Path, manifests: dict[str, Document]) -> None:
+def test_cluster_configuration_leaves_spark_to_the_application(tmp_path: Path, configuration: str) -> None:
     """In the cluster no key of the configuration sets where Spark runs."""
-    assert loaded(manifests["ConfigMap"]["data"]["winnow.yaml"], tmp_path).spark == {}
+    assert loaded(configuration, tmp_path).spark == {}

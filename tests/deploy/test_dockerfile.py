@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
-from app import config
+import pytest
+
+from app import __version__, config
 from tests.deploy.conftest import BIN, DOCKERFILE, ROOT
+
+FLUME = DOCKERFILE.with_name("flume.Dockerfile")
 
 
 def hadolint(dockerfile: Path) -> subprocess.CompletedProcess[str]:
@@ -15,10 +20,11 @@ def hadolint(dockerfile: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([BIN / "hadolint", dockerfile], capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_dockerfile_has_no_finding() -> None:
-    """Hadolint reports no finding for the Dockerfile."""
-    assert hadolint(DOCKERFILE).stdout == ""
-    assert hadolint(DOCKERFILE).returncode == 0
+@pytest.mark.parametrize("dockerfile", [DOCKERFILE, FLUME], ids=lambda file: file.name)
+def test_dockerfile_has_no_finding(dockerfile: Path) -> None:
+    """Hadolint reports no finding for any Dockerfile."""
+    assert hadolint(dockerfile).stdout == ""
+    assert hadolint(dockerfile).returncode == 0
 
 
 def test_a_careless_dockerfile_has_findings(tmp_path: Path) -> None:
@@ -27,15 +33,17 @@ def test_a_careless_dockerfile_has_findings(tmp_path: Path) -> None:
     assert hadolint(tmp_path / "Dockerfile").returncode == 1
 
 
-def test_base_images_are_pinned_to_python_and_debian() -> None:
-    """Every stage starts from the same Python on the same Debian, never from `latest`."""
-    bases = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
-    assert len(bases) > 1
-    assert {base.partition("@")[0] for base in bases} == {"python:3.11-slim-bookworm"}
+@pytest.mark.parametrize("dockerfile", [DOCKERFILE, FLUME], ids=lambda file: file.name)
+def test_one_line_names_the_base(dockerfile: Path) -> None:
+    """A digest is written at one place: all stages begin from the first, which is a Debian and never `latest`."""
+    first, *others = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", dockerfile.read_text("utf-8"), re.MULTILINE)
+    assert others
+    assert first[0].partition("@")[0] == "debian:bookworm-slim"
+    assert {base for base, _ in others} == {first[1]} == {"base"}
 
 
 def test_image_has_java_17_and_an_init(final_stage: str) -> None:
-    """Spark runs on Java 17, and tini forwards signals."""
+    """Spark runs on Java 17 and Debian's own Python, and tini forwards signals."""
     assert re.findall(r"openjdk-(\d+)", final_stage) == ["17"]
     assert 'ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]' in final_stage
 
@@ -47,7 +55,7 @@ def test_image_is_not_run_by_root(final_stage: str) -> None:
 
 def test_image_carries_no_compiler(final_stage: str) -> None:
     """The image holds nothing that the service does not need: no C compiler, no JDK, no pip."""
-    assert not re.search(r"\b(gcc|g\+\+|clang|build-essential|make|\S+-jdk\S*|python3?-dev)\b", final_stage)
+    assert not re.search(r"\b(gcc|g\+\+|clang|build-essential|make|\S+-jdk\S*|python3?-(dev|venv|pip))\b", final_stage)
     assert "pip uninstall -y -r docker/build.lock pip" in DOCKERFILE.read_text("utf-8")
 
 
@@ -96,10 +104,10 @@ def test_build_context_holds_every_copied_file() -> None:
     assert copied == allowed
 
 
-def test_image_sets_no_configuration_key(image_environment: dict[str, str]) -> None:
-    """No environment variable of the image is a key of the configuration."""
-    assert "NUMBA_CACHE_DIR" in image_environment
-    assert not [name for name in image_environment if name.startswith(config.ENV_PREFIX)]
+def test_image_overrules_no_file(image_environment: dict[str, str]) -> None:
+    """Its one variable for the configuration is a default: the status page listens at all addresses of a container."""
+    keys = {name: value for name, value in image_environment.items() if name.startswith(config.ENV_PREFIX)}
+    assert {"WINNOW_DEFAULT__HTTP__ADDRESS": "0.0.0.0"} == keys
 
 
 def test_image_writes_only_below_tmp(image_environment: dict[str, str]) -> None:
@@ -120,3 +128,22 @@ def test_kernels_are_compiled_while_building(final_stage: str, image_environment
     lines = (ROOT / "docker/warm-up.log").read_text("utf-8").splitlines()
     assert lines
     assert all(len(line.removeprefix("<<<!>>>").split("<<<!>>>,<<<!>>>")) == 15 for line in lines)
+
+
+def test_each_unneeded_pattern_has_a_reason() -> None:
+    """docker/unneeded.txt is paragraphs of patterns below a sentence, and no pattern stands there twice."""
+    header, *paragraphs = (ROOT / "docker/unneeded.txt").read_text("utf-8").strip().split("\n\n")
+    patterns = [row for paragraph in paragraphs for row in paragraph.splitlines() if not row.startswith("#")]
+    assert header.startswith("# ")
+    assert all(re.match(r"# [^\n]+\.\n\S", paragraph) for paragraph in paragraphs)
+    assert len(patterns) == len(set(patterns)) > 50
+    assert not [row for row in patterns if row.startswith(("/", "..")) or " " in row]
+
+
+def test_labels_say_what_pyproject_says(final_stage: str) -> None:
+    """The image's labels name the project's version and licence; a revision is given to the build."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', final_stage))
+    assert (__version__, project["license"]) == (labels["version"], labels["licenses"])
+    assert labels["revision"] == "$REVISION"
+    assert {"title", "description"} <= labels.keys()

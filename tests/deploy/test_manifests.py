@@ -9,32 +9,44 @@ import jsonschema
 import kubernetes_validate
 import pytest
 
-from tests.deploy.conftest import CRD, Document, documents
+from tests.deploy.chart import render
+from tests.deploy.conftest import CRD, Document, documents, documents_in
 
-KUBERNETES = "1.37"
-NATIVE = ["ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding"]
+CUSTOM = "SparkApplication"
+VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
 # Each of these can outlive the pod that mounts it, as a checkpoint would.
 LASTING_VOLUMES = {"persistentVolumeClaim", "ephemeral", "hostPath", "nfs", "csi", "local", "awsElasticBlockStore"}
 
 
 def test_manifests_are_applied_in_the_order_of_their_names(manifests: dict[str, Document]) -> None:
-    """`kubectl apply -f k8s/` creates the application's mounts and service account before the application itself."""
-    assert list(manifests) == [*NATIVE, "SparkApplication"]
-    assert not [kind for kind, document in manifests.items() if "namespace" in document["metadata"]]
+    """`kubectl apply -f k8s/` creates the application's mounts and accounts before the application itself, in any namespace."""
+    assert list(manifests)[-1] == "SparkApplication/winnow-1"
+    assert not [name for name, document in manifests.items() if "namespace" in document["metadata"]]
 
 
-@pytest.mark.parametrize("kind", NATIVE)
-def test_native_manifest_is_valid(manifests: dict[str, Document], kind: str) -> None:
-    """Each manifest of a native kind has only fields that Kubernetes knows, and all required ones."""
-    assert kubernetes_validate.validate(manifests[kind], KUBERNETES, strict=True) == KUBERNETES
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("place", ["manifests", "deployment"])
+def test_native_manifests_are_valid(place: str, version: str, request: pytest.FixtureRequest) -> None:
+    """Each manifest of a native kind has only fields that this Kubernetes knows, and all required ones."""
+    found: dict[str, Document] = request.getfixturevalue(place)
+    native = [document for document in found.values() if document["kind"] != CUSTOM]
+    assert len(native) >= 8
+    for document in native:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_newest_schemas_are_used() -> None:
+    """A newer kubernetes-validate brings newer schemas: they are asked, too."""
+    newest = kubernetes_validate.latest_version()
+    assert newest.startswith(VERSIONS[-1])
 
 
 def test_native_typo_is_found(manifests: dict[str, Document]) -> None:
     """A misspelt field of a native kind is invalid."""
-    planted = copy.deepcopy(manifests["Role"])
+    planted = copy.deepcopy(manifests["Role/winnow-driver"])
     planted["rules"][0]["verb"] = planted["rules"][0]["verbs"]
     with pytest.raises(kubernetes_validate.ValidationError, match="verb"):
-        kubernetes_validate.validate(planted, KUBERNETES, strict=True)
+        kubernetes_validate.validate(planted, VERSIONS[-1], strict=True)
 
 
 def strict(schema: Document) -> Document:
@@ -77,15 +89,29 @@ def problems(operator: Any, document: Document) -> list[str]:
 
 def test_application_is_valid(operator: Any, manifests: dict[str, Document]) -> None:
     """The SparkApplication has only fields that the operator knows, and all required ones."""
-    assert problems(operator, manifests["SparkApplication"]) == []
+    assert problems(operator, manifests["SparkApplication/winnow-1"]) == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"suspend": True, "generation": 7},
+        {"image": {"pullSecrets": ["registry"]}, "driver": {"cpuLimit": "2500m"}},
+        {"sparkConf": {"spark.locality.wait": "1s"}, "executor": {"instances": 1, "cpuRequest": 1}},
+    ],
+)
+def test_every_application_of_the_chart_is_valid(operator: Any, values: dict[str, Any]) -> None:
+    """So is one with other values."""
+    (rendered,) = documents_in(render(values)["sparkapplication.yaml"])
+    assert problems(operator, rendered) == []
 
 
 def test_application_errors_are_found(operator: Any, manifests: dict[str, Document]) -> None:
     """A misspelt field, a missing one and a value that does not exist are each found, at any depth."""
-    planted = copy.deepcopy(manifests["SparkApplication"])
+    planted = copy.deepcopy(manifests["SparkApplication/winnow-1"])
     planted["spec"]["driver"]["memroy"] = planted["spec"]["driver"].pop("memory")
-    planted["spec"]["volumes"][0]["emptydir"] = {}
-    planted["spec"]["executor"]["secrets"][0] = {"name": "s", "path": "/s"}
+    planted["spec"]["volumes"] = [{"name": "v", "emptydir": {}}]
+    planted["spec"]["executor"]["secrets"] = [{"name": "s", "path": "/s"}]
     planted["spec"]["mode"] = "clutser"
     del planted["spec"]["sparkVersion"]
     found = "\n".join(sorted(problems(operator, planted)))
@@ -105,43 +131,23 @@ def keys_and_values(node: object) -> list[tuple[str, object]]:
     return []
 
 
-def test_nothing_outlives_a_pod(manifests: dict[str, Document], application: Document) -> None:
+@pytest.mark.parametrize("place", ["manifests", "deployment"])
+def test_nothing_outlives_a_pod(place: str, request: pytest.FixtureRequest) -> None:
     """There is no checkpoint, no claim and no lasting volume: the only state is Kafka's offsets."""
-    assert "PersistentVolumeClaim" not in manifests
-    for kind, document in manifests.items():
+    found_manifests: dict[str, Document] = request.getfixturevalue(place)
+    assert not [name for name in found_manifests if name.startswith("PersistentVolumeClaim")]
+    for kind, document in found_manifests.items():
         found = keys_and_values(document)
         assert not LASTING_VOLUMES & {key for key, _ in found}, kind
         assert not [key for key, _ in found if "checkpoint" in key.lower()], kind
         assert not [value for _, value in found if isinstance(value, str) and "checkpoint" in value.lower()], kind
-    assert all(set(volume) == {"name", "emptyDir"} for volume in application["volumes"])
-    assert {key: value for key, value in application["sparkConf"].items() if "PersistentVolumeClaim" in key} == {
-        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
-        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
-    }
 
 
-def test_driver_has_only_the_rights_it_needs(manifests: dict[str, Document]) -> None:
-    """The driver may manage pods, create and delete its configmaps, and delete its service; there is no wildcard."""
-    role = manifests["Role"]
-    assert all(rule["apiGroups"] == [""] for rule in role["rules"])
-    assert {tuple(rule["resources"]): set(rule["verbs"]) for rule in role["rules"]} == {
-        ("pods",): {"create", "get", "list", "watch", "patch", "delete", "deletecollection"},
-        ("configmaps",): {"create", "deletecollection"},
-        ("services",): {"deletecollection"},
-    }
-
-
-def test_every_referenced_name_exists(manifests: dict[str, Document], application: Document) -> None:
-    """Each object that a manifest refers to by name is created by another one."""
-    spec, binding = application, manifests["RoleBinding"]
-    assert spec["driver"]["serviceAccount"] == manifests["ServiceAccount"]["metadata"]["name"]
-    assert [subject["name"] for subject in binding["subjects"]] == [spec["driver"]["serviceAccount"]]
-    assert binding["roleRef"]["name"] == manifests["Role"]["metadata"]["name"]
-    for role in ("driver", "executor"):
-        assert spec[role]["configMaps"] == [{"name": manifests["ConfigMap"]["metadata"]["name"], "path": "/etc/winnow"}]
-        (secret,) = spec[role]["secrets"]
-        assert secret == {
-            "name": manifests["Secret"]["metadata"]["name"],
-            "path": "/etc/winnow/secrets",
-            "secretType": "Generic",
-        }
+@pytest.mark.parametrize("place", ["manifests", "deployment"])
+def test_every_referenced_name_exists(place: str, pods: dict[str, Document], request: pytest.FixtureRequest) -> None:
+    """Each object that a pod mounts or is, is made by another manifest; but for the Secret, which is there already."""
+    found: dict[str, Document] = request.getfixturevalue(place)
+    for pod in pods.values():
+        maps = {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
+        assert {f"ConfigMap/{name}" for name in maps - {"winnow-spark"}} <= found.keys()
+        assert f"ServiceAccount/{pod['spec']['serviceAccountName']}" in found

@@ -1,35 +1,51 @@
-"""Secrets are in one manifest only, and are read from mounted files."""
+"""No manifest holds a secret; what is secret is read from mounted files."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import yaml
 
+from tests.deploy.chart import render
 from tests.deploy.conftest import ROOT, Document
 
 
-def test_secrets_are_only_in_the_secret(manifests: dict[str, Document]) -> None:
-    """No value of the Secret appears in Spark's settings, in a configuration or in the Compose file."""
-    values = [value.strip() for value in manifests["Secret"]["stringData"].values()]
-    files = [path for folder in ("k8s", "docker") for path in (ROOT / folder).iterdir() if path.name != "secret.yaml"]
-    assert all(len(value) > 8 for value in values)
-    assert len(files) > 3
-    for path in files:
-        text = path.read_text("utf-8")
-        assert not [
-            value for value in values if any(line.strip() in text for line in value.splitlines() if "-----" not in line)
-        ]
+def test_no_manifest_is_a_secret() -> None:
+    """`kubectl apply -f k8s/` and the chart overwrite no Secret, with placeholders or otherwise."""
+    texts = [path.read_text("utf-8") for path in (ROOT / "k8s").rglob("*.yaml")]
+    assert len(texts) > 10
+    assert not [text for text in texts if re.search("^kind: Secret$", text, re.MULTILINE)]
 
 
-def test_secrets_are_read_from_mounted_files(manifests: dict[str, Document], application: Document) -> None:
-    """Each path below the Secret's mount is one of its keys, and no setting holds a password itself."""
-    secret = manifests["Secret"]["stringData"].keys()
-    kafka = yaml.safe_load(manifests["ConfigMap"]["data"]["winnow.yaml"])["kafka"]
-    named = [*kafka.values(), *application["sparkConf"].values()]
+def test_secrets_are_read_from_mounted_files(configuration: str, spark_conf: dict[str, str]) -> None:
+    """No setting holds a password itself, and all files lie in the Secret's folder."""
+    kafka = yaml.safe_load(configuration)["kafka"]
+    named = [*kafka.values(), *spark_conf.values()]
     paths = {value for value in named if isinstance(value, str) and value.startswith("/etc/winnow/secrets/")}
-    assert {Path(path).name for path in paths} == set(secret)
+    assert {path.rsplit("/", 1)[1] for path in paths} == {"sasl.password", "ca.crt", "spark.auth"}
     assert not [key for key in kafka if "password" in key and not key.endswith(".file")]
-    shown = {key for key in application["sparkConf"] if re.search("secret|password|token", key)}
+    shown = {key for key in spark_conf if re.search("secret|password|token", key)}
     assert all(key.endswith(".file") for key in shown)
+
+
+def test_the_secret_is_mounted_as_files(pods: dict[str, Document]) -> None:
+    """Driver and executors find the Secret's keys as files, and nothing of it in their environment."""
+    for pod in pods.values():
+        (container,) = pod["spec"]["containers"]
+        assert {"name": "secrets", "secret": {"secretName": "winnow-secrets"}} in pod["spec"]["volumes"]
+        assert {"name": "secrets", "mountPath": "/etc/winnow/secrets", "readOnly": True} in container["volumeMounts"]
+        assert "envFrom" not in container
+        assert not [each for each in container.get("env", []) if "secretKeyRef" in each.get("valueFrom", {})]
+
+
+def test_a_secret_store_can_make_the_secret() -> None:
+    """An ExternalSecret makes it under the name that the pods mount, from where the values say."""
+    external = {
+        "enabled": True,
+        "store": {"name": "vault"},
+        "data": {"spark.auth": {"key": "winnow", "property": "auth"}},
+    }
+    found = yaml.safe_load(render({"secret": {"name": "from-vault", "external": external}})["externalsecret.yaml"])
+    assert found["spec"]["target"]["name"] == "from-vault"
+    assert found["spec"]["secretStoreRef"] == {"kind": "SecretStore", "name": "vault"}
+    assert found["spec"]["data"] == [{"secretKey": "spark.auth", "remoteRef": {"key": "winnow", "property": "auth"}}]

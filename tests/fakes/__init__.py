@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from app.errors import Blocked, Fenced, PartitionError, Refused, Transient, Truncated
+from app.errors import Blocked, Fenced, PartitionError, Refused, Transient, Truncated, Unreachable
 from app.model import (
     NO_EPOCH,
     Assignment,
@@ -119,6 +119,8 @@ class FakeKafka:
         """Of the transactional ids."""
         self.leader_epochs: dict[Partition, list[int]] = {}
         """Where the log of a partition was cut, one for each new leader; its first leader's epoch is 0."""
+        self.pending: dict[Partition, CommittedOffset] = {}
+        """Offsets of transactions that hang: a stable read waits for them, until their writer's successor ends them."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
         """Which records the broker refuses; the commit that waits for them fails."""
@@ -182,6 +184,8 @@ class FakeOffsets:
         self._kafka = kafka
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        if stable and not self._kafka.pending.keys().isdisjoint(partitions):
+            raise Unreachable("Kafka does not answer: timed out")
         return {each: self._kafka.committed[each] for each in partitions if each in self._kafka.committed}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
@@ -211,6 +215,7 @@ class FakeConsumer:
         self._failures: list[PartitionError] = []
         self._silent: set[Partition] = set()
         self._thread = threading.current_thread()
+        self.refused = False
 
     def connect(self, partitions: Iterable[Partition]) -> None:
         pass
@@ -230,7 +235,7 @@ class FakeConsumer:
         del self.reading[partition]
         self._reported_end.pop(partition, None)
 
-    def poll(self, seconds: float) -> Chunk | None:
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         self._clients.clock.now += self._tick
         rows: list[tuple[int, int, Record]] = []
         ends = []
@@ -238,7 +243,7 @@ class FakeConsumer:
             if partition in self._silent:
                 continue
             log = self._clients.kafka.source[partition]
-            after = min(offset + self._most, len(log))
+            after = min(offset + min(most or self._most, self._most), len(log))
             rows += [
                 (self.known.index(partition), at, record)
                 for at, record in enumerate(log[offset:after], offset)
@@ -302,6 +307,14 @@ class FakeWriter:
         assert committed == (None if now is None else now.offset)
         self._settled = True
 
+    def end_pending(self, committed: int | None) -> None:
+        """Take the offset before the transaction that hangs, and end that."""
+        assert self._epoch, "only the newest epoch can end it"
+        now = self._kafka.committed.get(self._partition)
+        assert committed == (None if now is None else now.offset)
+        if (pending := self._kafka.pending.pop(self._partition, None)) is not None:
+            self._kafka.committed[self._partition] = pending
+
     def send(self, lines: Lines) -> None:
         assert self._settled, "an earlier transaction may still be open in the sink"
         self._script.at(Point.BEFORE_SEND, self._partition)
@@ -317,6 +330,10 @@ class FakeWriter:
     @property
     def full(self) -> bool:
         return False
+
+    @property
+    def waiting(self) -> int:
+        return 0
 
     def send_rest(self) -> None:
         pass
@@ -381,6 +398,11 @@ class FakeTransaction(FakeWriter):
     def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
         self._check_epoch()
         self._dead_letters += dead_letters
+
+    @property
+    def waiting(self) -> int:
+        """Nothing is acknowledged before it is committed."""
+        return len(self._values) + len(self._dead_letters)
 
     def _commit(self, at: CommittedOffset) -> None:
         super()._send(self._values)

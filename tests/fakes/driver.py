@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from app.driver.clients import Clients
-from app.errors import NotUsable
+from app.driver.clients import Clients, NeverPaused, Pauses
+from app.errors import NotAllowed, NotUsable
+from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 
@@ -32,6 +33,8 @@ class DriverKafka:
         self.topic_gone = False
         self.sink_leaderless: set[int] = set()
         """Partitions of the sink, which has two, without a leader."""
+        self.sink_behind: dict[int, int] = {}
+        """Partitions of the sink of which not all replicas are in sync, and how many are; two are needed."""
         self.sink_gone: NotUsable | None = None
         self.reachable = True
         """Whether a fence reaches anybody."""
@@ -43,8 +46,17 @@ class DriverKafka:
         self.asked_for_time: list[int] = []
         self.room: dict[str, int] | None = None
         """The placeholders and their partitions; None where source and sink are on one cluster."""
+        self.retention: float | None = None
+        """For how many seconds offsets are kept."""
+        self.renewed: list[Partition] = []
+        """The partitions whose offsets the driver has committed, one after the other."""
         self.compacted: set[str] = set()
         """The topics that take only records with a key."""
+        self.pauses: Pauses = NeverPaused()
+        self.clusters: FakeCluster | None = None
+        """What a preflight asks; None where it asks nothing."""
+        self.forbidden: NotAllowed | None = None
+        """Why the group's transactional ids may not be used."""
 
     @property
     def clients(self) -> Clients:
@@ -56,13 +68,17 @@ class DriverKafka:
             fence=self,
             offsets=self,
             placeholders=self if self.room is not None else None,
+            pauses=self.pauses,
+            clusters=(self.clusters, self.clusters) if self.clusters else None,
         )
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> dict[str, Topic]:
         if "clean" in names:
             self._raise_if_gone()
             return {
-                "clean": Topic("clean", "id-2", 2, frozenset(self.sink_leaderless)),
+                "clean": Topic(
+                    "clean", "id-2", 2, frozenset(self.sink_leaderless), frozenset(self.sink_behind.items())
+                ),
                 "dead": Topic("dead", "id-3", 1),
             }
         if self.topic_gone and "raw" in known:
@@ -79,6 +95,9 @@ class DriverKafka:
         self._raise_if_gone()
         return Destination(name, 2, 1_000_000, compacted=name in self.compacted)
 
+    def min_in_sync(self, name: str) -> int:
+        return 2
+
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
         ends = {partition: self.watermark[partition] for partition in partitions if partition not in self.silent}
         return {partition: Watermarks(low, high, high) for partition, (low, high) in ends.items()}
@@ -88,10 +107,11 @@ class DriverKafka:
         return dict.fromkeys((each for each in partitions if each not in self.silent), 5)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
-        return dict(self.committed)
+        return {each: self.committed[each] for each in partitions if each in self.committed}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        raise NotImplementedError
+        self.renewed.append(partition)
+        self.committed[partition] = CommittedOffset(offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         raise NotImplementedError
@@ -110,13 +130,47 @@ class DriverKafka:
     def refuse_foreign_members(self) -> None:
         pass
 
+    def offset_retention(self) -> float | None:
+        return self.retention
+
     def refuse_short_transactions(self) -> None:
         if self.short_transactions is not None:
             raise self.short_transactions
 
+    def refuse_forbidden_ids(self) -> None:
+        if self.forbidden is not None:
+            raise self.forbidden
+
     def fence(self, partitions: Iterable[Partition]) -> bool:
         self.fenced.append(list(partitions))
         return self.reachable
+
+
+class FakeCluster:
+    """What a preflight asks: a cluster that allows everything and has nothing wrong, until a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.versions = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
+        self.broker_settings: dict[str, str] | None = {"offsets.retention.minutes": "10080"}
+        self.rights: dict[str, frozenset[str]] = {}
+        self.replicas = 3
+        self.settings: dict[str, dict[str, str]] = {}
+        self.commits: list[float | None] = []
+
+    def brokers(self) -> BrokerFacts:
+        return BrokerFacts(self.versions, self.broker_settings)
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        kept = {"retention.ms": "604800000", "cleanup.policy": "delete"}
+        return {
+            name: TopicFacts(self.rights.get(name), self.replicas, kept | self.settings.get(name, {})) for name in names
+        }
+
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        return self.rights.get(group)
+
+    def newest_commit(self) -> float | None:
+        return self.commits.pop(0) if self.commits else None
 
 
 class FakeRounds:
@@ -126,8 +180,11 @@ class FakeRounds:
         self.slots = slots
         self.unending = unending
         self.rounds: list[list[Assignment]] = []
-        self.cancelled = self.stopped = False
+        self.cancelled = self.stopped = self.warm = False
         self._act = act
+
+    def warm_up(self) -> None:
+        self.warm = True
 
     def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
         self.rounds.append(list(assignments))

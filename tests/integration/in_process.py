@@ -29,6 +29,9 @@ class ThreadRounds:
         """Those of each round."""
         self._threads = ThreadPoolExecutor(TASKS)
 
+    def warm_up(self) -> None:
+        pass
+
     def submit(self, assignments: Sequence[Assignment]) -> ThreadRound:
         self.assignments.append(list(assignments))
         return ThreadRound(self._threads, assignments)

@@ -34,6 +34,7 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
         "dead.letters": {"topic": dead},
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.driver.memory": "512m"},
+        "http": {"port": 0},
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 
@@ -125,6 +126,10 @@ class Winnow:
         self._listener.join(5)
         return code
 
+    def send(self, number: int) -> None:
+        """Send a signal to the process, as Kubernetes sends it."""
+        self._process.send_signal(number)
+
     def stop(self, number: int = signal.SIGTERM, within: float = STOP_SECONDS) -> int:
         """
         Send a signal, and require that the service stops in the promised time; return the exit code.
@@ -135,7 +140,7 @@ class Winnow:
         if number == signal.SIGINT:
             os.killpg(self._process.pid, number)
         else:
-            self._process.send_signal(number)
+            self.send(number)
         return self.code(within)
 
     def leftovers(self, seconds: float = 10) -> list[psutil.Process]:

@@ -125,8 +125,11 @@ class Stage:
         task_config = self.task_config
         assignment = Assignment(task_config, ranges or self.ranges(), seconds, deadline=0)
         parser = self.parser or make_parser(task_config)
-        receipts = task.run(assignment, TaskClients(task_config, self.backend, self.producer), parser, seconds)
+        receipts = task.run(assignment, self._clients(assignment), parser, seconds)
         return {receipt.partition: receipt for receipt in receipts}
+
+    def _clients(self, assignment: Assignment) -> TaskClients:
+        return TaskClients(assignment.config, self.backend, self.producer, assignment.ranges)
 
     def running(self, *ranges: OffsetRange) -> RunningTask:
         """Run a task without an end in a thread; return a context manager."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from app.embedded.broker import Cluster
+from tests.chaos.cluster import until
 from tests.conftest import Topics
-from tests.independent import cleanse, read
+from tests.independent import cleanse, ends, read
+from tests.servers.flume import FlumeAgent
 
 
-def feed(broker: Cluster, topic: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def feed(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    command = [sys.executable, "-m", "app.demo.feed", "--bootstrap", broker.bootstrap, "--topic", topic, *arguments]
+    command = [sys.executable, "-m", "app.demo.feed", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -20,7 +23,7 @@ def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
     """Each partition gets varied lines, most of them good, and the command ends after the given seconds."""
     topic = topics("raw", 2)
 
-    ended = feed(broker, topic, "--rate", "1000", "--seconds", "2")
+    ended = feed("--bootstrap", broker.bootstrap, "--topic", topic, "--rate", "1000", "--seconds", "2")
 
     assert 0 == ended.returncode, ended.stderr
     records = read(broker.bootstrap, topic)
@@ -32,7 +35,28 @@ def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
 
 def test_a_topic_that_is_not_there(broker: Cluster) -> None:
     """A missing topic ends the command with one clear line, without an endless wait."""
-    ended = feed(broker, "no-such-topic")
+    ended = feed("--bootstrap", broker.bootstrap, "--topic", "no-such-topic")
 
     assert 0 != ended.returncode
     assert "topic 'no-such-topic' does not exist" in ended.stderr
+
+
+def test_lines_through_flume(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A real Flume agent takes the lines at its socket, as in the Compose file, and brings them to Kafka."""
+    topic = topics("raw")
+    with FlumeAgent(tmp_path, broker.bootstrap, topic, avro=False) as agent:
+        ended = feed("--flume", f"127.0.0.1:{agent.port}", "--rate", "1000", "--seconds", "2")
+        assert 0 == ended.returncode, ended.stderr
+        assert until(lambda: sum(ends(broker.bootstrap, topic).values()) >= 100, 30)
+        agent.stop()
+
+    lines = [record.value or b"" for record in read(broker.bootstrap, topic)]
+    assert 0.9 * len(lines) < len([each for each in lines if cleanse(each) is not None])
+
+
+def test_nowhere_to_write() -> None:
+    """Without an address the command says which it takes."""
+    ended = feed("--topic", "raw")
+
+    assert 2 == ended.returncode
+    assert "--bootstrap and --topic, or --flume" in ended.stderr

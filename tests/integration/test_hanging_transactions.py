@@ -115,7 +115,7 @@ def lines(first: int, last: int) -> Lines:
 
 def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
     """Return dead letters, as from the fifth offset on."""
-    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"0")]
+    origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"%d" % source.number)]
     return [
         DeadLetter(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
         for n in range(first, last)

@@ -14,6 +14,7 @@ from app.model import Guarantee
 from tests import independent
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, Written, by_partition, cleansed, line, produce, read, sequence, values
+from tests.integration import test_service_status as status
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import until
 
@@ -91,10 +92,7 @@ def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
 def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     """A broker is killed while data flow, and restarted: services of both guarantees recover and lose nothing; exactly once, nothing is duplicated."""
     names = {guarantee: f"killed-{guarantee.value}" for guarantee in Guarantee}
-    # A Kafka 4 that is killed within milliseconds of a commit may leave that transaction open for ever (DESIGN, 37). With
-    # commits this seldom, the kill hits none.
-    more = {"commit.interval": "5s"}
-    configs = {each: create(mortal, name) | more | {"delivery.guarantee": each.value} for each, name in names.items()}
+    configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
 
     def cleansed_by(guarantee: Guarantee) -> dict[int, list[bytes | None]]:
         return by_partition(read(mortal.bootstrap, f"{names[guarantee]}.clean", RECOVERY_SECONDS))
@@ -105,7 +103,7 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:  # side by side, because both wait for the same broker
         feeders = [stack.enter_context(Feeder(mortal.bootstrap, f"{name}.raw", PARTITIONS)) for name in names.values()]
         services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs.values()]
-        until(lambda: all(flows(each, 0) for each in names), what="a flow")
+        until(lambda: all(flows(each, 0) for each in names), RECOVERY_SECONDS, "a flow")
         mortal.kill()
         mortal.start()
         seen = {each: sum(map(len, cleansed_by(each).values())) for each in names}
@@ -130,3 +128,56 @@ def lag(broker: Broker, group: str) -> int:
     """Return the lag of the group."""
     known = independent.committed(broker.bootstrap, group, f"{group}.raw")
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, f"{group}.raw").items())
+
+
+OUT_SECONDS = 120.0
+SCRAPE_SECONDS = 10.0
+"""As long as Prometheus waits by default."""
+
+
+def test_a_broker_that_is_out_for_two_minutes(mortal: Broker, tmp_path: Path) -> None:
+    """
+    The service waits, alive, and answers each scrape from its last snapshot, which tells how old it is.
+
+    When the broker is back it goes on by itself, although `transaction.timeout` is over: each line comes once.
+    """
+    config = create(mortal, "out") | {"round.interval": "1s"}
+    lines = [Written(line(n, each), None, each) for n in range(5_000) for each in range(PARTITIONS)]
+
+    def outage(url: str) -> float:
+        """Scrape, as Prometheus does all the time, and look whether the service is alive."""
+        began = time.monotonic()
+        seconds = status.metrics(url)["winnow_outage_seconds",]
+        assert 200 == status.ask(f"{url}healthz")[0]
+        assert time.monotonic() - began < SCRAPE_SECONDS
+        return seconds
+
+    def arrived(count: int) -> None:
+        until(lambda: len(read(mortal.bootstrap, "out.clean", RECOVERY_SECONDS)) >= count, RECOVERY_SECONDS, "lines")
+
+    with Winnow(config, tmp_path) as service:
+        url = service.wait_for("the status page is up")["url"]
+        produce(mortal.bootstrap, "out.raw", lines[: len(lines) // 2])
+        arrived(len(lines) // 2)
+        until(lambda: lag(mortal, "out") == 0, RECOVERY_SECONDS, "the first half")
+        service.wait_for("progress", times=len(service.logged("progress")) + 2)  # the driver knows
+        produce(mortal.bootstrap, "out.raw", lines[len(lines) // 2 :])  # some of it is in open transactions now
+        outages = len(service.logged("Kafka is back"))
+        mortal.stop()
+        status.until(lambda: outage(url) > OUT_SECONDS, "it is out for two minutes", RECOVERY_SECONDS)
+        scrape = status.metrics(url)
+        assert 503 == status.ask(f"{url}readyz")[0]
+        mortal.start()
+        service.wait_for("Kafka is back", RECOVERY_SECONDS, times=outages + 1)
+        arrived(len(lines))
+        until(lambda: lag(mortal, "out") == 0, RECOVERY_SECONDS, "the end")
+        until(lambda: status.metrics(url)["winnow_outage_seconds",] == 0, RECOVERY_SECONDS, "fresh figures")
+        code = service.stop(within=60)
+
+    assert 0 == code
+    assert scrape["winnow_snapshot_age_seconds",] > OUT_SECONDS
+    for partition in range(PARTITIONS):
+        assert 2_500 <= scrape["kafka_consumergroup_group_offset", str(partition), "out.raw"] <= 5_000
+    assert {n: [cleansed(i, n) for i in range(5_000)] for n in range(PARTITIONS)} == by_partition(
+        read(mortal.bootstrap, "out.clean")
+    )

@@ -16,6 +16,7 @@ from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read, sequence, values
+from tests.integration.parsers import installed
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import until
 
@@ -272,16 +273,11 @@ class Moody(IdcAccessLog):
 
 def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A record on which a user's parser raises becomes a dead letter `parser_error` with the exception; the others are cleansed."""
-    (tmp_path / "moody.py").write_text(PARSER)
-    metadata = tmp_path / "moody-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[winnow.parsers]\nmoody = moody:Moody\n")
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, parser={"name": "moody"})
     write(broker, source, 0, 100)
 
-    code, _ = run_to_end(config, tmp_path, PYTHONPATH=str(tmp_path))
+    code, _ = run_to_end(config, tmp_path, **installed(tmp_path, "moody", "Moody", PARSER))
 
     assert 0 == code
     assert [cleansed(n) for n in range(100) if n != 13] == values(read(broker.bootstrap, sink))

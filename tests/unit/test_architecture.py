@@ -46,10 +46,12 @@ STORE_SEAM = tuple(
         "options",
         "registry",
         "testing",
+        "times",
     )
 )
 """The modules of the offset stores that others may import."""
 
+SHARED = ("app.model", "app.rates", "app.errors")
 RULES = [
     Rule(
         "parsers are pure: they import nothing of app, Spark or Kafka",
@@ -87,11 +89,9 @@ RULES = [
         within("numba", "llvmlite"),
     ),
     Rule(
-        "model and errors cross processes: they import only the standard library and each other",
-        within("app.model", "app.errors"),
-        lambda name: (
-            name.partition(".")[0] not in sys.stdlib_module_names and not within("app.model", "app.errors")(name)
-        ),
+        "model, rates and errors cross processes: they import only the standard library and each other",
+        within(*SHARED),
+        lambda name: name.partition(".")[0] not in sys.stdlib_module_names and not within(*SHARED)(name),
     ),
     Rule("only app.spark imports pyspark", outside("app.spark"), within("pyspark", "py4j")),
     Rule(
@@ -145,6 +145,16 @@ RULES = [
         "the driver knows Kafka and Spark only by their protocols",
         within("app.driver"),
         within("app.kafka", "app.spark", "app.offsets.kafka"),
+    ),
+    Rule(
+        "what a person does beside the service knows Kafka and Spark only by protocols",
+        within("app.operate"),
+        within("app.kafka", "app.spark", "app.offsets.kafka", "app.executor"),
+    ),
+    Rule(
+        "nothing outside the command line imports what a person does beside the service",
+        outside("app.cli", "app.operate"),
+        within("app.operate"),
     ),
     Rule(
         "Kafka's clients import neither the driver nor the executor: they only implement their protocols",
@@ -279,8 +289,9 @@ def loaded_by(module: str, *suspects: str) -> set[str]:
 
 
 def test_the_task_loads_without_spark() -> None:
-    """Importing the task in a new interpreter loads neither pyspark nor Kafka's client."""
-    assert set() == loaded_by("app.executor.task", "pyspark", "py4j", "confluent_kafka")
+    """Importing the task in a new interpreter loads neither pyspark nor Kafka's client, nor an HTTP server."""
+    suspects = ("pyspark", "py4j", "confluent_kafka", "http.server", "prometheus_client")
+    assert set() == loaded_by("app.executor.task", *suspects)
 
 
 @pytest.mark.parametrize("module", ["app.executor.task", "app.kafka.clients"])

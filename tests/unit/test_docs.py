@@ -12,6 +12,7 @@ import yaml
 from app.cli import main
 from app.config import described, load
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
+from app.status import metrics
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
@@ -34,6 +35,16 @@ def key_table() -> str:
 def test_the_readme_lists_exactly_the_configuration_keys() -> None:
     """The table is generated from the declarations: run `python -m tests.unit.test_docs` after a change."""
     assert key_table() == between("keys").strip()
+
+
+def metric_table() -> str:
+    rows = [f"| `{name}` | {labels} | {meaning} |" for name, labels, meaning in metrics.described()]
+    return "\n".join(["| metric | labels | meaning |", "| --- | --- | --- |", *rows])
+
+
+def test_the_readme_lists_exactly_the_metrics() -> None:
+    """The table is generated, like that of the keys."""
+    assert metric_table() == between("metrics").strip()
 
 
 def test_the_readme_shows_exactly_the_commands() -> None:
@@ -130,4 +141,7 @@ def paths(line: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    (ROOT / "README.md").write_text(README.replace(f"-->{between('keys')}<!--", f"-->\n{key_table()}\n<!--"))
+    written = README
+    for marker, table in (("keys", key_table()), ("metrics", metric_table())):
+        written = written.replace(f"<!-- {marker} -->{between(marker)}<!--", f"<!-- {marker} -->\n{table}\n<!--")
+    (ROOT / "README.md").write_text(written)

@@ -21,6 +21,20 @@ def test_json_lines_on_a_pipe() -> None:
     assert "" == done.stdout
 
 
+def test_each_line_has_the_context_of_its_process() -> None:
+    """Which group, round and task it is about, also from another thread; what a line says itself wins."""
+    program = (
+        "import threading, structlog; from app import log; log.configure('info', group='g', round=3, task=1);"
+        "l = structlog.get_logger(); thread = threading.Thread(target=lambda: l.info('here', task=2)); thread.start()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    entry = json.loads(done.stderr)
+    assert {"group": "g", "round": 3, "task": 2, "event": "here", "level": "info"} == {
+        name: value for name, value in entry.items() if name != "timestamp"
+    }
+
+
 def test_plain_text_on_a_terminal() -> None:
     """A terminal gets readable lines."""
     ours, theirs = pty.openpty()

@@ -59,7 +59,7 @@ class BulkConsumer(TaskConsumer):
             self._queue = 0
         super().close()
 
-    def poll(self, seconds: float) -> Chunk | None:
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         """
         Take what has arrived, waiting at most so many seconds for a full chunk; None if nothing has.
 
@@ -69,22 +69,24 @@ class BulkConsumer(TaskConsumer):
             msg = "the consumer is closed"
             raise RuntimeError(msg)
         self._release()
-        self._drop_news()
-        address = self._messages.ctypes.data
-        self._held = native.consume_batch(self._queue, int(seconds * 1000), address, self.batch_size)
-        return self._chunk(self._messages[: self._held]) if self._held else None
+        self._hear_news()
+        address, wanted = self._messages.ctypes.data, self.wanted(most)
+        self._held = native.consume_batch(self._queue, int(seconds * 1000), address, wanted)
+        return self._chunk(self._messages[: self._held], full=self._held == wanted) if self._held else None
 
     def _release(self) -> None:
         """Free the messages of the last chunk; until then their headers can be read."""
         kernels.destroy(_DESTROY_OF, self._messages[: self._held])
         self._held, self._alive = 0, None
 
-    def _drop_news(self) -> None:
-        """Drop errors of no partition, which librdkafka gets over by itself, and logs."""
+    def _hear_news(self) -> None:
+        """Take in errors of no partition; librdkafka gets over them by itself, unless Kafka refuses us."""
         while (event := native.queue_poll(self._news, 0)) is not None:
+            if code := native.event_error(event):
+                self._heard(KafkaError(code))
             native.event_destroy(event)
 
-    def _chunk(self, messages: NDArray[np.int64]) -> Chunk:
+    def _chunk(self, messages: NDArray[np.int64], *, full: bool) -> Chunk:
         records = np.empty(len(messages), np.int64)
         kernels.scan(messages, records, self._others, self._runs, self._found)
         found: list[int] = self._found.tolist()
@@ -110,7 +112,6 @@ class BulkConsumer(TaskConsumer):
         )
         self._alive = records
         ends, failures = self._events(self._others[: found[kernels.OTHERS]].tolist())
-        full = len(messages) == self.batch_size
         self.adapt(len(records), found[kernels.VALUE_BYTES])
         return Chunk(
             partitions=self.partitions,

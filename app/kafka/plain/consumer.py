@@ -26,10 +26,11 @@ class PlainConsumer(TaskConsumer):
 
     max_records = 5_000
 
-    def poll(self, seconds: float) -> Chunk | None:
+    def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         """Return what has arrived; None if nothing has. Wait at most so many seconds for a full chunk."""
-        messages = self._client.consume(self.batch_size, seconds)
-        full = len(messages) == self.batch_size
+        wanted = self.wanted(most)
+        messages = self._client.consume(wanted, seconds)
+        full = len(messages) == wanted
         if not full:
             time.sleep(TURN_SECONDS)
         if not messages:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.chaos.cluster import CUTTABLE, FRAGILE, SMALL, Size
-from tests.chaos.harm import leaderless, owners, passwords, records, topics, truncation
+from tests.chaos.harm import generations, leaderless, owners, passwords, records, topics, truncation
 from tests.chaos.harm.base import Harm
 from tests.chaos.harm.source import added_while_stopped
 
@@ -41,9 +41,14 @@ KINDS: Mapping[str, Kind] = {
     "password rotated": Kind(passwords.rotated, told="refuses us.*credentials"),
     "other sink in the group": Kind(owners.other_sink, told="two sinks|(an)?other sink"),
     "equal twin": Kind(owners.equal_twin, told="later run|(an)?other (service|owner|run)"),
+    "take-over": Kind(generations.later, told="taken over by"),
+    "take-over, worker killed": Kind(generations.worker_killed, told="taken over by"),
+    "take-over, service killed": Kind(generations.service_killed, told="taken over by"),
+    "two take-overs": Kind(generations.two_at_once, told="taken over by"),
     "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),
     "source deleted": Kind(topics.source_deleted, told="does not exist"),
     "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
     "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),
     "partitions added while stopped": Kind(added_while_stopped),
 }
+TAKEOVERS = tuple(name for name in KINDS if "take-over" in name)

@@ -43,6 +43,19 @@ class TestParse:
         assert [(2, "no_marker"), (3, "empty")] == [(one["line"], one["reason"]) for one in rejects]
         assert all(set(one) == {"line", "reason", "detail"} for one in rejects)
 
+    def test_json_has_every_line_in_order(self, runner: CliRunner) -> None:
+        """With --json a line and its outcome are one object, whether it is good or not; the numbers go on over batches."""
+        lines = (line(1) + b"\n") * 10_000 + b"rubbish\n" + line(2)
+
+        done = runner.invoke(main, ["parse", "--json"], input=lines)
+
+        assert 1 == done.exit_code
+        rows = [json.loads(text) for text in done.stdout.splitlines()]
+        assert list(range(1, 10_003)) == [row["line"] for row in rows]
+        assert {"line": 1, "output": cleansed(1).decode()} == rows[0]
+        assert (10_001, "no_marker") == (rows[10_000]["line"], rows[10_000]["reason"])
+        assert cleansed(2).decode() == rows[10_001]["output"]
+
     def test_numbers_go_on_from_batch_to_batch(self, runner: CliRunner) -> None:
         """Line numbers are those of the file, also after the first batch."""
         done = runner.invoke(main, ["parse", "-"], input=(line(1) + b"\n") * 25_000 + b"x\n")
@@ -88,7 +101,7 @@ class TestCheck:
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD))
 
-        done = runner.invoke(main, ["check", "-c", str(file), "--set", "kafka.sasl.password=hunter2"])
+        done = runner.invoke(main, ["check", "-c", str(file)], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
 
         assert 0 == done.exit_code
         assert "exactly-once" == yaml.safe_load(done.stdout)["delivery.guarantee"]
@@ -125,6 +138,60 @@ class TestCheck:
             key: done.exit_code for key, done in codes.items()
         }
         assert "configuration: sink.key: the parser's lines have no field 'domainname'" in codes["domainname"].stderr
+
+    def test_json_has_the_values_with_their_origins(self, runner: CliRunner, tmp_path: Path) -> None:
+        """One object: values, backend and findings; no secret."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(TEXT)
+
+        done = runner.invoke(main, ["check", "-c", str(file), "--json"], env={"WINNOW_KAFKA__SASL_PASSWORD": "hunter2"})
+
+        found = json.loads(done.stdout)
+        assert (0, [], []) == (done.exit_code, found["problems"], found["findings"])
+        assert {"key": "sink.topic", "value": "clean-logs", "origin": f"{file}:6"} in found["values"]
+        assert found["clients"].startswith("bulk")
+        assert "hunter2" not in done.output
+
+    def test_json_has_every_problem(self, runner: CliRunner, tmp_path: Path) -> None:
+        """A wrong configuration ends with 2 and is an object all the same."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
+
+        done = runner.invoke(main, ["check", "-c", str(file), "--json"])
+
+        assert 2 == done.exit_code
+        assert 2 == len(json.loads(done.stdout)["problems"])
+
+    def test_samples_are_tried(self, runner: CliRunner, tmp_path: Path) -> None:
+        """A sample that becomes something else is named with what was expected and what came; the code is 1."""
+        file = tmp_path / "winnow.yaml"
+        good = [
+            {"line": line(1).decode(), "output": cleansed(1).decode()},
+            {"line": "rubbish", "reason": "no_marker"},
+        ]
+        wrong = [{"line": "rubbish", "output": "x"}, {"line": "", "reason": "no_marker"}]
+        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good}}))
+        fine = runner.invoke(main, ["check", "-c", str(file)])
+        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good + wrong}}))
+        surprised = runner.invoke(main, ["check", "-c", str(file)])
+
+        assert (0, 1) == (fine.exit_code, surprised.exit_code), fine.output
+        first, second = [text for text in surprised.stdout.splitlines() if text.startswith("surprise")]
+        assert first.startswith("surprise parser.samples[2]: expected the line 'x', got the reason no_marker (")
+        assert second.startswith("surprise parser.samples[3]: expected the reason no_marker, got the reason empty (")
+
+    @pytest.mark.parametrize(
+        "sample", [{"line": "x"}, {"line": "x", "output": "y", "reason": "empty"}, {"output": "x"}]
+    )
+    def test_a_sample_expects_one_thing(self, runner: CliRunner, tmp_path: Path, sample: dict[str, str]) -> None:
+        """A sample without a line, or with both an output and a reason, or neither, is a wrong configuration."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": [sample]}}))
+
+        done = runner.invoke(main, ["check", "-c", str(file)])
+
+        assert 2 == done.exit_code
+        assert "parser.samples" in done.stderr
 
     def test_every_problem_is_printed_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
         """A wrong configuration ends every command with 2."""
@@ -179,6 +246,32 @@ class TestCheck:
 
         assert 3 == done.exit_code
         assert "Kafka does not answer" in done.stderr
+
+
+class TestConfig:
+    def test_each_value_with_its_origin(self, runner: CliRunner, tmp_path: Path) -> None:
+        """As text it is YAML with comments; as JSON a list. Secrets are masked in both, and nothing is built."""
+        file = tmp_path / "winnow.yaml"
+        file.write_text(TEXT + "parser: {name: nobody-has-it}\n")
+        secret = ["--set", "kafka.sasl.password=hunter2"]
+
+        text = runner.invoke(main, ["config", "-c", str(file), *secret])
+        listed = runner.invoke(main, ["config", "-c", str(file), "--json", *secret])
+
+        assert (0, 0) == (text.exit_code, listed.exit_code)
+        assert f"  topic: clean-logs  # {file}:6" in text.stdout.splitlines()
+        values = json.loads(listed.stdout)["values"]
+        assert {"key": "parser.name", "value": "nobody-has-it", "origin": f"{file}:11"} in values
+        assert {"key": "log.level", "value": "info", "origin": "default"} in values
+        assert {"key": "kafka.sasl.password", "value": "********", "origin": "--set kafka.sasl.password"} in values
+        assert "hunter2" not in text.output + listed.output
+
+    def test_the_schema(self, runner: CliRunner) -> None:
+        """It needs no configuration."""
+        done = runner.invoke(main, ["config", "--schema"])
+
+        assert 0 == done.exit_code
+        assert "group.id" in json.loads(done.stdout)["properties"]
 
 
 @pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"]])

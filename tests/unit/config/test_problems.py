@@ -45,10 +45,16 @@ def test_all_problems_come_at_once(file: Path) -> None:
         ("sink.topic=", "sink.topic is empty"),
         ("group.id=''", "group.id is empty"),
         ("sink.topic=true", "sink.topic must be text, not true"),
+        ("http.port=70000", "http.port must be at most 65535, not 70000"),
+        ("http.port=-1", "http.port must be at least 0, not -1"),
+        ("http.port=web", "http.port must be a whole number, not 'web'"),
+        ("http.enabled=perhaps", "http.enabled must be true or false, not 'perhaps'"),
+        ("http.address=", "http.address is empty"),
+        ("http.adress=::", "http.adress: unknown key; did you mean http.address?"),
         ("log.level=[]", "log.level must be debug, info, warning or error, not []"),
         ("parser={1: x}", "parser.1: a key must be text; put it in quotes"),
         ("sink=x", "sink must be a section with keys and values, not 'x'"),
-        ("offsets.store=x", "offsets.store must be a section with keys and values, not 'x'"),
+        ("offsets.store=x", "offsets.store must be a section with keys and values"),
     ],
 )
 def test_a_message_names_the_correction(file: Path, flag: str, answer: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import described, load, masked, read, shown
+from app.config import described, laid_open, load, masked, read, shown, take_from_environment
 from tests.unit.config.good import GOOD
 
 OPTIONS = st.recursive(
@@ -127,3 +128,56 @@ class TestDescribed:
             ("offsets.mirrors", ""),
             ("offsets.placeholder", "{topic}.winnow-offsets"),
         ] == [row[:2] for row in described() if row[0].startswith("offsets.")]
+
+
+class TestLaidOpen:
+    def test_secrets_in_the_file_are_named(self, file: Path) -> None:
+        """Each with its line, or its argument, and what to write instead; also that others may read the file."""
+        kafka = {"ssl.key.password": "hunter2", "sasl.username": "u", "ssl.ca.pem": "x", "ssl.key.location": "/k"}
+        written = GOOD | {"kafka": GOOD["kafka"] | kafka}
+        written["spark"] = {"spark.authenticate.secret": "hunter2", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
+        urls = ("redis://:hunter2@h", "redis://h")
+        written["offsets"] = {"mirrors": [{"name": "redis", "url": url} for url in urls]}
+        file.write_text(yaml.safe_dump(written))
+        file.chmod(0o604)
+        lines = {text.strip().partition(":")[0]: at for at, text in enumerate(file.read_text().splitlines(), 1)}
+
+        said = laid_open(read(file, ["sink.kafka={bootstrap.servers: h, sasl.password: hunter2}"], {}))
+
+        assert "hunter2" not in said
+        assert (
+            "secrets are written where others may see them: "
+            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
+            "sink.kafka.sasl.password (--set sink.kafka): write sasl.password.file: /path; "
+            f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
+            "write spark.authenticate.secret.file: /path on Kubernetes, "
+            "or set WINNOW_SPARK__SPARK_AUTHENTICATE_SECRET in the environment; "
+            f"spark.spark.hadoop.fs.s3a.secret.key ({file}:{lines['spark.hadoop.fs.s3a.secret.key']}): "
+            "set WINNOW_SPARK__spark_hadoop_fs_s3a_secret_key in the environment; "
+            f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
+            "write the URL without the password, and password.file: /path; "
+            f"every user of this machine may read {file}: chmod 600 it"
+        ) == said
+
+    def test_what_only_its_reader_sees_is_no_matter(self, file: Path) -> None:
+        """The environment belongs to the process, and a path tells nothing; neither does a file for the owner alone."""
+        environment = {
+            "WINNOW_KAFKA__SASL_PASSWORD": "hunter2",
+            "WINNOW_OFFSETS__STORE": "{name: x, password: hunter2}",
+        }
+        file.chmod(0o600)
+
+        assert "" == laid_open(read(file, ["kafka.ssl.key.password.file=/s"], environment))
+        assert "chmod" not in laid_open(read(file, ["kafka.ssl.key.password=hunter2"], environment))
+        file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
+        assert laid_open(read(file, (), {})).endswith("write password.file: /path")
+
+    def test_what_is_started_inherits_no_configuration(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A JVM and its workers get the environment of the driver, but not the secrets in it."""
+        monkeypatch.setenv("WINNOW_KAFKA__SASL_PASSWORD", "hunter2")
+        monkeypatch.setenv("WINNOWER", "somebody else's")
+
+        take_from_environment()
+
+        assert "hunter2" not in os.environ.values()
+        assert "somebody else's" == os.environ["WINNOWER"]

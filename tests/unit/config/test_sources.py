@@ -31,6 +31,16 @@ class TestPrecedence:
 
         assert ("from-flag", "dead-env") == (config.sink.topic, config.dead_letters.topic)
 
+    def test_a_default_of_the_image_never_wins(self, file: Path) -> None:
+        """What a user writes, in the file too, wins over it; without that it counts, and `check` names where it is from."""
+        default = {"WINNOW_DEFAULT__HTTP__ADDRESS": "0.0.0.0"}  # what the image has
+
+        assert "0.0.0.0" == load(file, (), default).http.address
+        assert "WINNOW_DEFAULT__HTTP__ADDRESS" == read(file, (), default).origins["http", "address"]
+        assert "::1" == load(file, (), default | {"WINNOW_HTTP__ADDRESS": "::1"}).http.address
+        file.write_text(file.read_text() + "http: {address: 127.0.0.1}\n")
+        assert "127.0.0.1" == load(file, (), default).http.address
+
     def test_a_configuration_needs_no_file(self) -> None:
         """Containers can be configured by the environment alone."""
         environ = {

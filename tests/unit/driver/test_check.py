@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from structlog.testing import capture_logs
 
-from app.driver.check import connected
+from app.driver.check import Say, connected
 from app.errors import NotUsable, TopicMissing
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.mirrors import Mirror, Mirrors
 from app.offsets.none import NoOffsets
-from tests.fakes.driver import DriverKafka
+from tests.fakes.driver import DriverKafka, FakeCluster
+from tests.unit.driver.test_pause import Marked
 from tests.unit.driver.test_service import config
+
+
+def noted(said: list[str]) -> Say:
+    """Return what notes each finding as the command prints it."""
+    return lambda state, what: said.append(f"{state:<8} {what}")
 
 
 def test_every_partition_is_shown_once() -> None:
@@ -24,7 +29,7 @@ def test_every_partition_is_shown_once() -> None:
     said: list[str] = []
 
     with capture_logs() as logs:
-        code = connected(config(), kafka.clients, said.append)
+        code = connected(config(), kafka.clients, noted(said))
 
     assert 1 == code
     assert [
@@ -42,7 +47,16 @@ def test_every_partition_is_shown_once() -> None:
 
 def test_a_kafka_that_can_be_worked_with_ends_with_0() -> None:
     """Nothing is blocked."""
-    assert 0 == connected(config(), DriverKafka(p0=(0, 1)).clients, lambda _: None)
+    assert 0 == connected(config(), DriverKafka(p0=(0, 1)).clients, lambda *_: None)
+
+
+def test_a_pause_is_told() -> None:
+    """A service that is started would take no records."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.pauses = Marked(1)
+
+    assert 0 == connected(config(), kafka.clients, noted(said))
+    assert "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1: winnow resume ends it" == said[-1]
 
 
 def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
@@ -50,19 +64,47 @@ def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
     kafka = DriverKafka(p0=(0, 1))
     kafka.short_transactions = NotUsable("transaction.timeout is too long", "lower it")
 
-    with pytest.raises(NotUsable, match="too long: lower it"):
-        connected(config(), kafka.clients, lambda _: None)
-    assert 0 == connected(config("delivery.guarantee=at-least-once"), kafka.clients, lambda _: None)
+    said: list[str] = []
+
+    assert 3 == connected(config(), kafka.clients, noted(said))
+    assert "refuses  transaction.timeout is too long: lower it" == said[-1]
+    assert 0 == connected(config("delivery.guarantee=at-least-once"), kafka.clients, lambda *_: None)
     assert [] == kafka.fenced
 
 
-def test_a_missing_topic_is_raised() -> None:
-    """The command line prints it and ends with 3."""
+def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
+    """A warning changes nothing; what is refused ends with 3, and nothing else is asked without the rights."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters = sound = FakeCluster()
+    sound.rights["g.pause"] = frozenset()
+
+    assert 0 == connected(config(), kafka.clients, noted(said))
+    assert (
+        "warns    Winnow may not Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls --add "
+        "--allow-principal User:NAME --operation Describe --operation Read --group g.pause"
+    ) == said[0]
+    assert "ok       the brokers know the requests of Kafka 4.1" == said[1]
+
+    sound.rights["raw"] = frozenset({"Describe"})
+    said.clear()
+    assert 3 == connected(config(), kafka.clients, noted(said))
+    assert (
+        "refuses  Winnow may not Read on topic 'raw': kafka-acls --add --allow-principal User:NAME --operation Read "
+        "--topic raw"
+    ) == said[0]
+    assert ["refuses", "warns"] == [line.split()[0] for line in said]
+    assert [] == kafka.fenced
+
+
+def test_a_missing_topic_is_told() -> None:
+    """The service would refuse to run."""
     kafka = DriverKafka(p0=(0, 1))
     kafka.troubles = [TopicMissing("topic 'clean' does not exist", "create it")]
 
-    with pytest.raises(TopicMissing, match="topic 'clean' does not exist: create it"):
-        connected(config(), kafka.clients, lambda _: None)
+    said: list[str] = []
+
+    assert 3 == connected(config(), kafka.clients, noted(said))
+    assert ["refuses  topic 'clean' does not exist: create it"] == said
 
 
 def test_the_mirrors_are_left_alone() -> None:
@@ -73,7 +115,7 @@ def test_the_mirrors_are_left_alone() -> None:
     mirror = Mirror("fake", lambda: NoOffsets(StoreContext("group", {})), lambda _, offsets: told.append(offsets))
     mirrors = Mirrors([mirror])
 
-    assert 0 == connected(config(), replace(kafka.clients, mirrors=mirrors), lambda _: None)
+    assert 0 == connected(config(), replace(kafka.clients, mirrors=mirrors), lambda *_: None)
 
     mirrors.close()
     assert [] == told
@@ -85,7 +127,7 @@ def test_what_winnow_would_create_is_told() -> None:
     kafka.room = {}
     said: list[str] = []
 
-    assert 0 == connected(config(), kafka.clients, said.append)
+    assert 0 == connected(config(), kafka.clients, noted(said))
 
     assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
     assert {} == kafka.room
@@ -97,8 +139,9 @@ def test_a_compacted_dead_letter_topic_is_refused() -> None:
     kafka.compacted = {"clean"}
     said: list[str] = []
 
-    assert 0 == connected(config(), kafka.clients, said.append)
+    assert 0 == connected(config(), kafka.clients, noted(said))
     assert "ok       clean: 2 partitions, records up to 1000000 bytes, only with a key" == said[0]
     kafka.compacted = {"dead"}
-    with pytest.raises(NotUsable, match=r"'dead' is compacted.*: set its cleanup\.policy to delete"):
-        connected(config(), kafka.clients, said.append)
+    assert 3 == connected(config(), kafka.clients, noted(said))
+    assert said[-1].startswith("refuses  the dead-letter topic 'dead' is compacted")
+    assert said[-1].endswith(": set its cleanup.policy to delete")

@@ -20,7 +20,7 @@ from app.errors import (
     Truncated,
     Unreachable,
 )
-from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
+from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Waiting, Watermarks
 from app.offsets.contract import StoreContext
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import Mirrors, MirrorStatus
@@ -213,6 +213,30 @@ def test_only_a_discovery_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPat
     assert [True, False] == waits
 
 
+@pytest.mark.parametrize("transactional", [True, False])
+def test_an_offset_that_is_pending_for_ever_is_planned_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, *, transactional: bool
+) -> None:
+    """The task that opens its partition ends the transaction; a store without transactions is just out of reach."""
+    kafka = DriverKafka(p0=(0, 10))
+
+    def load(partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        if stable:
+            raise Unreachable("timed out")
+        return dict.fromkeys(partitions, CommittedOffset(3))
+
+    monkeypatch.setattr(kafka, "load", load)
+    monkeypatch.setattr(kafka, "transactional", transactional)
+    discovery = Discovery(config(), kafka.clients)
+    if transactional:
+        (planned,) = discovery.discover().ranges.values()
+
+        assert (3, 3) == (planned.committed, planned.start)
+    else:
+        with pytest.raises(Unreachable):
+            discovery.discover()
+
+
 class TestBlockedByATask:
     """A task found that a partition waits for a person: the plan leaves it out, so that it costs the others nothing."""
 
@@ -262,6 +286,20 @@ class TestBlockedByATask:
 
         now += BLOCKED_SECONDS
 
+        assert not discovery.discover().blocked
+
+    def test_after_too_many_dead_letters_it_waits_for_a_person(self) -> None:
+        """A new task would drain more of its records; a moved offset or a new start is what helps."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed[B] = CommittedOffset(4)
+        now = 100.0
+        discovery = Discovery(config(), kafka.clients, Runtime(monotonic=lambda: now))
+        discovery.reported([replace(self.FOUND, tripped=True)])
+
+        now += 1_000 * BLOCKED_SECONDS
+
+        assert [B] == list(discovery.discover().blocked)
+        kafka.committed[B] = CommittedOffset(5)
         assert not discovery.discover().blocked
 
 
@@ -588,3 +626,31 @@ def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
 
     assert [[B]] == asked
     assert [{}, {}] == [each.blocked for each in found]
+
+
+class Ages:
+    """Notes what it is asked for, and knows one age for all."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[Partition, int]] = []
+
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+        self.asked.append(offsets)
+        return dict.fromkeys(offsets, Waiting(90.0, 60.0))
+
+
+def test_the_age_of_what_waits_is_read_while_tasks_work() -> None:
+    """A round must not wait for it: before one, only blocked partitions are asked for; nothing waits in an idle one."""
+    kafka, ages = DriverKafka(p0=(0, 10), p1=(5, 10), p2=(0, 10), p3=(0, 10), p4=(0, 10)), Ages()
+    p = [Partition("raw", number) for number in range(5)]
+    kafka.committed = {
+        p[0]: CommittedOffset(4),
+        p[1]: CommittedOffset(2),  # deleted before it was read
+        p[2]: CommittedOffset(10),  # idle
+        p[3]: CommittedOffset.not_readable("x"),
+    }
+    discovery = Discovery(config(), replace(kafka.clients, ages=ages))
+
+    assert {p[1]: Waiting(90.0, 60.0)} == discovery.discover().waiting
+    assert {p[0]: Waiting(90.0, 60.0), p[1]: Waiting(90.0, 60.0)} == discovery.refresh().waiting
+    assert [{p[1]: 2}, {p[0]: 4, p[1]: 2}] == ages.asked

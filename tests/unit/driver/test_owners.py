@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.driver.owners import GONE_SECONDS, Owners
+from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.takeover import GONE_SECONDS
 from app.errors import ForeignSink, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
@@ -110,6 +111,17 @@ def test_the_later_run_goes_on(earlier: Owner) -> None:
     assert earlier == watch.owners.rival
     watch.now += 1
     assert watch.owners.rival is None
+
+
+@pytest.mark.parametrize("started", [900, 1_100])
+def test_another_generation_is_no_rival(started: int) -> None:
+    """Of two generations none ends the other by an error: the larger one takes over, whenever it has started."""
+    watch = Watch()
+
+    watch.look(Owner(started, "there", "clean", 1), 6)
+
+    assert watch.owners.rival is None
+    assert {A} == watch.owners.takeover.taken.keys()
 
 
 def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> None:

@@ -15,7 +15,7 @@ from app.driver.discover import Discovery
 from app.driver.round import CONTROL_FENCE_SECONDS, FENCE_ALL_SECONDS, KILL_SECONDS, Round
 from app.driver.tracker import StatusTracker
 from app.errors import NotUsable
-from app.model import Assignment, Partition, Receipt
+from app.model import Assignment, Owner, Partition, Receipt
 from app.status.snapshot import End, Phase, Snapshot
 from tests.fakes.driver import DriverKafka
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
@@ -68,6 +68,9 @@ class Tasks:
         self.ends_at = min(self.ends_at, self.time.now + self.after_fence.get(len(self.fenced), inf))
         return self.reachable
 
+    def refuse_forbidden_ids(self) -> None:
+        """Allow them."""
+
     def refuse_short_transactions(self) -> None:
         raise NotUsable("nobody asks that of a running round")
 
@@ -102,7 +105,7 @@ class Scene:
         has_fence: bool = True,
         checks: Executor | None = None,
     ) -> bool:
-        round_ = Round(
+        self.round = Round(
             self.tasks,
             self.assignments,
             fence=self.tasks if has_fence else None,
@@ -116,7 +119,7 @@ class Scene:
             self.checked_at.append(self.now)
             return check()
 
-        return round_.watch(noted, every=10.0)
+        return self.round.watch(noted, every=10.0)
 
     @property
     def fenced(self) -> list[Collection[Partition]]:
@@ -307,3 +310,56 @@ def test_the_deadline_counts_from_the_beginning_of_the_round() -> None:
     scene.watch()
 
     assert soon_after(600.0 + OVERRUN) == scene.fenced_at[0]
+
+
+def test_a_round_that_is_watched_shows_that_the_service_is_alive() -> None:
+    """While tasks work there is a sign of life every second at least, and none while a check does not return."""
+    scene, seen = Scene(ends_at=40.0), []
+
+    def check() -> str:
+        scene.time.pass_by(25.0)
+        seen.append(scene.now - (scene.tracker.snapshot.alive - 1_000))
+        return ""
+
+    scene.watch(check)
+
+    assert 25.0 <= seen[0] <= 26.0
+    assert scene.now - 1.0 <= scene.tracker.snapshot.alive - 1_000 <= scene.now
+
+
+@pytest.mark.parametrize(
+    ("scene", "reachable", "to_blame"),
+    [(Scene(stop_at=5.5), True, False), (Scene(), False, False), (Scene(), True, True)],
+    ids=["a stop", "Kafka is away", "the tasks hang"],
+)
+def test_who_is_to_blame_for_tasks_that_do_not_report(scene: Scene, reachable: bool, to_blame: bool) -> None:
+    """A record may be, unless a stop or an outage ended the round; a lost executor may, too."""
+    scene.tasks.reachable = reachable
+
+    assert scene.watch(lambda: "stalled")
+
+    assert to_blame == scene.round.tasks_to_blame
+
+
+class TestTakeover:
+    LATER = Owner(1, "there", "clean", 1)
+
+    def test_what_is_taken_over_is_not_fenced(self) -> None:
+        """That would only disturb its new owner; each task is ended by the first partition that it still has."""
+        scene = Scene(stop_at=5.0)
+        scene.tracker.taken_over({A: self.LATER})
+
+        assert scene.watch()
+
+        assert [[B, C], [B, C], [B, C]] == [fenced for _, fenced in scene.tasks.fenced]
+
+    def test_tasks_that_have_nothing_left_are_killed_at_once(self) -> None:
+        """Without traffic they would not notice that somebody else has everything."""
+        scene = Scene()
+        scene.tracker.taken_over(dict.fromkeys(EVERY, self.LATER))
+
+        assert scene.watch(lambda: "everything is taken over")
+
+        assert scene.tasks.cancelled_at is not None
+        assert scene.tasks.cancelled_at - 1_000 < 10 + A_LOOK + 0.5
+        assert all(not fenced for _, fenced in scene.tasks.fenced)

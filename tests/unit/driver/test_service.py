@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.config import Config, load
+from app.driver.check import connected
 from app.driver.clients import Rounds
 from app.driver.destinations import Destinations
 from app.driver.plan import plan
@@ -27,13 +30,15 @@ from app.errors import (
     NotAllowed,
     NotUsable,
     SparkFailed,
+    Superseded,
     TopicMissing,
     Unreachable,
 )
 from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Partitioner, Receipt, Watermarks
 from app.runtime import REAL, Runtime
 from app.status import log
-from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from app.status.snapshot import Phase
+from tests.fakes.driver import DriverKafka, FakeCluster, FakeRound, FakeRounds, Result, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -111,7 +116,7 @@ class TestUntilEnd:
         assert 0 == service(kafka, rounds, config("starting.offsets=latest")).run(until_end=True)
 
         ((task,),) = rounds.rounds
-        assert [OffsetRange(A, None, 10, 10, "id-1")] == list(task.ranges)
+        assert [OffsetRange(A, None, 10, 10, "id-1", backlog=10)] == list(task.ranges)
 
     def test_records_that_are_deleted_meanwhile_end_a_backfill(self) -> None:
         """Where out.of.range goes on behind the end that was seen, that is stored, and nothing more is read."""
@@ -401,6 +406,16 @@ class TestPace:
 
         assert [{A: 10_000, B: 500}, {A: 11_000, B: 500}, {A: 10_000, B: 3_500}] == loads
 
+    def test_a_task_learns_how_slow_the_sink_was_in_the_last_round(self) -> None:
+        """Otherwise the first transaction of each round would be as large as it was when that was found out."""
+        slow: Result = [Receipt(A, 0, 0, allowance=100_000), Receipt(B, 0, 0)]
+        quick: Result = [Receipt(A, 0, 0), Receipt(B, 0, 0)]
+
+        _, rounds = self.run(DriverKafka(p0=(0, 10), p1=(0, 10)), [(20.0, slow), (20.0, quick)])
+
+        learned = [{**first.allowances, **second.allowances} for first, second in rounds.rounds]
+        assert [{}, {A: 100_000}, {}] == learned
+
     def test_a_round_ends_at_its_deadline(self) -> None:
         """It goes on for sixty checks; the deadline is the time of day at which it began, and that."""
         _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")
@@ -597,6 +612,18 @@ def test_a_round_begins_although_a_sink_partition_has_no_leader() -> None:
     assert B == assignment.control_partition()
 
 
+def test_a_sink_partition_with_too_few_replicas_in_sync_takes_nothing() -> None:
+    """The error says how many there are and how many are needed; a partition with enough of them takes lines."""
+    kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
+    kafka.sink_behind = {0: 1, 1: 2}
+
+    found = Destinations(config(), kafka.clients.destinations).undeliverable([A, B])
+
+    (error,) = found.values()
+    assert {A} == found.keys()
+    assert "its lines cannot be delivered: clean-0 has 1 in-sync replicas, its min.insync.replicas is 2" == error.cause
+
+
 def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
     """Where one of them has no leader, no source partition can deliver; the tasks are told key and partitioner."""
     kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
@@ -731,6 +758,36 @@ class TestKafkaTrouble:
         with pytest.raises(NotUsable, match="too long: lower it"):
             run.run(until_end=True)
         assert [] == kafka.fenced
+
+    def test_rights_that_are_missing_end_the_service_before_spark_starts(self) -> None:
+        """Each of them is named, in the words of `winnow check --connect`."""
+        time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
+        kafka.clusters = FakeCluster()
+        kafka.clusters.rights = {"raw": frozenset(), "clean": frozenset({"Describe", "Read", "DescribeConfigs"})}
+        kafka.forbidden = NotAllowed("no transactional id", "allow it")
+        rounds, stop = FakeRounds(works(kafka)), SimulatedStop(time, at=3_600)
+        said: list[str] = []
+
+        with pytest.raises(NotAllowed) as raised:
+            service(kafka, rounds, stop=stop, runtime=time.runtime).run(until_end=True)
+        connected(config(), kafka.clients, lambda _, what: said.append(what))
+
+        assert said == str(raised.value).splitlines()
+        assert 3 == len(said)
+        assert REFUSED_SECONDS <= time.now <= 15
+        assert [] == [*rounds.rounds, *kafka.fenced]
+
+    def test_a_warning_of_the_preflight_is_logged(self) -> None:
+        """Once, at the start; the service runs."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.clusters = FakeCluster()
+        kafka.clusters.settings = {"raw": {"cleanup.policy": "compact"}}
+
+        with capture_logs() as logs:
+            assert 0 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+
+        first, *_ = [each["finding"] for each in logs if each["event"] == "preflight"]
+        assert first.startswith("the source 'raw' is compacted")
 
     def test_a_stop_ends_the_wait_for_kafka(self) -> None:
         """A service that waits for a broker still stops on SIGTERM."""
@@ -980,6 +1037,19 @@ class TestChecks:
 
         assert [[A], [A]] == kafka.fenced
 
+    def test_who_leaves_is_glad_of_a_later_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another run of the same generation is an error for a service, but not for one that has got SIGTERM."""
+        kafka, stop = DriverKafka(p0=(0, 10)), Stop()
+        later = Superseded("a later run works here", "")
+        kafka.refuse_foreign_members = _raising_after_the_first(later)  # type: ignore[method-assign]
+        stop.leaving = "SIGTERM"
+
+        one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=self.runtime)
+
+        with capture_logs() as logs:
+            assert 0 == one.run(until_end=False)
+        assert "taken over: a later run works here" == logs[-1]["cause"]
+
     def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Hundreds of partitions may need a minute for their last commits; a stop has seconds, so it fences them all."""
         kafka = DriverKafka(**{f"p{number}": (0, 10) for number in range(500)})
@@ -1011,6 +1081,26 @@ class TestChecks:
         assert 15.0 == assignment.seconds
 
 
+def test_a_spark_that_takes_long_to_start_is_no_sign_of_death() -> None:
+    """The snapshot shows signs of life while the service waits for it."""
+    kafka, now = DriverKafka(p0=(0, 10)), 1_000.0
+    one = service(kafka, rounds := FakeRounds(works(kafka)), runtime=Runtime(wall_clock=lambda: now))
+    seen: list[float] = []
+
+    def start() -> Rounds:
+        nonlocal now
+        now += 600
+        while (alive := one._tracker.snapshot.alive) < now:
+            time.sleep(0.01)
+        seen.append(alive)
+        return rounds
+
+    one._start_rounds = start
+
+    assert 0 == one.run(until_end=True)
+    assert [1_600] == seen
+
+
 def _then(call: Callable[..., FakeRound], after: Callable[[], object]) -> Callable[..., FakeRound]:
     def both(*arguments: object) -> FakeRound:
         result = call(*arguments)
@@ -1028,3 +1118,44 @@ def _raising_after_the_first(error: Exception) -> Callable[[], None]:
             raise error
 
     return refuse
+
+
+class TestPage:
+    """What shows the status while the service runs."""
+
+    def test_it_is_up_from_before_spark_starts_to_the_end(self) -> None:
+        """Whoever looks sees a start that takes long, and the last snapshot says that the service has stopped."""
+        kafka, seen = DriverKafka(p0=(0, 10)), []
+        tracker = StatusTracker("g")
+
+        @contextmanager
+        def page() -> Iterator[None]:
+            seen.append(("up", tracker.snapshot.phase))
+            yield
+            seen.append(("down", tracker.snapshot.phase))
+
+        def start() -> Rounds:
+            seen.append(("Spark", tracker.snapshot.phase))
+            return FakeRounds(works(kafka))
+
+        shown = Service(config(), kafka.clients, start, stop=Stop(), tracker=tracker, page=page())
+        assert 0 == shown.run(until_end=True)
+
+        assert [("up", Phase.STARTING), ("Spark", Phase.STARTING), ("down", Phase.STOPPED)] == seen
+
+    def test_a_port_that_is_taken_ends_the_start(self) -> None:
+        """Nothing is fenced, and Spark does not start: the service that has the port may be this one's own."""
+        kafka = DriverKafka(p0=(0, 10))
+
+        @contextmanager
+        def page() -> Iterator[None]:
+            raise NotUsable("port 8090 is taken")
+            yield
+
+        shown = Service(
+            config(), kafka.clients, lambda: pytest.fail("Spark"), stop=Stop(), tracker=StatusTracker("g"), page=page()
+        )
+        with pytest.raises(NotUsable, match="taken"):
+            shown.run(until_end=True)
+
+        assert [] == kafka.fenced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -33,3 +34,47 @@ def test_a_signal_asks_the_service_to_stop(number: signal.Signals) -> None:
     assert stop.requested
     assert stop.wait(60)
     assert number.name == stop.cause
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_that_hands_over_stops_at_the_second_signal(second: signal.Signals) -> None:
+    """After the first SIGTERM it is leaving, and no wait ends."""
+    stop = Stop()
+    stop.on_signals()
+    stop.hand_over_within(600)
+
+    signal.raise_signal(signal.SIGTERM)
+
+    assert "SIGTERM" == stop.leaving
+    assert not stop.wait(0)
+    signal.raise_signal(second)
+    assert stop.requested
+    assert second.name == stop.cause
+
+
+def test_a_service_that_nobody_takes_over_from_stops_when_its_time_is_over() -> None:
+    """The signal is the cause; Ctrl-C waits for nobody."""
+    causes = []
+    for number, seconds in ((signal.SIGTERM, 0.01), (signal.SIGINT, 600)):
+        stop = Stop()
+        stop.on_signals()
+        stop.hand_over_within(seconds)
+        signal.raise_signal(number)
+        assert stop.wait(60)
+        causes.append(stop.cause)
+
+    assert ["SIGTERM", "SIGINT"] == causes
+
+
+def test_a_wait_for_a_result_shows_that_it_is_alive() -> None:
+    """What is to be done meanwhile is done until the result is there."""
+    future: Future[str] = Future()
+    beats: list[float] = []
+
+    def beat() -> None:
+        beats.append(1)
+        if len(beats) == 2:
+            future.set_result("up")
+
+    assert "up" == Stop().result(future, beat)
+    assert 2 == len(beats)

@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
-from app.errors import AccountingError, NoStartingOffset, NotAllowed, Truncated, Undeliverable, Unreachable
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Watermarks
+from app.errors import AccountingError, NoStartingOffset, NotAllowed, SparkFailed, Truncated, Undeliverable, Unreachable
+from app.model import (
+    Attempt,
+    CommittedOffset,
+    OffsetRange,
+    Outcome,
+    Owner,
+    Partition,
+    Pause,
+    Receipt,
+    Waiting,
+    Watermarks,
+)
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import MirrorStatus
+from app.offsets.times import Histogram, TaskReport, TaskTimes
+from app.rates import Rates
 from app.runtime import Runtime
 from app.status.snapshot import End, PartitionState, Phase, Snapshot
 
@@ -117,6 +130,19 @@ def test_what_waits_in_a_blocked_partition_is_not_what_the_tasks_have_before_the
     assert (30, 120) == (watch.snapshot.progress.lag, watch.snapshot.lag)
 
 
+def test_a_limited_partition_shows_its_limit() -> None:
+    """That of the backlog, while it is in the one that the group began with; none where nothing limits it."""
+    limited, free = StatusTracker("g", rates=Rates(50, 20)), StatusTracker("g")
+    metadata = str(OffsetMetadata("id", 0, Counts(1, 1), backlog=40))
+    for offset, limit in ((39, 20), (40, 50)):
+        now = PartitionOffsets(A, "id", Watermarks(0, 100, 120), CommittedOffset(offset, metadata))
+        for tracker in (limited, free):
+            tracker.discovered(Workload({A: now}, {A: OffsetRange(A, offset, offset)}))
+
+        assert limit == limited.snapshot.partitions[A].rate_limit
+        assert free.snapshot.partitions[A].rate_limit is None
+
+
 def test_a_killed_task_loses_no_count(watch: Watch) -> None:
     """Its receipt never comes, but its counts are in the offset's metadata, and the next task continues them."""
     begin(watch, at(A, 0, Counts(1, 1)))
@@ -191,6 +217,26 @@ def test_a_state_has_the_time_it_began(watch: Watch) -> None:
     watch.tracker.discovered(found)
     assert [PartitionState.PLANNED] * 2 == [each.state for each in watch.snapshot.partitions.values()]
     assert [] == watch.snapshot.problems
+
+
+def test_a_pause_is_the_state_of_what_could_be_worked_on(watch: Watch) -> None:
+    """From the pause until it is over, at each look; a blocked partition stays that."""
+    found = workload(at(A, 0), at(B, 0))
+    blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
+    pause = Pause(1_000_000, "ops-1")
+
+    def states() -> list[PartitionState]:
+        return [watch.snapshot.partitions[each].state for each in (A, B)]
+
+    watch.tracker.discovered(blocked)
+    watch.tracker.paused(pause)
+    assert [PartitionState.PAUSED, PartitionState.BLOCKED] == states()
+    watch.tracker.discovered(blocked)
+    watch.tracker.paused(pause)
+    assert [PartitionState.PAUSED, PartitionState.BLOCKED] == states()
+    assert pause == watch.snapshot.paused
+    watch.tracker.paused(None)
+    assert [PartitionState.PLANNED, PartitionState.BLOCKED] == states()
 
 
 def test_a_topic_that_is_deleted_under_a_task(watch: Watch) -> None:
@@ -430,3 +476,162 @@ def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
     assert [("the mirror redis fails: refused", 990.0)] == [
         (each.cause, each.since) for each in watch.snapshot.problems
     ]
+
+
+def test_the_window_has_each_look(watch: Watch) -> None:
+    """It has the last stable offset, what is done and what was counted; the service's hour has the totals and the lag."""
+    begin(watch, at(A, 40, Counts(9, 9)), at(B, None))
+    watch.now += 10
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 60, Counts(29, 26, {"empty": 3})), B: at(B, 10)}))
+
+    assert [(1_000, 100, 40, 0), (1_010, 100, 60, 20)] == [tuple(each) for each in watch.snapshot.partitions[A].looks]
+    assert [(1_000, 0, 0, 0, 160), (1_010, 20, 17, 3, 130)] == [tuple(each) for each in watch.snapshot.hour]
+    assert 1_010 == watch.snapshot.looked
+
+
+def test_the_last_commit_is_when_the_offset_moved(watch: Watch) -> None:
+    """The first look shows no movement, and an outage no look; a receipt shows one as well."""
+
+    def moved() -> float | None:
+        watch.now += 10
+        return watch.snapshot.partitions[A].moved
+
+    begin(watch, at(A, 40))
+    seen = [moved()]
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
+    seen += [moved(), moved()]
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}))
+    seen.append(moved())
+    watch.tracker.kafka_is_away(Unreachable("connection refused"))
+    watch.tracker.round_ended([receipt(A, 60, 70, Counts(10, 10))], 1.0)
+
+    assert [None, 1_010, 1_010, 1_010, 1_040] == [*seen, moved()]
+    assert 1_030 == watch.snapshot.looked
+
+
+def test_what_retention_took_is_counted_once(watch: Watch) -> None:
+    """While the partition is blocked, more is deleted; where it goes on afterwards, nothing is counted twice."""
+
+    def look(log_start: int, committed: int) -> int:
+        offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
+        watch.tracker.discovered(Workload({A: offsets}, {}, {A: NoStartingOffset(A, "lost")}))
+        return watch.snapshot.partitions[A].lost
+
+    assert [0, 20, 20, 30, 30, 35] == [
+        look(0, 30),
+        look(50, 30),
+        look(50, 30),
+        look(60, 30),
+        look(60, 70),
+        look(75, 70),
+    ]
+
+
+def test_a_partition_that_somebody_took_counts_that(watch: Watch) -> None:
+    """Each discovery tells which partitions were lost to somebody else since the last one."""
+    for _ in range(2):
+        watch.tracker.discovered(replace(workload(at(A, 0), at(B, 0)), fenced={A: Owner(1, "there", "clean")}))
+
+    assert [2, 0] == [watch.snapshot.partitions[each].fenced for each in (A, B)]
+
+
+def test_rounds_that_ended_are_remembered_with_their_reason(watch: Watch) -> None:
+    """Twenty of them with all that is known, and for all of them how often each reason ended one."""
+    for number in range(30):
+        begin(watch, at(A, number))
+        watch.tracker.round_ends(End.REBALANCE, f"reason {number}")
+        watch.tracker.round_ended([receipt(A, number, number + 1, Counts(number, number))], 2.0)
+    begin(watch, at(A, 30))
+    watch.tracker.round_lost(SparkFailed("no executor"), 3.0)
+
+    assert {End.REBALANCE: 30, End.LOST: 1} == watch.snapshot.endings
+    assert (20, 12, 31) == (len(watch.snapshot.ended), watch.snapshot.ended[0].number, watch.snapshot.ended[-1].number)
+    assert ["reason 29", "no executor"] == [each.reason for each in watch.snapshot.ended[-2:]]
+
+
+def test_a_heartbeat_tells_nobody(watch: Watch) -> None:
+    """It moves only the last sign of life; each change is one, too."""
+    begin(watch, at(A, 0))
+    before, published = watch.snapshot, len(watch.published)
+    watch.now += 5
+    watch.tracker.beat()
+
+    assert (published, replace(before, alive=1_005.0)) == (len(watch.published), watch.snapshot)
+    watch.now += 5
+    watch.tracker.stopping("SIGTERM")
+    assert (1_010, 1_010) == (watch.snapshot.alive, watch.snapshot.at)
+
+
+def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(watch: Watch) -> None:
+    """It is told again and again, and published once; before a signal there is nothing to tell."""
+    begin(watch, at(A, 0))
+    watch.tracker.leaving("")
+    assert Phase.RUNNING is watch.snapshot.phase
+    published = len(watch.published)
+
+    watch.tracker.leaving("SIGTERM")
+    watch.tracker.leaving("SIGTERM")
+    assert published + 1 == len(watch.published)
+    begin(watch, at(A, 0))
+
+    assert (Phase.LEAVING, "SIGTERM") == (watch.snapshot.phase, watch.snapshot.cause)
+
+
+def test_a_record_that_waits_has_an_age(watch: Watch) -> None:
+    """It is that of the last look; where nobody could read it, no age is shown rather than an old one."""
+    begin(watch, at(A, 40))
+    seen = []
+    for waiting in ({A: Waiting(900.0, 3_600.0)}, {}):
+        watch.now += 10
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}, waiting=waiting))
+        status = watch.snapshot.partitions[A]
+        seen.append((status.lag_seconds(watch.now), status.retention_margin(watch.now)))
+
+    assert [(110.0, 3_490.0), (None, None)] == seen
+
+
+class TestTimes:
+    """Where the time of tasks goes, as their control partitions report it."""
+
+    def told(self, partition: Partition, waits: float, attempt: Attempt, run: int = 1_000_000) -> PartitionOffsets:
+        report = TaskReport(attempt, TaskTimes(waits, commit=Histogram(waits, (int(waits),))))
+        metadata = str(OffsetMetadata("id", 0, Counts(1, 1), owner=Owner(run, "here", "clean"), report=report))
+        return PartitionOffsets(partition, "id", Watermarks(0, 100, 120), CommittedOffset(40, metadata))
+
+    def look(self, watch: Watch, *offsets: PartitionOffsets) -> dict[int, float]:
+        watch.tracker.refreshed(SourceOffsets({each.partition: each for each in offsets}))
+        return {task: times.waits for task, times in watch.snapshot.tasks.items()}
+
+    def test_they_are_counted_once(self, watch: Watch) -> None:
+        """However often they are seen, and whichever partition tells them; an older report takes nothing away."""
+        first = Attempt(1, 0)
+
+        assert {0: 3} == self.look(watch, self.told(A, 3, first))
+        assert {0: 3} == self.look(watch, self.told(A, 3, first))
+        assert {0: 5} == self.look(watch, self.told(A, 3, first), self.told(B, 5, first))
+        assert {0: 6} == self.look(watch, self.told(B, 6, first), self.told(A, 3, first))
+        assert {0: 6, 1: 2} == self.look(watch, self.told(B, 6, first), self.told(A, 2, Attempt(1, 1)))
+        assert 6 == watch.snapshot.tasks[0].commit.seconds
+
+    def test_a_round_goes_on_counting(self, watch: Watch) -> None:
+        """Its task begins anew, and so does a retry; what is left of the round before counts no more."""
+        self.look(watch, self.told(A, 3, Attempt(1, 0)))
+
+        assert {0: 4} == self.look(watch, self.told(A, 3, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
+        assert {0: 4} == self.look(watch, self.told(A, 7, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
+        assert {0: 9} == self.look(watch, self.told(B, 5, Attempt(2, 0, 1)))
+
+    def test_those_of_an_earlier_run_are_not_ours(self, watch: Watch) -> None:
+        """They are still there when the service starts."""
+        assert {} == self.look(watch, self.told(A, 3, Attempt(9, 0), run=999_999))
+        assert {0: 1} == self.look(watch, self.told(A, 1, Attempt(1, 0)))
+
+    def test_the_last_report_of_a_round_counts(self, watch: Watch) -> None:
+        """It comes with the receipts."""
+        at_the_end = self.told(A, 3, Attempt(1, 0)).committed
+        assert at_the_end is not None
+        begin(watch, at(A, 40))
+
+        watch.tracker.round_ended([Receipt(A, 40, 40, metadata=at_the_end.metadata)], 1.0)
+
+        assert 3 == watch.snapshot.tasks[0].waits

@@ -66,7 +66,7 @@ class Stage:
         self.replaced: list[Lane] = []
         self.threads = ThreadPoolExecutor(2 * LANES)
         self.watchdog = Watchdog()
-        self.calls = Calls(self.threads, self.clock, self.watchdog)
+        self.calls = Calls(self.threads, self.clock, self.watchdog, lambda lane: lane.send_rest())
 
     def lane(self, *, troubled: bool = False) -> Lane:
         self.lanes.append(FakeLane(troubled=troubled))

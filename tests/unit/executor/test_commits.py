@@ -12,7 +12,12 @@ from app.errors import Transient
 from app.executor.calls import SIDE_BY_SIDE, Calls
 from app.executor.commits import Commits
 from app.executor.lane import Lane
-from app.model import Partition
+from app.executor.pacing import Pacing
+from app.executor.progress import Progress
+from app.executor.stopwatch import Stopwatch
+from app.model import Attempt, Partition
+from app.offsets.times import TaskReport
+from app.rates import BUFFER_MEMORY, UNLIMITED
 from app.watchdog import Watchdog
 from tests.fakes import FakeClock
 from tests.fakes.simulation import Inline
@@ -21,17 +26,26 @@ OUTAGE_SECONDS = 11.0
 INTERVAL = 0.5
 
 
+def commits_of(lanes: int, calls: Calls, clock: FakeClock, reporter: object = None) -> tuple[Commits, Stopwatch]:
+    stopwatch, pacing = Stopwatch(Attempt(3, 1), clock), Pacing(UNLIMITED, BUFFER_MEMORY, {}, clock)
+    made = Commits(
+        lanes, INTERVAL, calls, clock, stopwatch=stopwatch, pacing=pacing, reports=lambda lane: lane is reporter
+    )
+    return made, stopwatch
+
+
 class OneLane:
     """A lane that always has something to commit, and whose commit lasts until it is let go."""
 
     dirty = running = True
     troubled = full = False
+    partition, progress = Partition("raw", 0), Progress()
 
     def __init__(self, error: Transient | None) -> None:
         self.began, self.let_go = threading.Event(), threading.Event()
         self._error = error
 
-    def commit(self, now: float) -> None:
+    def commit(self, now: float, report: TaskReport | None) -> None:
         self.began.set()
         assert self.let_go.wait(10)
         if self._error:
@@ -50,8 +64,8 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
     clock, one = FakeClock(), OneLane(error)
     lane = cast("Lane", one)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
-        calls = Calls(threads, lambda: clock.now, watchdog)
-        commits = Commits(2, INTERVAL, calls, lambda: clock.now)
+        calls = Calls(threads, lambda: clock.now, watchdog, Lane.send_rest)
+        commits, _ = commits_of(2, calls, clock)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
         repaired_at = clock.now + OUTAGE_SECONDS
@@ -80,8 +94,8 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
 
     monkeypatch.setattr("app.executor.calls.wait", a_moment)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
-        calls = Calls(threads, clock, watchdog)
-        commits = Commits(1, INTERVAL, calls, clock)
+        calls = Calls(threads, clock, watchdog, Lane.send_rest)
+        commits, _ = commits_of(1, calls, clock)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
         clock.now += INTERVAL
@@ -95,13 +109,16 @@ class SlowLane:
     """A lane whose commit takes its time."""
 
     troubled = full = False
+    partition, progress = Partition("raw", 0), Progress()
 
     def __init__(self, clock: FakeClock, seconds: float, *, dirty: bool = True) -> None:
         self.dirty, self.committed = dirty, 0
+        self.report: TaskReport | None = None
         self._clock, self._seconds = clock, seconds
 
-    def commit(self, now: float) -> None:
+    def commit(self, now: float, report: TaskReport | None) -> None:
         self.committed += 1
+        self.report = report
         self._clock.now += self._seconds
 
     def discard(self) -> None:
@@ -127,8 +144,8 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
     """Not a moment earlier; the first one is due at once, wherever the clock begins."""
     clock = FakeClock()
     clock.now = 0.0
-    calls = Calls(Inline(), clock, Watchdog())
-    commits = Commits(lanes, INTERVAL, calls, clock)
+    calls = Calls(Inline(), clock, Watchdog(), Lane.send_rest)
+    commits, _ = commits_of(lanes, calls, clock)
     assert commits.pass_is_due(clock.now, catching_up=catching_up)
     began, slow, quick = clock.now, SlowLane(clock, took), SlowLane(clock, 0.0)
     commits.start_pass([cast("Lane", slow), cast("Lane", quick)], began)
@@ -142,7 +159,7 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
 def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
     """A heartbeat commits any lane."""
     clock = FakeClock()
-    commits = Commits(2, INTERVAL, Calls(Inline(), clock, Watchdog()), clock)
+    commits, _ = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock)
     idle, busy = SlowLane(clock, 0.0, dirty=False), SlowLane(clock, 0.0)
     commits.start_pass([cast("Lane", idle), cast("Lane", busy)], clock.now)
     assert (0, 1) == (idle.committed, busy.committed)
@@ -150,3 +167,17 @@ def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
     commits.start([cast("Lane", idle), cast("Lane", busy)])  # the commit of the latter is not settled yet
 
     assert (1, 1) == (idle.committed, busy.committed)
+
+
+def test_one_lane_reports_for_its_task() -> None:
+    """It tells how long the commits before its own have taken; the others tell nothing."""
+    clock = FakeClock()
+    slow, reporter = SlowLane(clock, 2.0), SlowLane(clock, 0.0)
+    commits, stopwatch = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock, reporter)
+
+    commits.start_pass([cast("Lane", slow), cast("Lane", reporter)], clock.now)
+
+    assert slow.report is None
+    assert reporter.report is not None
+    assert (Attempt(3, 1), 2.0) == (reporter.report.attempt, reporter.report.times.commit.seconds)
+    assert 2 == sum(stopwatch.report().times.commit.counts)

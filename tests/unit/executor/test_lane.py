@@ -415,7 +415,7 @@ class TestProgress:
 
         receipt = stage.lane.receipt()
         assert (0, 3, 3, 3) == (receipt.start, receipt.end, receipt.records, receipt.out)
-        assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12))) == receipt.metadata
+        assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12, committed=1))) == receipt.metadata
         assert 3 == stage.open().position
 
     @pytest.mark.parametrize(("happened", "records"), [(False, 3), (True, 5)])

@@ -250,18 +250,34 @@ def test_lines_keep_flumes_headers() -> None:
     """The wanted headers of each event are columns of its chunk; a header that is missing is null."""
     chunk = chunk_of([event(line(0), host="a", other="b"), b"", event(line(1), file="f")])
 
-    kept = with_headers(chunk, ("host", "file")).kept
+    kept = with_headers(chunk, make_task_config(flume_headers=("host", "file"))).kept
 
     assert {"host": [b"a", None, None], "file": [None, None, b"f"]} == {
         name: column.to_pylist() for name, column in kept
     }
-    assert with_headers(chunk, ()) is chunk
+    assert with_headers(chunk, make_task_config()) is chunk
+
+
+@pytest.mark.parametrize("names", [(), ("host",)])
+def test_lines_tell_which_record_they_were(names: tuple[str, ...]) -> None:
+    """If that is wanted, each row has the place of its record, beside Flume's headers."""
+    one = chunk_of([event(line(0), host="a"), b"rubbish", event(line(1))])
+    sources, partitions = np.array([1, 1, 0], np.int32), [Partition("a-b", 0), Partition("raw", 12)]
+    chunk = replace(one, partitions=partitions, sources=sources, offsets=np.array([7, 1 << 40, 0]))
+
+    *flumes, (name, places) = with_headers(chunk, make_task_config(flume_headers=names, lineage=True)).kept
+
+    assert list(names) == [each for each, _ in flumes]
+    assert ("winnow.source", pa.binary()) == (name, places.type)
+    assert [b"raw-12@7", b"raw-12@1099511627776", b"a-b-0@0"] == places.to_pylist()
 
 
 def test_headers_count_in_the_size_of_a_line() -> None:
     """A line that is too large only with its headers is a reject."""
     parser = envelope.wrap(IdcAccessLog(), "flume-avro")
-    chunk = with_headers(chunk_of([event(line(0)), event(line(1), ü="h" * 30)], [None, b"key"]), ["ü"])
+    chunk = with_headers(
+        chunk_of([event(line(0)), event(line(1), ü="h" * 30)], [None, b"key"]), make_task_config(flume_headers=("ü",))
+    )
     size = len(cleansed(1)) + len(b"key") + len("ü".encode()) + 30 + HEADER_FRAMING
 
     fits, too_large = (parsed_by(parser, chunk, max_bytes=size + 512 - spare) for spare in (0, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -33,6 +34,7 @@ from tests.fakes import (
     CONTROL,
     FakeClients,
     FakeClock,
+    FakeConsumer,
     FakeKafka,
     FakeWriter,
     Killed,
@@ -127,7 +129,8 @@ class TestFlow:
 
         bytes_in = sum(len(record.value or b"") for record in source() if record is not CONTROL)
         counts = Counts(11, 10, {"no_marker": 1}, bytes_in, sum(map(len, expected())))
-        assert CommittedOffset(12, str(OffsetMetadata("", 0, counts))) == kafka.committed[A]
+        metadata = OffsetMetadata.parse(kafka.committed[A].metadata)
+        assert (12, counts) == (kafka.committed[A].offset, replace(metadata.counts, committed=0))
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
@@ -136,7 +139,8 @@ class TestFlow:
 
         run(kafka, guarantee)
 
-        first, second = (OffsetMetadata.parse(kafka.committed[each].metadata).counts for each in (A, B))
+        counted = (OffsetMetadata.parse(kafka.committed[each].metadata).counts for each in (A, B))
+        first, second = (replace(each, committed=0) for each in counted)
         sizes = [len(line(n)) for n in range(3)]
         assert Counts(2, 2, {}, sizes[0] + sizes[1], len(cleansed(0)) + len(cleansed(1))) == first
         assert Counts(2, 1, {"no_marker": 1}, sizes[2] + len(b"rubbish"), len(cleansed(2))) == second
@@ -229,7 +233,21 @@ class TestFlow:
 
         run(kafka, guarantee)
 
-        assert CommittedOffset(12, str(OffsetMetadata(since=12))) == kafka.committed[A]
+        assert 12 == kafka.committed[A].offset == OffsetMetadata.parse(kafka.committed[A].metadata).since
+
+    def test_one_partition_of_a_task_tells_where_its_time_goes(self, guarantee: Guarantee) -> None:
+        """The control partition does, beside its offset: what the task waited, and each chunk and commit; no other does."""
+        kafka = FakeKafka({A: source(), B: source()})
+
+        run(kafka, guarantee)
+
+        told = [OffsetMetadata.parse(kafka.committed[each].metadata) for each in (A, B)]
+        assert told[0].report is not None
+        assert told[1].report is None
+        times = told[0].report.times
+        assert 8.0 == pytest.approx(times.waits)  # nothing else takes time by this clock
+        assert sum(times.parse.counts) == sum(times.produce.counts) > 3
+        assert told[0].counts.committed + told[1].counts.committed == sum(times.commit.counts) + 2  # the last ones
 
 
 TABLE = [
@@ -325,6 +343,24 @@ class TestOutcomes:
         assert [] == kafka.sink[A]
         assert (Outcome.DONE, second.end) == (second.outcome, kafka.committed[B].offset)
         assert kafka.sink[B]
+
+    def test_a_consumer_that_kafka_refuses_ends_the_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What it has read is committed, and the next task reads on with the passwords and certificates of then."""
+        kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
+        kafka.committed = {A: CommittedOffset(0)}
+        clients = FakeClients(kafka, task_config, clock)
+        real_deliver = task.Task.deliver
+
+        def deliver_and_be_refused(self: task.Task, *arguments: Any) -> None:
+            real_deliver(self, *arguments)
+            cast("FakeConsumer", self.consumer).refused = True
+
+        monkeypatch.setattr(task.Task, "deliver", deliver_and_be_refused)
+        assignment = make_assignment(task_config, OffsetRange(A, 0, 0))
+        (receipt,) = task.run(assignment, clients, make_parser(task_config), seconds=1_000, runtime=clock.runtime)
+
+        assert (Outcome.DONE, 3) == (receipt.outcome, receipt.records)
+        assert receipt.end == kafka.committed[A].offset
 
     def test_the_fence_of_the_control_partition_ends_an_idle_task(self) -> None:
         """A task without traffic notices within one heartbeat that the driver has fenced its control partition."""
@@ -424,6 +460,17 @@ class TestOutcomes:
         )
 
         assert expected()[4:] == kafka.sink[A]
+
+    def test_a_transaction_that_hangs_beside_the_offset_is_ended_first(self) -> None:
+        """Its offset counts, whatever the driver has planned with; the other partitions do not wait for that."""
+        kafka = FakeKafka({A: source(), B: source()})
+        kafka.committed[A], kafka.pending[A] = CommittedOffset(1), CommittedOffset(4)
+
+        first, _ = run(kafka, EXACTLY)
+
+        assert expected()[4:] == kafka.sink[A]
+        assert expected() == kafka.sink[B]
+        assert Outcome.DONE is first.outcome
 
     def test_the_starting_offset_is_stored_at_once(self) -> None:
         """A first start commits its starting offset at once, so that `latest` means the same after a crash."""
@@ -527,8 +574,8 @@ class TestOutcomes:
         consumer = clients.consumer()
         poll = consumer.poll
 
-        def poll_with_fullness(seconds: float) -> Chunk | None:
-            chunk = poll(seconds)
+        def poll_with_fullness(seconds: float, most: int | None = None) -> Chunk | None:
+            chunk = poll(seconds, most)
             return replace(chunk, full=full) if chunk else None
 
         consumer.poll = poll_with_fullness  # type: ignore[method-assign]
@@ -803,3 +850,79 @@ def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert [b"238", b"238"] == keys
     assert [b"bad"] == [each.key for each in kafka.dead[A]]
+
+
+class TestTakeover:
+    """A task of a later generation, and one of an earlier, each alone with a fake Kafka."""
+
+    OTHER, MINE = Owner(9, "there", "clean", 1), Owner(3, "here", "clean", 2)
+
+    def of(self, owner: Owner, offset: int = 0) -> CommittedOffset:
+        return CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
+
+    def run(self, kafka: FakeKafka, seconds: float = 8, *, takes_over: bool = True) -> list[Receipt]:
+        task_config, clock = replace(make_task_config(), owner=self.MINE, commit_seconds=1_000.0), FakeClock()
+        ranges = [OffsetRange(each, 0, 0) for each in kafka.source]
+        assignment = replace(make_assignment(task_config, *ranges), takes_over=takes_over)
+        clients = FakeClients(kafka, task_config, clock)
+        return task.run(assignment, clients, make_parser(task_config), seconds, runtime=clock.runtime)
+
+    @pytest.mark.parametrize("takes_over", [True, False])
+    def test_an_idle_partition_is_taken_in_our_name_at_once(self, takes_over: bool) -> None:
+        """The other service must learn that it has lost it; in any other round the heartbeat does for one partition."""
+        kafka = FakeKafka({A: [], B: []})
+        kafka.committed = {A: self.of(self.OTHER), B: self.of(self.OTHER)}
+        owners: list[Owner] = []
+        real = task.Task.finish
+
+        def note(self: task.Task) -> list[Receipt]:
+            owners.append(OffsetMetadata.parse(kafka.committed[B].metadata).owner)
+            return real(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task.Task, "finish", note)
+            self.run(kafka, takes_over=takes_over)
+
+        assert [self.MINE if takes_over else self.OTHER] == owners
+
+    def test_the_first_records_are_committed_at_once(self) -> None:
+        """Readers have waited since the other service was fenced; the next commit comes when it is due."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed = {A: self.of(self.OTHER)}
+        found: list[int] = []
+        real = task.Task.finish
+
+        def note(self: task.Task) -> list[Receipt]:
+            found.append(len(kafka.sink[A]))
+            return real(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task.Task, "finish", note)
+            (receipt,) = self.run(kafka)
+
+        assert found[0] > 0
+        assert expected() == kafka.sink[A]
+        assert receipt.balances
+
+    def test_a_task_goes_on_with_what_a_later_generation_leaves(self) -> None:
+        """One of its partitions is taken over: it drops that one, and works on the other until its deadline."""
+        kafka = FakeKafka({A: [], B: []})
+        kafka.committed = {A: self.of(self.MINE), B: self.of(self.MINE)}
+        looks: list[int] = []
+        real = task.Task.keep_up
+
+        def take_over_then_keep_up(this: task.Task, *, catching_up: bool) -> None:
+            looks.append(1)
+            kafka.epochs[A] = 99
+            kafka.committed[A] = self.of(Owner(1, "there", "clean", 3))
+            if len(looks) == 60:
+                kafka.source[B].append(Record(line(1)))
+            real(this, catching_up=catching_up)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task.Task, "keep_up", take_over_then_keep_up)
+            first, second = self.run(kafka, 20, takes_over=False)
+
+        assert Outcome.FENCED is first.outcome
+        assert (Outcome.DONE, 1) == (second.outcome, second.records)
+        assert [cleansed(1)] == kafka.sink[B]

@@ -214,7 +214,8 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
     """Every lane waits and opens again with a new producer; its receipt says what it got over, and no record is lost."""
     stage = Stage(records=3)
-    failures = [error, error]  # for the first attempt of both lanes together, and the second of one of them
+    # For the first attempt of both lanes together, and the second of one of them: neither stable nor as it is.
+    failures = [error, error, error]
     load = Offsets.load
 
     def fail(store: Offsets, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:

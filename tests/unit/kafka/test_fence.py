@@ -29,7 +29,7 @@ def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
 @pytest.mark.parametrize(
     ("code", "kind", "cure"),
     [
-        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NotAllowed, "allow Describe and Write"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NotAllowed, "--operation Describe --operation Write"),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, NotUsable, "lower transaction.timeout"),
     ],
 )

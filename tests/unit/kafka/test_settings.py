@@ -12,6 +12,7 @@ from app.kafka import settings
 from app.kafka.properties import compression, largest_record
 from app.kafka.writers import SENT_AGAIN_SECONDS
 from app.model import Destination, Partition
+from app.rates import Rates
 from tests.fakes import make_task_config
 
 
@@ -100,3 +101,25 @@ def test_what_a_producer_takes_is_known_without_one(kafka: dict[str, str], codec
 
     assert codec == last == compression(kafka)
     assert largest == int(made["message.max.bytes"]) == largest_record(kafka, 1_000_000)
+
+
+@pytest.mark.parametrize(("lanes", "megabytes"), [(1, 32), (8, 32), (9, 28), (32, 8), (64, 4), (1_000, 4)])
+def test_the_producers_of_a_task_share_its_memory(lanes: int, megabytes: int) -> None:
+    """But each has room for the largest record, which may be four times as large before compression."""
+    topic = Destination("clean", 1, 1 << 20)
+    task_config = make_task_config(sink=topic, dead_letters=topic)
+
+    made = settings.transactional_producer(task_config, Partition("raw", 0), lanes=lanes)
+
+    assert megabytes == int(made["queue.buffering.max.kbytes"]) >> 10
+
+
+@pytest.mark.parametrize(
+    ("most", "messages", "size"),
+    [(0, 30_000, None), (1, 100, 64 << 10), (500, 500, 500 << 10), (10**6, 30_000, 1 << 20)],
+)
+def test_little_is_fetched_ahead_where_a_rate_is_limited(most: int, messages: int, size: int | None) -> None:
+    """A partition that rests drops it; without a limit librdkafka's default stays."""
+    made = settings.consumer(make_task_config(rates=Rates(most)))
+
+    assert (messages, size) == (made["queued.min.messages"], made.get("fetch.message.max.bytes"))

@@ -27,7 +27,7 @@ class Connection:
         return SimpleNamespace(topics=dict.fromkeys(self._topics))
 
     def describe_topics(self, wanted: Any, request_timeout: float) -> dict[str, Future[Any]]:
-        led = SimpleNamespace(id=0, leader=SimpleNamespace(id=1))
+        led = SimpleNamespace(id=0, leader=SimpleNamespace(id=1), isr=[1, 2], replicas=[1, 2, 3])
         found = {name: Future[Any]() for name in wanted.topic_names}
         for future in found.values():
             future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
@@ -43,6 +43,21 @@ class Connection:
 
     def wait(self, future: Future[Any]) -> Any:
         return future.result()
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({"cleanup.policy": "delete", "retention.ms": "604800000"}, 604_800.0),
+        ({"cleanup.policy": "compact,delete", "retention.ms": "1000"}, 1.0),
+        ({"cleanup.policy": "compact", "retention.ms": "1000"}, None),
+        ({"cleanup.policy": "delete", "retention.ms": "-1"}, None),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), None),  # we may not know
+    ],
+)
+def test_a_retention_is_that_of_a_topic_that_deletes(settings: Any, seconds: float | None) -> None:
+    """A topic that only compacts, or keeps records for ever, puts no record in danger."""
+    assert seconds == KafkaTopics(Connection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
 
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:
@@ -107,3 +122,15 @@ def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None
     known = destination(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
     assert Destination("clean", 1, USUAL_MAX_BYTES) == known
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [({"min.insync.replicas": "3"}, 3), ({}, 1), (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 1)],
+)
+def test_how_many_replicas_must_be_in_sync(settings: Any, needed: int) -> None:
+    """A partition that has fewer is known; where the setting may not be read, one is believed to be enough."""
+    topics = KafkaTopics(Connection("clean", settings=settings))  # type: ignore[arg-type]
+
+    assert needed == topics.min_in_sync("clean")
+    assert {(0, 2)} == topics.source_topics(["clean"], None)["clean"].behind

@@ -21,7 +21,8 @@ KAFKA_DEFAULT = 4096
 """The broker's default for `offset.metadata.max.bytes`."""
 
 
-OWNER = st.builds(Owner, NUMBERS, st.text(), st.from_regex(r"[\w.-]{1,249}", fullmatch=True)) | st.just(NOBODY)
+SINKS = st.from_regex(r"[\w.-]{1,249}", fullmatch=True)
+OWNER = st.builds(Owner, NUMBERS, st.text(), SINKS, NUMBERS) | st.just(NOBODY)
 LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.offsets.options import Options
+from app.offsets.options import Options, without_secrets
 from app.offsets.registry import StoreOptionError
 
 
@@ -64,3 +64,29 @@ def test_a_binary_secret_is_refused(tmp_path: Path) -> None:
     options.secret("password", None, str(file))
 
     assert f"password.file cannot be read: {file}: it is not text" == problems(options)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("redis://:hun/ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
+        ("redis://:hun#ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
+        ("hunter2", "must be a URL, redis://…"),
+    ],
+)
+def test_a_password_that_breaks_its_url_is_not_repeated(url: str, problem: str) -> None:
+    """Others would print what comes before the slash as a port that is no number."""
+    options = Options()
+    options.url("url", url, ["redis"])
+
+    assert f"url {problem}" == problems(options)
+
+
+def test_no_secret_stands_in_the_text_of_an_error() -> None:
+    """Neither as it is, nor as a URL has it, nor before the host."""
+    text = "GET /v1?delegation=hun%2Fter%202 of http://user:hunter@host:80/ by hun/ter 2 at a@b"
+
+    assert "GET /v1?delegation=******** of http://user:********@host:80/ by ******** at a@b" == without_secrets(
+        text, ["hun/ter 2", ""]
+    )
+    assert "http://host:80 by a@b" == without_secrets("http://host:80 by a@b")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from app.model import Assignment, Attempt, OffsetRange, Partition, Receipt
 from app.spark import job
 from app.spark.job import RunningRound, SparkRounds
+from tests.fakes import make_assignment, make_task_config
 
 
 class Context:
@@ -60,6 +64,27 @@ def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
     assert not starved_after(60, Context(active=2, completed=1), 2, clock)
 
 
+def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line of a task has its group, its round and its number; the second attempt is told from the first."""
+    told: dict[str, object] = {}
+    seen: list[Attempt] = []
+
+    def run(assignment: Assignment, *_: object) -> list[Receipt]:
+        seen.append(assignment.attempt)
+        return []
+
+    monkeypatch.setattr("app.log.configure", lambda level, **context: told.update(context, level=level))
+    monkeypatch.setattr(job, "TaskClients", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(job, "TaskContext", SimpleNamespace(get=lambda: SimpleNamespace(attemptNumber=lambda: 1)))
+    monkeypatch.setattr("app.executor.task.run", run)
+    first = replace(make_assignment(make_task_config(), OffsetRange(Partition("raw", 0), 0, 0)), attempt=Attempt(7, 3))
+
+    assert [] == [*job.work([first])]
+
+    assert {"group": "g", "round": 7, "task": 3, "level": "info"} == told
+    assert [Attempt(7, 3, 1)] == seen
+
+
 class Executors:
     """A SparkContext whose executors have so many cores each."""
 
@@ -85,3 +110,27 @@ class Executors:
 def test_a_slot_lies_in_one_executor(cores: list[int], per_task: int, slots: int) -> None:
     """What is left over in two executors makes no slot: a task that is planned for it would wait."""
     assert slots == SparkRounds(Executors(cores, per_task)).slots  # type: ignore[arg-type]  # a fake context
+
+
+class Stoppable:
+    """A SparkContext that notes what its properties were when it was stopped."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(conf=lambda: self))
+        self.at_the_stop: dict[str, str] = {}
+
+    def set(self, name: str, value: str) -> None:
+        self._properties[name] = value
+
+    def stop(self) -> None:
+        self.at_the_stop = dict(self._properties)
+
+
+def test_a_stop_deletes_no_pod() -> None:
+    """Executors end when they hear of the stop; the right to delete them all at once is one that the driver does not have."""
+    context = Stoppable()
+
+    SparkRounds(context).stop()  # type: ignore[arg-type]  # a fake context
+
+    assert {"spark.kubernetes.executor.deleteOnTermination": "false"} == context.at_the_stop

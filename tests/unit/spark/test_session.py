@@ -55,3 +55,21 @@ def test_a_property_that_is_right_is_set_in_silence(conf: Any) -> None:
 def test_a_local_spark_retries_lost_tasks(master: str, started: str) -> None:
     """Without a number it gives up at the first."""
     assert started == session.retrying(master)
+
+
+def test_a_jvm_is_not_started_with_a_secret() -> None:
+    """What it is started with stands among its arguments, for everybody to see; its own Java options do so anyway."""
+    properties = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "hunter2",
+        "spark.authenticate.secret.file": "/s",
+        "spark.hadoop.fs.s3a.access.key": "hunter2",
+        "spark.executor.extraJavaOptions": "-Dpassword=hunter2",
+        "spark.driver.extraJavaOptions": "-Dpassword=hunter3",
+    }
+
+    assert {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret.file": "/s",
+        "spark.driver.extraJavaOptions": "-Dpassword=hunter3",
+    } == dict(session._arguments(properties))

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Leaderless, OutOfRange
-from app.model import NOBODY, Owner, Partition
+from app.model import NOBODY, Owner, Partition, Pause
 from app.offsets.metadata import Counts
 from app.status import log
 from app.status.snapshot import (
@@ -65,6 +65,7 @@ def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
         (with_partition(recovered="slow", reopened=1), ("info", "partition recovered")),
         (with_partition(skipped=(4, 9)), ("warning", "offsets skipped, as out.of.range says")),
         (with_partition(rewound=(4, 9)), ("warning", "offsets are read again, as out.of.range says")),
+        (replace(BEFORE, warnings=("mind it",)), ("warning", "preflight")),
         (OUTAGE, ("warning", "Kafka does not answer the driver; the tasks go on")),
         (with_round(lost_tasks=1), ("warning", "a task was lost; Spark tries it again")),
         (with_round(ending=End.REBALANCE, reason="new"), ("info", "the round ends for a rebalance")),
@@ -72,6 +73,10 @@ def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
         (with_round(ending=End.OVERDUE), ("warning", "a task does not end; the round ends for a rebalance")),
         (with_round(killed=True), ("info", "tasks are killed; what they have not committed is done again")),
         (with_round(seconds=9.0, counts=Counts(1, 1)), ("info", "round")),
+        (
+            replace(BEFORE, phase=Phase.LEAVING, cause="SIGTERM"),
+            ("info", "asked to stop; this service works on until another one takes over, or handover.timeout is over"),
+        ),
         (replace(BEFORE, phase=Phase.STOPPING, cause="SIGTERM"), ("info", "stopping")),
         (replace(BEFORE, phase=Phase.STOPPED, cause="done"), ("info", "stopped")),
     ],
@@ -159,6 +164,23 @@ def test_a_fence_that_the_driver_did_not_cause_is_told_once() -> None:
     assert [] == events(fenced, replace(fenced, at=110))
 
 
+def test_a_take_over_is_told_step_by_step() -> None:
+    """Each step names who takes over and how much; one that stands by, and one that works again, say so."""
+    raw = [Partition("raw", number) for number in range(2)]
+    later = Owner(0, "there", "clean", 3)
+    none = replace(BEFORE, round=RoundStatus(1, 0, 2, 2, 2, 0))
+    one, both = replace(none, taken={raw[0]: later}), replace(none, taken=dict.fromkeys(raw, later))
+    line = ("info", "a later generation takes over; this service goes on with what it still has")
+
+    assert [line] == events(none, one) == events(one, both)
+    assert [] == events(one, replace(one, at=159))
+    assert {"by": str(later), "taken": 1, "partitions": len(BEFORE.partitions)} == fields(none, one)
+    assert [("warning", "the later generation is gone; this service works on everything again")] == events(one, none)
+    assert ["a later generation works for this group; this service stands by until that is gone"] == [
+        event for _, event in events(BEFORE, replace(one, round=None))
+    ]
+
+
 def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
     """The line names its age, what waits behind it, and the tool that ends it; an outage has a line of its own."""
     open_ = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50)
@@ -195,10 +217,25 @@ def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
 
 
 def test_the_lines_are_written() -> None:
-    """The tracker's listener writes the lines with structlog."""
+    """The tracker's listener writes the lines with structlog, and with the number of the round."""
+    after = with_round(ending=End.REBALANCE, reason="partitions came or went")
+    assert after.round is not None
     with capture_logs() as written:
-        log.write(BEFORE, with_round(ending=End.REBALANCE, reason="partitions came or went"))
+        log.write(BEFORE, after)
 
-    assert [
-        {"log_level": "info", "event": "the round ends for a rebalance", "reason": "partitions came or went"}
-    ] == written
+    fields = {"round": after.round.number, "reason": "partitions came or went"}
+    assert [{"log_level": "info", "event": "the round ends for a rebalance", **fields}] == written
+
+
+def test_a_pause_is_said_again_each_minute() -> None:
+    """And that it is over, with its length; a service that nobody has paused says nothing."""
+    pause = Pause(100_000, "ops-1")
+    paused, later = replace(BEFORE, paused=pause), replace(BEFORE, at=161, paused=pause)
+
+    assert [("warning", "paused; no records are taken")] == events(BEFORE, paused)
+    assert {"reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1: winnow resume ends it"} == fields(
+        BEFORE, paused
+    )
+    assert [] == events(paused, replace(paused, at=159))
+    assert [("warning", "still paused; no records are taken")] == events(paused, later)
+    assert {"paused_seconds": 61.0} == fields(later, replace(later, paused=None))

@@ -1,0 +1,32 @@
+"""`winnow config`: what is configured, and where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from app import config
+from app.cli.options import configuration, overrides, reports_errors
+from app.cli.tables import as_json
+
+
+@click.command("config")
+@configuration
+@overrides
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the file instead, for editors.")
+@as_json
+@reports_errors
+def show_config(file: Path | None, assignments: tuple[str, ...], schema: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+    """Show each value with the file and line, variable or option that it comes from; secrets are masked."""
+    if schema:
+        click.echo(json.dumps(config.schema(), indent=2, ensure_ascii=False))
+        return 0
+    loaded = config.read(file, assignments)
+    if as_json:
+        values = [each._asdict() for each in config.values(loaded)]
+        click.echo(json.dumps({"version": 1, "values": values}, ensure_ascii=False))
+    else:
+        click.echo(config.shown(loaded), nl=False)
+    return 0

@@ -1,0 +1,66 @@
+"""`winnow lag`: how far the group is behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.tables import View, as_json, show, watch
+from app.model import Pause
+from app.operate import lag as lags
+
+COLUMNS = ("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#LAST-STABLE-OFFSET", "#LOG-END-OFFSET", "#LAG", "#LAG-TO-END")
+SECONDS, PROBLEM = "#LAG-SECONDS", "PROBLEM"
+
+
+@click.command()
+@configuration
+@overrides
+@click.option("--watch", "again", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
+@as_json
+@reports_errors
+def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+    """
+    Show how far the group is behind in each partition, also while the service runs.
+
+    Ends with 1 if something is wrong with a partition or its offset.
+    """
+    settings = read(file, assignments).config
+    from app.kafka.first_records import KafkaFirstRecords
+    from app.start import clients
+
+    kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)
+
+    def look() -> View:
+        measured = lags.measure(settings.source, kafka, records, time.time())
+        return _view(settings.group_id, measured, kafka.pauses.read())
+
+    return watch(look, as_json=as_json) if again else show(look(), as_json=as_json)
+
+
+def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> View:
+    problems = any(each.problem for each in found)
+    total = lags.summed(found)
+    return View(
+        columns=(*COLUMNS, SECONDS, *([PROBLEM] if problems else [])),
+        rows=[_row(each, problems=problems) for each in found],
+        value={
+            "version": 1,
+            "group": group,
+            **total,
+            "paused": pause._asdict() if pause else None,
+            "partitions": [each.as_json() for each in found],
+        },
+        code=1 if problems else 0,
+        footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
+        + (f"; {pause}" if pause else ""),
+    )
+
+
+def _row(at: lags.PartitionLag, *, problems: bool) -> list[object]:
+    _, last_stable, high_watermark = at.watermarks or (None, None, None)
+    offsets = at.offset, last_stable, high_watermark, at.lag, at.lag_to_end
+    return [*at.partition, *offsets, at.seconds, *([at.problem] if problems else [])]

@@ -1,0 +1,63 @@
+"""`winnow pause` and `winnow resume`: the service stops taking records, keeps its place, and goes on."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import click
+
+from app import config
+from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.tables import View, as_json, show
+from app.model import Pause
+
+
+@click.command()
+@configuration
+@overrides
+@as_json
+@reports_errors
+def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+    """
+    Let the service stop taking records; it keeps its place, and its process goes on.
+
+    A running one commits what it has and pauses within round.interval, and a later one begins paused.
+    """
+    settings = read(file, assignments).config
+    from app.start import clients
+
+    pauses = clients(settings).pauses
+    known = pauses.read()
+    if known is None:
+        known = Pause(round(time.time() * 1000), socket.gethostname())
+        pauses.set(known)
+    return show(_view(settings, known), as_json=as_json)
+
+
+@click.command()
+@configuration
+@overrides
+@as_json
+@reports_errors
+def resume(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+    """Let the service take records again, from where it stands, within round.interval."""
+    settings = read(file, assignments).config
+    from app.start import clients
+
+    pauses = clients(settings).pauses
+    if pauses.read() is not None:
+        pauses.clear()
+    return show(_view(settings, None), as_json=as_json)
+
+
+def _view(settings: config.Config, known: Pause | None) -> View:
+    value = {"since": known.since, "by": known.by} if known else None
+    within = f"a running service follows within {settings.round_interval:g} s"
+    return View(
+        (),
+        [],
+        {"version": 1, "group": settings.group_id, "paused": value},
+        footer=(f"group {settings.group_id}: {known or 'not paused'}; {within}"),
+    )

@@ -1,0 +1,187 @@
+"""`winnow dlq replay`: dead letters, cleansed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from app import config
+from app.cli.dlq import chosen, starts_of, watermarks_of
+from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.tables import View, as_json, progress, show
+from app.driver.task_config import task_config
+from app.model import NOBODY, Partition, TaskConfig, Watermarks
+from app.operate.ledger import Ledger
+from app.operate.letters import Choice
+from app.operate.replays import GROUP, LEDGER, PARKING, STEP, Pace, Plan, Replay, Span, steps
+from app.records import Record
+
+
+@click.command("replay")
+@configuration
+@overrides
+@click.option("--limit", type=click.IntRange(1), help="Replay so many at most.")
+@click.option("--rate", type=click.IntRange(1), help="Replay so many a second at most.")
+@click.option("--into", metavar="TOPIC", help="Write the lines into this topic rather than into the sink.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="After so many replays, a dead letter that still fails goes to the parking topic.",
+)
+@click.option("--dry-run", is_flag=True, help="Tell what would become of them, and change nothing.")
+@as_json
+@reports_errors
+@chosen
+def replay_letters(  # click's options
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    choice: Choice,
+    limit: int | None,
+    rate: int | None,
+    into: str | None,
+    attempts: int,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """
+    Cleanse dead letters again, with the parser and the options of this configuration.
+
+    No line is written twice, however often a replay is stopped, killed or repeated. What fails again goes back to the
+    dead letters with a count. Replayed lines come after newer ones: their order is not kept. Ends with 1 if one fails
+    again.
+    """
+    settings = read(file, assignments).config
+    from app.executor.fates import Fates
+
+    work = _work(settings, into)
+    dead_letters = work.dead_letters
+    ledger = Ledger(LEDGER.format(dead_letters.topic), work.sink.topic)
+    parking = PARKING.format(dead_letters.topic), dead_letters.partitions
+    replay = Replay(Plan(choice, limit, attempts, parking), ledger, Fates(work))
+    watermarks = watermarks_of(settings)
+    begins = starts_of(settings, watermarks, choice)
+    if dry_run:
+        _foresee(work, replay, begins, watermarks)
+    else:
+        _carry_out(work, replay, begins, watermarks, Pace(rate))
+    return show(_view(work, replay, done=not dry_run), as_json=as_json)
+
+
+def _work(settings: config.Config, into: str | None) -> TaskConfig:
+    """Return what tasks would work with, with the group of the replays and the topic that lines go to."""
+    from app.start import clients
+
+    kafka = clients(settings).destinations
+    tasks = task_config(settings, kafka, NOBODY)
+    sink = kafka.destination(into) if into else tasks.sink
+    return replace(tasks, group=GROUP.format(tasks.group), sink=sink)
+
+
+def _foresee(
+    work: TaskConfig,
+    replay: Replay,
+    begins: Mapping[Partition, int],
+    watermarks: Mapping[Partition, Watermarks],
+) -> None:
+    from app.kafka.replays import KafkaReplays
+
+    with closing(KafkaReplays(work)) as kafka:
+        positions = kafka.positions(watermarks)
+    _read_ledger(work, replay.ledger)
+    into = work.sink.topic
+    spans = [Span.of(into, positions.get(each), (each, begins[each], marks)) for each, marks in watermarks.items()]
+    with progress("reading dead letters", sum(each.length for each in spans)) as advance:
+        for span in spans:
+            for records in _batches(work, span):
+                replay.foresee(records)
+                advance(len(records))
+                if replay.enough:
+                    return
+
+
+def _carry_out(
+    work: TaskConfig,
+    replay: Replay,
+    begins: Mapping[Partition, int],
+    watermarks: Mapping[Partition, Watermarks],
+    pace: Pace,
+) -> None:
+    from app.kafka.replays import KafkaReplays
+
+    others = [*watermarks, *_make_room(work)]
+    with (
+        closing(KafkaReplays(work)) as kafka,
+        closing(kafka.open(watermarks, others)) as opened,
+        progress("replaying dead letters", sum(watermarks[each].last_stable - begins[each] for each in begins)) as done,
+    ):
+        _read_ledger(work, replay.ledger)  # now nobody else writes to it any more
+        for writer, committed in opened.writers:
+            partition = writer.partition
+            span = Span.of(work.sink.topic, committed, (partition, begins[partition], watermarks[partition]))
+            done(span.begin - begins[partition])
+            if span.length and not replay.enough:
+                for replayed, read in replay.run(span, steps(_batches(work, span), pace.step(STEP)), writer):
+                    done(read)
+                    pace.wait(replayed)
+
+
+def _make_room(work: TaskConfig) -> Iterator[Partition]:
+    """Create what a replay needs beside the dead letters, if it is missing; yield its partitions."""
+    from app.kafka.admin import AdminConnection
+    from app.kafka.companions import KafkaCompanions
+
+    companions, topic = KafkaCompanions(AdminConnection(work.output_kafka)), work.dead_letters.topic
+    for name, partitions, settings in (
+        (LEDGER.format(topic), 1, {"cleanup.policy": "compact"}),
+        (PARKING.format(topic), work.dead_letters.partitions, {"retention.ms": "-1"}),
+    ):
+        companions.create(name, partitions, settings)
+        yield from (Partition(name, number) for number in range(companions.partitions_of(name)))
+
+
+def _read_ledger(work: TaskConfig, ledger: Ledger) -> None:
+    from app.kafka.admin import AdminConnection
+    from app.kafka.companions import KafkaCompanions
+    from app.kafka.records import KafkaRecords
+    from app.kafka.topics import KafkaTopics
+
+    connection = AdminConnection(work.output_kafka)
+    if KafkaCompanions(connection).partitions_of(ledger.place.topic):
+        marks = KafkaTopics(connection).watermarks([ledger.place])[ledger.place]
+        records = KafkaRecords(work.output_kafka, work.group)
+        for batch in records.batches({ledger.place: marks.log_start}, {ledger.place: marks.last_stable}):
+            for record in batch:
+                ledger.read(record)
+
+
+def _batches(work: TaskConfig, span: Span) -> Iterator[list[Record]]:
+    from app.kafka.records import KafkaRecords
+
+    return KafkaRecords(work.output_kafka, work.group).batches({span.partition: span.begin}, {span.partition: span.end})
+
+
+def _view(work: TaskConfig, replay: Replay, *, done: bool) -> View:
+    tally = replay.tally
+    topics = {"topic": work.dead_letters.topic, "into": work.sink.topic}
+    footer = f"{tally.replayed} dead letters {'replayed' if done else 'would be replayed'} into {work.sink.topic}: "
+    footer += f"{tally.cleansed} cleansed, {tally.failed} fail again, {tally.parked} of them go to the parking topic"
+    others = {
+        "handled before": tally.handled,
+        "not chosen": tally.not_chosen,
+        "not replayable": tally.not_replayable,
+    }
+    footer += "".join(f"; {count} {what}" for what, count in others.items() if count)
+    return View(
+        columns=("REASON", "#THEN", "#NOW"),
+        rows=tally.rows(),
+        value={"version": 1, "done": done, **topics, **tally.as_json()},
+        code=1 if tally.failed else 0,
+        footer=footer,
+    )

@@ -1,0 +1,172 @@
+"""`winnow offsets show` and `winnow offsets reset`: what stands in the offset store, and how a person changes it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app import config
+from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.tables import View, as_json, progress, show
+from app.driver.clients import Clients
+from app.errors import ConfigError
+from app.model import NOBODY, Guarantee
+from app.offsets.contract import is_local
+from app.offsets.history import milliseconds_of
+from app.operate.commits import as_json as json_of_commit
+from app.operate.commits import metadata_of
+from app.operate.lag import PartitionLag, offsets_of
+from app.operate.resets import Goal, Reset, Target, carry_out, chosen, resets, seconds_of
+from app.operate.running import Watch, refuse_overwritten, refuse_running_service
+
+BY_DURATION = "by-duration"
+topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITIONS]",
+    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. All source topics without it.",
+)
+
+
+@click.command("show")
+@configuration
+@overrides
+@topics
+@as_json
+@reports_errors
+def show_offsets(file: Path | None, assignments: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+    """
+    Show the offsets of the group, what became of the records before them, and who committed them.
+
+    Ends with 1 if something is wrong with a partition or its offset.
+    """
+    settings = read(file, assignments).config
+    _, found = _found(settings, topics)
+    problems = any(each.problem for each in found)
+    view = View(
+        columns=(
+            *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS", "COMMITTED-BY"),
+            *(["PROBLEM"] if problems else []),
+        ),
+        rows=[[*_row_of_commit(each), *([each.problem] if problems else [])] for each in found],
+        value={"version": 1, "group": settings.group_id, "partitions": [json_of_commit(each) for each in found]},
+        code=1 if problems else 0,
+    )
+    return show(view, as_json=as_json)
+
+
+def _row_of_commit(at: PartitionLag) -> list[object]:
+    metadata = metadata_of(at)
+    if not metadata.is_ours:
+        return [*at.partition, at.offset, *[None] * 5]
+    counts, owner = metadata.counts, metadata.owner
+    by = None if owner == NOBODY else owner
+    return [*at.partition, at.offset, metadata.since, counts.records, counts.out, counts.dead_total, by]
+
+
+@click.command()
+@configuration
+@overrides
+@click.option("--to-earliest", is_flag=True, help="To the beginning of each partition.")
+@click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
+@click.option("--to-current", is_flag=True, help="To where they are: takes the run of the service away beside them.")
+@click.option("--to-datetime", metavar="TIME", help="To the first record at or after a time; UTC without a zone.")
+@click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
+@click.option("--shift-by", type=int, help="By so many offsets, back if negative.")
+@click.option("--by-duration", metavar="DURATION", help="To the first record as young as this: 2h, or PT2H.")
+@topics
+@click.option("--dry-run", is_flag=True, help="Tell what would be done, and change nothing.")
+@as_json
+@reports_errors
+def reset(  # click's options
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    topics: tuple[str, ...],
+    dry_run: bool,
+    as_json: bool,
+    **goals: Any,  # noqa: ANN401  # each option has its own type
+) -> int:
+    """
+    Set the offsets of the group, in whichever store keeps them, while the service is stopped.
+
+    Nothing is changed while the service runs (exit code 3), or if one of the partitions cannot be set (1).
+    """
+    target = _target(goals)
+    settings = read(file, assignments).config
+    clients, found = _found(settings, topics)
+    planned = resets(found, target, clients)
+    feasible = all(each.offset is not None for each in planned)
+    if feasible and not dry_run:
+        _carry_out(planned, clients, settings)
+    return show(_view(settings.group_id, planned, done=feasible and not dry_run), as_json=as_json)
+
+
+def _target(goals: dict[str, Any]) -> Target:
+    given = {name.replace("_", "-"): value for name, value in goals.items() if value is not None and value is not False}
+    if len(given) != 1:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in goals)
+        raise click.UsageError(f"give exactly one of {options}")
+    ((name, value),) = given.items()
+    if name == BY_DURATION:
+        seconds = built(f"--{name}", lambda: seconds_of(value))
+        return Target(Goal.TIME, max(0, round((time.time() - seconds) * 1000)))
+    if name == Goal.TIME:
+        return Target(Goal.TIME, built(f"--{name}", lambda: milliseconds_of(value)))
+    return Target(Goal(name), 0 if value is True else value)
+
+
+def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
+    """Return the driver's clients, and the offsets of the chosen partitions."""
+    from app.start import clients
+
+    kafka = clients(settings)
+    if is_local(kafka.offsets):
+        raise ConfigError((f"offsets.store: {settings.offsets.store.name} keeps nothing between two runs",))
+    found = {each.partition: each for each in offsets_of(settings.source, kafka)}
+    partitions = built("--topic", lambda: chosen(topics, found))
+    return kafka, [found[each] for each in partitions]
+
+
+def _carry_out(planned: list[Reset], clients: Clients, settings: config.Config) -> None:
+    partitions = [each.at.partition for each in planned]
+    refuse_running_service(clients, partitions, watch_of(clients, settings))
+    transactional = settings.delivery_guarantee is Guarantee.EXACTLY_ONCE
+    with progress("setting offsets", len(planned)) as done:
+        written = carry_out(planned, clients, transactional=transactional, done=done)
+    refuse_overwritten(clients, written, time.sleep)
+
+
+def watch_of(clients: Clients, settings: config.Config) -> Watch:
+    """Return what waits; where offsets are in Kafka, it also sees commits that change nothing."""
+    if not clients.offsets.transactional:
+        return _sleep
+    from app.kafka.commit_log import KafkaCommitLog
+
+    return KafkaCommitLog(settings.output_kafka, settings.group_id).watch
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _view(group: str, planned: list[Reset], *, done: bool) -> View:
+    blocked = [each for each in planned if each.offset is None]
+    notes = any(each.note for each in planned)
+    verdict = (
+        "set" if done else f"nothing is changed: {len(blocked)} cannot be set" if blocked else "nothing is changed"
+    )
+    return View(
+        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", *(["NOTE"] if notes else [])),
+        rows=[
+            [*each.at.partition, each.at.offset, each.offset, each.change, *([each.note] if notes else [])]
+            for each in planned
+        ],
+        value={"version": 1, "group": group, "done": done, "partitions": [each.as_json() for each in planned]},
+        code=1 if blocked else 0,
+        footer=f"group {group}: {verdict}",
+    )

@@ -1,0 +1,122 @@
+"""How commands show what they find: a table for a person, one JSON value for a program, and both again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from app.errors import Unreachable
+
+WATCH_SECONDS = 2.0
+"""How often `--watch` looks."""
+UNKNOWN = "-"
+"""What stands for a value that there is not, as in Kafka's own tools."""
+# Lines that go to a file or a pipe are as long as they have to be.
+UNLIMITED = 100_000
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+class View(NamedTuple):
+    """
+    What a command has found.
+
+    Args:
+        columns: the heads of the table; those of numbers begin with `#`.
+        rows: the cells; None is shown as a dash.
+        value: the same for a program.
+        code: the exit code.
+        footer: a line below the table.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    value: Any
+    code: int = 0
+    footer: str = ""
+
+
+def show(view: View, *, as_json: bool) -> int:
+    """Print what was found; return the exit code."""
+    if as_json:
+        click.echo(json.dumps(view.value, ensure_ascii=False))
+    else:
+        _console().print(_drawn(view), soft_wrap=True)
+    return view.code
+
+
+def watch(look: Callable[[], View], *, as_json: bool) -> int:
+    """Show what a look finds every WATCH_SECONDS until Ctrl-C: in place on a terminal, else one below the other."""
+    console = _console()
+    try:
+        if console.is_terminal and not as_json:
+            with Live(console=console, auto_refresh=False, screen=True) as live:
+                _again(lambda: live.update(_looked(look), refresh=True))
+        _again(lambda: _show_again(look, as_json=as_json))
+    except KeyboardInterrupt:
+        return 0
+
+
+def _again(act: Callable[[], object]) -> NoReturn:
+    while True:
+        act()
+        time.sleep(WATCH_SECONDS)
+
+
+def _looked(look: Callable[[], View]) -> Table | Group | Text:
+    """Return a look as a table; while Kafka is away, its error: it may be back at the next look."""
+    try:
+        return _drawn(look())
+    except Unreachable as error:
+        return Text(str(error), style="red")
+
+
+def _show_again(look: Callable[[], View], *, as_json: bool) -> None:
+    try:
+        show(look(), as_json=as_json)
+    except Unreachable as error:
+        click.echo(f"winnow: {error}", err=True)
+
+
+@contextlib.contextmanager
+def progress(doing: str, total: int) -> Iterator[Callable[..., object]]:
+    """Show a bar on a terminal; yield what takes by how much the work has advanced, by default 1."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        yield partial(bar.advance, bar.add_task(doing, total=total))
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=UNLIMITED)
+
+
+def _drawn(view: View) -> Table | Group:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in view.columns:
+        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", no_wrap=True)
+    for row in view.rows:
+        table.add_row(*map(_cell, row))
+    return Group(table, Text(view.footer)) if view.footer else table
+
+
+def _cell(value: object) -> Text:
+    match value:
+        case None:
+            return Text(UNKNOWN)
+        case float():
+            return Text(f"{value:.1f}")
+        case [*parts]:
+            return Text(", ".join(map(str, parts)))
+    return Text(str(value))

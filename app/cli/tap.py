@@ -1,0 +1,56 @@
+"""`winnow tap`: live records of the source, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from app.cli.options import configuration, overrides, parser_of, read, reports_errors
+from app.cli.tables import as_json
+from app.executor.parse import parse
+from app.operate.lag import offsets_of
+from app.operate.pairs import pairs
+from parsers.flume import envelope
+
+
+@click.command()
+@configuration
+@overrides
+@click.option("--reason", "reasons", multiple=True, help="Only records that are rejected for this reason; repeatable.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many records.")
+@as_json
+@reports_errors
+def tap(
+    file: Path | None,
+    assignments: tuple[str, ...],
+    reasons: tuple[str, ...],
+    limit: int | None,
+    as_json: bool,  # noqa: FBT001  # click's flag
+) -> int:
+    """
+    Show records as they arrive in the source, and what the parser makes of them, until Ctrl-C.
+
+    It writes nothing, commits nothing, and needs no running service.
+    """
+    settings = read(file, assignments).config
+    parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
+    from app.kafka.records import KafkaRecords
+    from app.start import clients
+
+    found = offsets_of(settings.source, clients(settings))
+    starts = {each.partition: each.watermarks.last_stable for each in found if each.watermarks is not None}
+    click.echo(f"records of {len(starts)} partitions, from now on; Ctrl-C ends it", err=True)
+    batches = KafkaRecords(settings.kafka, settings.group_id).batches(starts)
+    shown = (pair for records in batches for pair in pairs(records, partial(parse, parser), reasons))
+    try:
+        for pair in islice(shown, limit):
+            click.echo(json.dumps(pair.as_json(), ensure_ascii=False) if as_json else str(pair))
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        batches.close()
+    return 0

@@ -1,0 +1,82 @@
+"""`winnow top`: the partitions with lag and rates, live."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.tables import View, as_json, watch
+from app.model import Pause
+from app.operate.lag import measure
+from app.operate.top import Look, Row, rows, summed
+
+COLUMNS = (
+    "TOPIC",
+    "#PARTITION",
+    "#LAG",
+    "#LAG-SECONDS",
+    "#RECORDS/S",
+    "#DEAD-LETTERS/S",
+    "#DEAD-LETTERS-%",
+    "#CLOSES-IN-S",
+    "PROBLEM",
+)
+# The head, the footer, and a line for a long problem.
+OTHER_LINES = 4
+
+
+@click.command()
+@configuration
+@overrides
+@as_json
+@reports_errors
+def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+    """
+    Show the partitions with lag and rates, the worst first, and look again every two seconds, until Ctrl-C.
+
+    It changes nothing, and needs no HTTP port of the service.
+    """
+    settings = read(file, assignments).config
+    from app.kafka.first_records import KafkaFirstRecords
+    from app.start import clients
+
+    kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)
+    before: Look | None = None
+
+    def look() -> View:
+        nonlocal before
+        now = Look.of(time.monotonic(), measure(settings.source, kafka, records, time.time()))
+        found, before = rows(before, now), now
+        return _view(settings.group_id, found, kafka.pauses.read())
+
+    return watch(look, as_json=as_json)
+
+
+def _view(group: str, found: list[Row], pause: Pause | None) -> View:
+    total = summed(found)
+    fit = max(1, shutil.get_terminal_size().lines - OTHER_LINES)
+    footer = f"group {group}: lag {total['lag']}, {total['records_per_second']} records/s"
+    footer += f", {total['dead_letters_per_second']} dead letters/s; {len(found)} partitions"
+    footer += f", the first {fit} are shown" if len(found) > fit else ""
+    paused = pause._asdict() if pause else None
+    return View(
+        columns=COLUMNS,
+        rows=[_row(each) for each in found[:fit]],
+        value={
+            "version": 1,
+            "group": group,
+            **total,
+            "paused": paused,
+            "partitions": [each.as_json() for each in found],
+        },
+        footer=footer + (f"; {pause}" if pause else ""),
+    )
+
+
+def _row(row: Row) -> list[object]:
+    at = row.at
+    return [*at.partition, at.lag, at.seconds, row.records, row.dead, row.share, row.seconds_to_close, at.problem]

@@ -1,0 +1,45 @@
+"""How values may be written: durations, lists of names, and properties that belong to others."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    """Read `500ms`, `30s`, `5m`, `1h` or a plain number of seconds."""
+    if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*", value)):
+        return float(match[1]) * _UNITS[match[2] or "s"]
+    return value
+
+
+def _names(value: object) -> object:
+    """Read `a,b` as a list of two."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
+def _properties(value: object) -> object:
+    """Write YAML's true, false and numbers as librdkafka and Spark expect them; an empty section has no properties."""
+    if isinstance(value, dict):
+        return {str(name): _text(setting) for name, setting in value.items()}
+    return {} if value is None else value
+
+
+def _text(value: object) -> object:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=float | str)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names, json_schema_input_type=list[str] | str)]
+Properties = Annotated[
+    dict[str, str], BeforeValidator(_properties, json_schema_input_type=dict[str, str | int | float | bool] | None)
+]

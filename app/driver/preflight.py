@@ -1,0 +1,207 @@
+"""
+Looks whether the service could work with Kafka as it is, and changes nothing: `winnow check --connect`, and each start.
+
+The rights come first: without them, other questions are answered as if topics did not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from app.config import Config
+from app.driver.clients import Clients, Cluster
+from app.driver.findings import (
+    Expiry,
+    Finding,
+    Look,
+    Need,
+    Severity,
+    lacking,
+    of_clocks,
+    of_destination,
+    of_expiry,
+    of_limits,
+    of_sizes,
+    of_source,
+    of_times,
+    release,
+    without_features,
+)
+from app.driver.pause import GROUP
+from app.driver.round import CHECKS
+from app.errors import NotAllowed, NotUsable
+from app.facts import BrokerFacts, TopicFacts
+from app.model import Guarantee
+from app.runtime import REAL, Runtime
+
+UNKNOWN_LIMITS = "which records it takes is only known when it refuses one"
+UNREAD_SOURCE = "its partitions are not read"
+UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
+UNPAUSED = "winnow pause does not work"
+UNCOPIED = "tools that watch the lag there see no offsets"
+UNKNOWN_BROKERS = "transaction.max.timeout.ms and offsets.retention.minutes are not known"
+
+
+class Preflight:
+    """
+    Asks Kafka, and judges.
+
+    Args:
+        config: the configuration.
+        clients: Kafka, as the driver sees it.
+        runtime: the clocks.
+    """
+
+    def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
+        self._config = config
+        self._clients = clients
+        self._clock = runtime.wall_clock
+        self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
+        self._in_kafka = config.offsets.store.name == "kafka"
+        self._two = bool(config.placeholder)
+        self._brokers = BrokerFacts()
+        """The brokers of the sink's cluster."""
+        self._looked = Look(None, 0.0)
+
+    def rights(self) -> list[Finding]:
+        """
+        Return which rights are missing, and what the brokers cannot do.
+
+        Raises:
+            Unreachable: Kafka does not answer.
+            NotUsable: it refuses us altogether.
+        """
+        return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
+
+    def _rights(self, clusters: tuple[Cluster, Cluster]) -> Iterator[Finding]:
+        source, sink = clusters
+        self._brokers = sink.brokers()
+        self._looked = self._look(sink)
+        yield from without_features(self._brokers, self._config.delivery_guarantee)
+        topics = list(self._sources())
+        # One that only a pattern finds may be anybody's; the others go on.
+        unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
+        yield from _of_topics(source, (_reads(each, unread) for each in topics))
+        if self._two:
+            yield from _of_topics(sink, (_reads(self._config.placeholder.format(topic=each)) for each in topics))
+            yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
+            yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))
+        names = self._config.sink.topic, self._config.dead_letters.topic
+        yield from _of_topics(sink, [need for name in names for need in self._writes(name)])
+        commits = ("Describe", "Read") if self._in_kafka else ("Describe",)
+        yield from _of_group(sink, Need("group", self._config.group_id, commits))
+        yield from _of_group(sink, Need("group", GROUP.format(self._config.group_id), ("Describe", "Read"), UNPAUSED))
+        if self._exactly_once:
+            yield from _refusals(self._clients.fence.refuse_forbidden_ids)
+        if self._brokers.settings is None:
+            cure = "kafka-acls --add --allow-principal User:NAME --operation DescribeConfigs --cluster"
+            yield Finding.warns(f"Winnow may not DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
+
+    def _writes(self, topic: str) -> list[Need]:
+        # After an outage that leaves a commit without an answer, what was committed is looked for in the output itself:
+        # a partition would wait until it may be read.
+        needed, useful = (
+            (("Describe", "Read", "Write"), ()) if self._exactly_once else (("Describe", "Write"), ("Read",))
+        )
+        return [
+            Need("topic", topic, needed),
+            Need("topic", topic, useful, UNREAD),
+            Need("topic", topic, ("DescribeConfigs",), UNKNOWN_LIMITS),
+        ]
+
+    def settings(self, topics: Collection[str]) -> list[Finding]:
+        """
+        Return what is wrong with the settings of brokers and topics; raises what `rights` does.
+
+        Args:
+            topics: the source topics.
+        """
+        found = list(_refusals(self._refuse_compacted))
+        if self._exactly_once:
+            found += _refusals(self._clients.fence.refuse_short_transactions)
+        return [*found, *(self._settings(self._clients.clusters, topics) if self._clients.clusters else ())]
+
+    def _refuse_compacted(self) -> None:
+        """Require that the dead-letter topic keeps every record, and takes some without a key."""
+        topic = self._config.dead_letters.topic
+        if self._clients.destinations.destination(topic).compacted:
+            msg = f"the dead-letter topic {topic!r} is compacted: it refuses records without key, and forgets"
+            raise NotUsable(msg, "set its cleanup.policy to delete")
+
+    def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
+        source, sink = clusters
+        names = self._config.sink.topic, self._config.dead_letters.topic
+        sources, written = source.topics(sorted(topics)), sink.topics(names)
+        lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
+        for name, facts in sources.items():
+            yield from of_source(name, facts)
+        yield from of_destination("sink", names[0], lines)
+        yield from of_destination("dead-letter topic", names[1], dead_letters)
+        if not self._config.lineage.headers:
+            yield from of_times(names[0], lines)
+        yield from of_limits(sources, (names[0], lines))
+        yield from of_sizes(sources, (names[1], dead_letters))
+        if self._in_kafka:
+            yield from of_expiry(sources, self._brokers, self._expiry())
+        yield from of_clocks(self._looked, self._look(sink))
+
+    def _expiry(self) -> Expiry:
+        starting, checks = self._config.starting_offsets, CHECKS[self._config.delivery_guarantee]
+        text = starting if isinstance(starting, str) else "a time"
+        return Expiry(text, checks * self._config.round_interval, checks)
+
+    def _look(self, cluster: Cluster) -> Look:
+        newest = cluster.newest_commit()
+        return Look(newest, self._clock())
+
+    def _sources(self) -> Iterable[str]:
+        """Return the source topics; of those that only a pattern finds, the ones that we may see."""
+        source = self._config.source
+        if source.topics_pattern is None:
+            return source.topics
+        return self._clients.topics.source_topics(source.topics, source.topics_pattern, ())
+
+    @property
+    def release(self) -> str:
+        """The Kafka whose requests the brokers know; empty before `rights`, and where that is not known."""
+        return release(self._brokers)
+
+
+def refuse(findings: Iterable[Finding]) -> list[str]:
+    """
+    Return the warnings.
+
+    Raises:
+        NotAllowed: rights are missing.
+        NotUsable: something else does not let the service run.
+    """
+    found = list(findings)
+    refusals = [each.error for each in found if each.severity is Severity.REFUSES]
+    if refusals:
+        kind = NotAllowed if all(isinstance(each, NotAllowed) for each in refusals) else NotUsable
+        raise refusals[0] if len(refusals) == 1 else kind("\n".join(map(str, refusals)))
+    return list(map(str, found))
+
+
+def _refusals(check: Callable[[], object]) -> Iterator[Finding]:
+    try:
+        check()
+    except NotUsable as error:
+        yield Finding.refuses(error)
+
+
+def _reads(topic: str, without: str = "") -> Need:
+    return Need("topic", topic, ("Describe", "Read"), without)
+
+
+def _of_topics(cluster: Cluster, needs: Iterable[Need]) -> Iterator[Finding]:
+    """Yield what is missing; a topic that does not exist is told of elsewhere."""
+    wanted = list(needs)
+    found: Mapping[str, TopicFacts] = cluster.topics(sorted({each.name for each in wanted})) if wanted else {}
+    for need in wanted:
+        if need.name in found:
+            yield from lacking(need, found[need.name].rights)
+
+
+def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:
+    yield from lacking(need, cluster.group_rights(need.name))

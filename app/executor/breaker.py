@@ -1,0 +1,80 @@
+"""Stops a partition before good data are drained into the dead letters, because a parser or its options are wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from app.errors import TooManyDeadLetters
+from app.executor.cleansed import Cleansed
+from app.model import Partition
+from app.rates import BreakerLimit
+
+# The window slides by this share of it; so many slices are remembered, and a few more.
+SLICE = 1 / 20
+
+
+@dataclass(slots=True)
+class _Slice:
+    """How many records came since a moment, and how many of them are dead letters."""
+
+    since: float
+    records: int = 0
+    dead: int = 0
+
+
+class CircuitBreaker:
+    """
+    Counts the records and the dead letters of each partition, in a window that slides.
+
+    It is asked once for each part of a chunk, before anything of that is sent.
+
+    Args:
+        limit: how many dead letters are too many; None where any number may come.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, limit: BreakerLimit | None, clock: Callable[[], float]) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._windows: dict[Partition, deque[_Slice]] = defaultdict(deque)
+        self._tripped: set[Partition] = set()
+
+    @property
+    def tripped(self) -> Collection[Partition]:
+        """The partitions that it has stopped."""
+        return self._tripped
+
+    def judge(self, partition: Partition, cleansed: Cleansed) -> None:
+        """
+        Take in what became of some records, before it is sent.
+
+        Raises:
+            TooManyDeadLetters: these and what came before them in the window hold too many.
+        """
+        if self._limit is None:
+            return
+        records, dead = self._with(partition, cleansed)
+        if records >= self._limit.minimum and dead > self._limit.ratio * records:
+            self._tripped.add(partition)
+            raise TooManyDeadLetters(partition, self._cause(records, dead, cleansed.reasons))
+
+    def _with(self, partition: Partition, cleansed: Cleansed) -> tuple[int, int]:
+        """Add some records to the window of a partition; return how many records and dead letters it holds."""
+        assert self._limit is not None  # judge() knows
+        window, now = self._windows[partition], self._clock()
+        while window and window[0].since < now - self._limit.seconds:
+            window.popleft()
+        if not window or window[-1].since < now - self._limit.seconds * SLICE:
+            window.append(_Slice(now))
+        window[-1].records += cleansed.records
+        window[-1].dead += len(cleansed.dead_letters)
+        return sum(each.records for each in window), sum(each.dead for each in window)
+
+    def _cause(self, records: int, dead: int, reasons: Collection[str]) -> str:
+        assert self._limit is not None  # judge() knows
+        ratio, _, seconds = self._limit
+        most = "".join(f", the last ones mostly for {reason!r}" for reason, _ in Counter(reasons).most_common(1))
+        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%} of them"
+        return f"{dead} of {records} records within {seconds:g} s are dead letters{most}; {allowed}"

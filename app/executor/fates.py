@@ -1,0 +1,85 @@
+"""What a task would make of records, for whoever reads them beside the service: the same steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from app.executor.dead_letters import make_dead_letter, make_dead_letters
+from app.executor.limits import Limits
+from app.executor.parse import REFUSED, key_pattern, make_parser, parse, refuse, with_headers, with_keys
+from app.kafka.sender import Targets
+from app.model import NO_EPOCH, Partition, TaskConfig
+from app.records import Chunk, DeadLetter, Fate, Record
+from parsers.contract import Parsed, Reject
+
+
+class Fates:
+    """
+    Cleanses records as tasks with this configuration do.
+
+    Args:
+        config: what tasks have in common.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, config: TaskConfig, clock: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self._parser = make_parser(config)
+        self._key = key_pattern(self._parser, config)
+        self._sink = Limits.of(config.sink, config)
+        self._dead_letters = Limits.of(config.dead_letters, config)
+        self._clock = clock
+
+    def of(self, records: Sequence[Record]) -> list[Fate]:
+        """Return what becomes of each record, in order."""
+        chunk, now = _chunk(records), round(self._clock() * 1000)
+        parsed = parse(self._parser, chunk.values)
+        chunk = with_keys(with_headers(chunk, self._config), parsed, self._key)
+        parsed = refuse(parsed, chunk, self._sink, now)
+        fates = dict(self._lines(records, chunk, parsed))
+        fates |= self._rejects(records, parsed, make_dead_letters(chunk, parsed, self._dead_letters, now))
+        return [fates[row] for row in range(len(records))]
+
+    def refused(self, record: Record, cause: str) -> Fate:
+        """Return what becomes of a record whose line Kafka refuses for good."""
+        reject, now = Reject(0, REFUSED, cause), round(self._clock() * 1000)
+        dead_letter = make_dead_letter(_chunk([record]), reject, self._dead_letters, now)
+        return self._rejected(record, dead_letter, reject)
+
+    def _lines(self, records: Sequence[Record], chunk: Chunk, parsed: Parsed) -> Iterator[tuple[int, Fate]]:
+        keys = chunk.keys_of_lines.to_pylist()
+        kept = [(name, column.to_pylist()) for name, column in chunk.kept]
+        for row, value in zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True):
+            headers = [(name, values[row]) for name, values in kept if values[row] is not None]
+            line = DeadLetter(keys[row], value, headers, records[row].timestamp)
+            targets = Targets.of(self._config, records[row].partition)
+            yield row, Fate(records[row], Partition(targets.sink, targets.sink_partition), line)
+
+    def _rejects(
+        self, records: Sequence[Record], parsed: Parsed, dead_letters: Sequence[DeadLetter]
+    ) -> dict[int, Fate]:
+        rejects = zip(parsed.rejects(), dead_letters, strict=True)
+        return {reject.row: self._rejected(records[reject.row], written, reject) for reject, written in rejects}
+
+    def _rejected(self, record: Record, dead_letter: DeadLetter, reject: Reject) -> Fate:
+        to = Targets.of(self._config, record.partition).dead_letter
+        return Fate(record, to, dead_letter, reject.reason, reject.detail)
+
+
+def _chunk(records: Sequence[Record]) -> Chunk:
+    partitions = list(dict.fromkeys(each.partition for each in records))
+    places = {partition: place for place, partition in enumerate(partitions)}
+    return Chunk(
+        partitions=partitions,
+        sources=np.array([places[each.partition] for each in records], np.int32),
+        offsets=np.array([each.offset for each in records], np.int64),
+        timestamps=np.array([each.timestamp for each in records], np.int64),
+        keys=pa.array([each.key for each in records], pa.binary()),
+        values=pa.array([each.value for each in records], pa.binary()),
+        headers=lambda row: records[row].headers,
+        epoch_of=lambda _row: NO_EPOCH,
+    )

@@ -1,0 +1,104 @@
+"""
+How a task calls the parser: directly, or in a process of its own where a record may have ended the workers before.
+
+A record can kill a worker (a crash in a C library, `os._exit`) or hang it until its watchdog or the driver ends it. The
+next worker would meet the same record. So where workers have died without progress, the parser runs apart, and
+`app.executor.trials` finds the record. That costs some time for each chunk, and nothing where nobody has died.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Pipe
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import structlog
+
+from app.executor.parse import parse
+from app.model import Assignment, TaskConfig
+from app.watchdog import Watchdog
+from parsers.contract import Parsed, Parser
+
+log = structlog.get_logger()
+
+# One worker may die of anything. After two, the parser is suspected.
+DEATHS = 2
+ALIVE_SECONDS = 0.5
+# More than the trials of one chunk can take: they report what they have after 3 s and one more record.
+PATIENCE_SECONDS = 60.0
+PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from app.executor.trials import serve; serve(int(sys.argv[1]))"
+
+Parse = Callable[[pa.BinaryArray], Parsed]
+
+
+def is_isolated(assignment: Assignment) -> bool:
+    """Return whether workers have died over the same work, so that their parser is suspected."""
+    return assignment.isolate or assignment.attempt.number >= DEATHS
+
+
+@contextmanager
+def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Iterator[Parse]:
+    """Surround a task; what it gets returns what becomes of values, or, apart, perhaps of the first of them."""
+    if not is_isolated(assignment):
+        yield partial(parse, parser)
+        return
+    log.warning("the parser runs in a process of its own, because a record may have ended the workers before")
+    with IsolatedParser(assignment.config, watchdog) as isolated:
+        yield isolated.parse
+
+
+class IsolatedParser:
+    """
+    A parser in a process of its own; a context manager after which the process is gone.
+
+    Args:
+        config: which parser.
+        watchdog: is fed while the process works.
+    """
+
+    def __init__(self, config: TaskConfig, watchdog: Watchdog) -> None:
+        self._config = config
+        self._watchdog = watchdog
+
+    def __enter__(self) -> Self:
+        self._connection, theirs = Pipe()
+        command = [sys.executable, "-c", PROGRAM, str(theirs.fileno()), *sys.path]
+        self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        theirs.close()
+        self._connection.send(self._config)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+
+    def parse(self, values: pa.BinaryArray) -> Parsed:
+        """
+        Return what becomes of these values, or of the first of them.
+
+        Raises:
+            RuntimeError: the process has ended, or does not answer.
+        """
+        until = time.monotonic() + PATIENCE_SECONDS
+        try:
+            self._connection.send(values)
+            while not self._connection.poll(ALIVE_SECONDS):
+                self._watchdog.feed()
+                if time.monotonic() > until:
+                    msg = f"the parser's process has not answered for {PATIENCE_SECONDS:.0f} s"
+                    raise RuntimeError(msg)
+            parsed: Parsed = self._connection.recv()
+        except (EOFError, OSError) as error:
+            msg = "the parser's process has ended; its stderr says why"
+            raise RuntimeError(msg) from error
+        return parsed

@@ -1,0 +1,180 @@
+"""How fast a task reads its partitions, where the configuration, a slow sink or its memory limits that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from app.errors import PartitionError
+from app.executor.allowance import LEAST, SLOW_SECONDS, Allowance, size
+from app.executor.cleansed import Cleansed
+from app.executor.lane import Lane
+from app.model import Partition
+from app.offsets.metadata import NOTHING, Counts
+from app.rates import Rates
+
+# What a partition may take at once after it had nothing to take, in seconds at its rate.
+BURST_SECONDS = 1.0
+# What one poll may bring, in seconds at the lowest rate: all of it may be of one partition.
+POLL_SECONDS = 0.5
+# What a task may hold that is not acknowledged while nobody knows how much its sink takes, in bytes; and how soon that
+# may double while commits are quick, or halve while they are slow.
+FIRST_WINDOW, RESIZE_SECONDS = 64 << 20, 1.0
+# Each lane may always keep this share of what it would have if all kept alike: one that is stuck starves no other.
+SHARE = 0.25
+
+
+class _Bucket:
+    """The records that a partition may take now; fewer than none after a poll that brought more."""
+
+    def __init__(self, now: float) -> None:
+        self._tokens = math.inf  # a partition that begins has had nothing to take
+        self._at = now
+
+    def fill(self, rate: float, now: float) -> float:
+        """Take in that time has passed, at so many records per second; return how many records may be taken."""
+        self._tokens = min(self._tokens + rate * (now - self._at), rate * BURST_SECONDS)
+        self._at = now
+        return self._tokens
+
+    def take(self, records: int) -> None:
+        self._tokens -= records
+
+
+class Pacing:
+    """
+    Lets partitions rest: those that have taken more than their rate allows, until they have made up for it; those that
+    have taken what a slow sink can acknowledge in time, until that is committed; and where a task holds as much as it
+    may, those that hold most of it, until that is acknowledged.
+
+    So a rate holds over seconds, and costs nothing for each record: it is looked at once for each chunk. A partition
+    that rests is not read, and what was fetched ahead of it is dropped: its backlog stays in Kafka.
+
+    Args:
+        rates: the limits.
+        memory: how many bytes the task may hold that are not acknowledged; at first it holds less.
+        allowances: what each partition took at the end of an earlier task, where its sink was slow.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(
+        self, rates: Rates, memory: int, allowances: Mapping[Partition, int], clock: Callable[[], float]
+    ) -> None:
+        self._rates = rates
+        self._memory = memory
+        self._window = self._first_window = min(FIRST_WINDOW, memory)
+        """How many bytes the task may hold now."""
+        self._next_resize = 0.0
+        self._clock = clock
+        self._buckets: dict[Partition, _Bucket] = {}
+        self._allowances = {partition: Allowance(most) for partition, most in allowances.items()}
+        """Those of all partitions that have been slow to commit."""
+        self._held = 0.0
+        """What all lanes hold that is not acknowledged; what was acknowledged since it was counted is still in it."""
+        self._taken = NOTHING
+        """The records and bytes of all lanes since the task began."""
+        self._share = math.inf
+        """What a lane may hold while the task holds as much as it may."""
+
+    def most(self, lanes: Collection[Lane]) -> int | None:
+        """Return how many records a poll may bring, which is once for each chunk; None where nothing is limited."""
+        self._count_held(lanes)
+        if not any(self._rates) and not self._allowances and not self._full:
+            return None
+        return min((most for lane in lanes for most in self._mosts(lane)), default=None)
+
+    def _count_held(self, lanes: Collection[Lane]) -> None:
+        if self._full:
+            self._held = sum(map(self._held_by, lanes))
+            self._share = SHARE * self._window / len(lanes)
+
+    @property
+    def _full(self) -> bool:
+        return self._held >= self._window
+
+    def _mosts(self, lane: Lane) -> Iterator[int]:
+        limit = self._limit(lane)
+        if limit is not None:
+            yield max(1, int(limit * POLL_SECONDS))
+        allowance = self.allowance(lane.partition)
+        if allowance is not None and (room := allowance - size(lane.progress.open)) > 0:
+            yield math.ceil(room / self._record_size(lane))
+        if self._full:
+            yield max(1, int(self._share / self._record_size(lane)))
+
+    def took(self, lane: Lane, cleansed: Cleansed) -> None:
+        """Take in that a lane has taken records; it is held if it must rest."""
+        self._held += size(cleansed)
+        self._taken += Counts(cleansed.records, bytes_in=cleansed.bytes_in)
+        limit = self._limit(lane)
+        if limit is not None:
+            now = self._clock()
+            bucket = self._buckets.setdefault(lane.partition, _Bucket(now))
+            bucket.fill(limit, now)
+            bucket.take(cleansed.records)
+        if self.rests(lane):
+            lane.hold()
+
+    @contextmanager
+    def committing(self, lane: Lane) -> Iterator[None]:
+        """Learn how long it takes to commit what a lane has taken, in the thread that does it."""
+        began, taken = self._clock(), size(lane.progress.open)
+        with self.delivering(lane):
+            yield
+        seconds = self._clock() - began
+        if taken:
+            self._resize(quick=seconds <= SLOW_SECONDS)
+        if seconds > SLOW_SECONDS or lane.partition in self._allowances:
+            self._of(lane).committed(taken, seconds)
+
+    @contextmanager
+    def delivering(self, lane: Lane) -> Iterator[None]:
+        """Learn from a failure to deliver what a lane has taken, and its time, in the thread that does it."""
+        began, taken = self._clock(), size(lane.progress.open)
+        try:
+            yield
+        except PartitionError:
+            seconds = self._clock() - began
+            self._of(lane).failed(taken, seconds)
+            if seconds > SLOW_SECONDS:
+                self._resize(quick=False)
+            raise
+
+    def _resize(self, *, quick: bool) -> None:
+        now = self._clock()
+        if now >= self._next_resize:
+            self._next_resize = now + RESIZE_SECONDS
+            self._window = min(self._memory, self._window * 2) if quick else max(self._first_window, self._window // 2)
+
+    def _of(self, lane: Lane) -> Allowance:
+        return self._allowances.setdefault(lane.partition, Allowance())
+
+    def rests(self, lane: Lane) -> bool:
+        """Return whether a lane has taken more than it may."""
+        allowance = self.allowance(lane.partition)
+        return (
+            self._owes(lane)
+            or (allowance is not None and size(lane.progress.open) >= allowance)
+            or (self._full and self._held_by(lane) > self._share)
+        )
+
+    def _owes(self, lane: Lane) -> bool:
+        limit, bucket = self._limit(lane), self._buckets.get(lane.partition)
+        return limit is not None and bucket is not None and bucket.fill(limit, self._clock()) < 0
+
+    def allowance(self, partition: Partition) -> int | None:
+        """Return how many bytes a partition takes before it commits; None where its commits are quick."""
+        allowance = self._allowances.get(partition)
+        return None if allowance is None else allowance.bytes
+
+    def _limit(self, lane: Lane) -> int | None:
+        return self._rates.limit(backlog=lane.in_backlog)
+
+    def _held_by(self, lane: Lane) -> float:
+        return lane.waiting * self._record_size(lane)
+
+    def _record_size(self, lane: Lane) -> float:
+        """Return the mean size of a lane's records, or of all lanes'; so much before the first that it comes alone."""
+        known = (lane.progress.open, lane.progress.done, self._taken)
+        return next((size(counts) / counts.records for counts in known if counts.records), LEAST)

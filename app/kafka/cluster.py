@@ -1,0 +1,121 @@
+"""What a preflight asks a cluster: what its brokers can do, what they allow us, and what time it is there."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    OffsetSpec,
+)
+
+from app.facts import BrokerFacts, TopicFacts
+from app.kafka import settings
+from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection, rights_of
+from app.kafka.failures import error_of, is_refusal
+from app.kafka.topics import KafkaTopics
+
+OFFSETS_TOPIC = "__consumer_offsets"
+# librdkafka tells the requests that a broker knows only in its log.
+_REQUEST = re.compile(r"(?P<broker>\S+):\s+ApiKey (?P<name>\w+) \(\d+\) Versions \d+\.\.(?P<newest>\d+)")
+_LOG_SECONDS = 0.2
+
+
+class KafkaCluster:
+    """
+    Asks one cluster.
+
+    Args:
+        connection: the cluster.
+        kafka: its properties.
+    """
+
+    def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
+        self._connection = connection
+        self._kafka = kafka
+
+    def brokers(self) -> BrokerFacts:
+        """Return what the brokers can do."""
+        told = self._connection.broker_settings()  # at first: this connection knows soonest that Kafka refuses us
+        return BrokerFacts(self._versions(), told)
+
+    def _versions(self) -> dict[str, int]:
+        """Return the newest version of each request that all brokers know to which a client connects at first."""
+        said: list[str] = []
+        log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # nobody else may hear it
+        log.addHandler(_Keeper(said))
+        configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
+        client = AdminClient(configured, logger=log)
+        try:
+            client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
+        except KafkaException as error:
+            raise self._connection.failure(error, "asking for the brokers' versions") from error
+        client.poll(_LOG_SECONDS)
+        client.poll(0)
+        return versions(said)
+
+    def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
+        """Return what is known of each topic; one that does not exist is left out."""
+        return KafkaTopics(self._connection).facts(names)
+
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        """Return what we may do with a group; None where the broker does not tell."""
+        asked = self._connection.client.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=COORDINATOR_SECONDS
+        )
+        try:
+            return rights_of(self._connection.wait(asked[group], ANSWER_SECONDS).authorized_operations)
+        except KafkaException as error:
+            match error_of(error).code():
+                case KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    return frozenset()
+                case KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+            raise self._connection.failure(error, f"describing group {group!r}") from error
+
+    def newest_commit(self) -> float | None:
+        """Return when a broker last wrote an offset, by its clock in seconds; None where that is not known."""
+        try:
+            known = self._connection.client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS).topics[OFFSETS_TOPIC]
+        except KafkaException as error:
+            raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
+        if known.error is not None:
+            return None
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        asked = self._connection.client.list_offsets(
+            {TopicPartition(OFFSETS_TOPIC, number): spec for number in known.partitions}, request_timeout=ANSWER_SECONDS
+        )
+        times = []
+        for future in asked.values():
+            try:
+                times.append(self._connection.wait(future).timestamp)
+            except KafkaException as error:
+                if is_refusal(error_of(error)):
+                    return None
+        return max((each / 1000 for each in times if each > 0), default=None)
+
+
+class _Keeper(logging.Handler):
+    """Keeps what librdkafka logs."""
+
+    def __init__(self, said: list[str]) -> None:
+        super().__init__()
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one line."""
+        self._said.append(record.getMessage())
+
+
+def versions(said: Collection[str]) -> dict[str, int]:
+    """Return the newest version of each request, the least over all brokers, from librdkafka's log of features."""
+    newest: dict[str, dict[str, int]] = {}
+    for line in said:
+        if found := _REQUEST.search(line):
+            newest.setdefault(found["broker"], {})[found["name"]] = int(found["newest"])
+    everywhere = set.intersection(*map(set, newest.values())) if newest else set()
+    return {name: min(each[name] for each in newest.values()) for name in sorted(everywhere)}

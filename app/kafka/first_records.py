@@ -1,0 +1,86 @@
+"""Reads the first record behind an offset in many partitions at once: how old what waits is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from app.kafka import settings
+from app.kafka.failures import of_cluster
+from app.model import Partition
+
+READ_SECONDS = 5.0
+READ_AT_ONCE = 500
+TURN_SECONDS = 0.1
+# One batch of each partition is enough; a broker sends one, however large it is.
+SMALL: settings.Settings = {"queued.min.messages": 1, "max.partition.fetch.bytes": 1024, "fetch.wait.max.ms": 100}
+
+
+class KafkaFirstRecords:
+    """
+    Reads records of the source with a consumer that joins no group and commits nothing.
+
+    Args:
+        kafka: the properties of the source's cluster.
+        group: the group of the service, whose name the consumer bears.
+        seconds: how long one look takes at most.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], group: str, seconds: float = READ_SECONDS) -> None:
+        self._kafka = kafka
+        self._group = group
+        self._seconds = seconds
+        self._consumer: Consumer | None = None
+
+    def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """
+        Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
+
+        None where no record waits. A partition that does not answer in time is left out, and so is one whose record
+        has no timestamp.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or refuses us.
+        """
+        if not offsets:
+            return {}
+        try:
+            return self._read(offsets)
+        except KafkaException as error:
+            self._consumer = None  # a client whose only broker was killed may never answer again
+            raise of_cluster(error, "reading the records that wait") from error
+
+    def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        if self._consumer is None:
+            own = settings.reader(self._kafka, self._group) | SMALL
+            self._consumer = Consumer(own, logger=settings.SILENT)
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in offsets.items()])
+        unseen, times = set(offsets), dict[Partition, int | None]()
+        deadline = time.monotonic() + self._seconds
+        while unseen and (left := deadline - time.monotonic()) > 0:
+            answered = set()
+            for message in self._consumer.consume(READ_AT_ONCE, min(TURN_SECONDS, left)):
+                partition = Partition(message.topic() or "", message.partition() or 0)
+                if partition in unseen and _answers(message):
+                    answered.add(partition)
+                    unseen.discard(partition)
+                    times |= _time(partition, message)
+            if answered:  # what else was fetched of them need not become messages
+                self._consumer.incremental_unassign([TopicPartition(*each) for each in answered])
+        self._consumer.unassign()
+        return times
+
+
+def _answers(message: Message) -> bool:
+    """Return whether this is a record or the end of its partition; an error that mends itself is neither."""
+    error = message.error()
+    return error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+
+
+def _time(partition: Partition, message: Message) -> dict[Partition, int | None]:
+    if message.error() is not None:
+        return {partition: None}
+    kind, milliseconds = message.timestamp()
+    return {} if kind == TIMESTAMP_NOT_AVAILABLE else {partition: milliseconds}

@@ -1,0 +1,307 @@
+"""
+Shakes hands with the brokers as librdkafka does, and says what stands in the way.
+
+librdkafka 2.16 has one text for every certificate that it does not believe, and none at all where a listener speaks
+another protocol, or where a token server is silent. So where it fails, this looks, and changes nothing. What it says
+rests on an answer: a broker that is down or busy is no objection.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from app.kafka.properties import BROKERS
+
+SECONDS = 2.0
+"""How long to look, at most."""
+USUAL_PORT = 9092
+# OpenSSL's numbers (x509_vfy.h): what is wrong with a certificate.
+EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
+# With this flag OpenSSL ignores times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
+ANY_TIME = 0x20_0000
+# SaslHandshake, version 1, correlation 0, client "winnow", and no mechanism: listeners answer it before any login.
+QUESTION = struct.pack(">hhih6sh", 17, 1, 0, 6, b"winnow", 0)
+UNSUPPORTED_MECHANISM = 33
+
+Address = tuple[str, int]
+Known = Mapping[str, Any]
+"""What the user wrote, by librdkafka's names, with the content of secrets' files."""
+
+
+class Objection(NamedTuple):
+    """What stands in the way, what to do about it, and whether it is an outage, that passes without a person."""
+
+    cause: str
+    cure: str
+    passes: bool = False
+
+
+def objection(known: Known, section: str = "kafka") -> Objection | None:
+    """
+    Return what stands between us and the brokers; None where nothing was found, as while they are down.
+
+    Args:
+        known: what the user wrote.
+        section: the section of the configuration where that stands, for the cure.
+    """
+    until = time.monotonic() + SECONDS
+    for address in _addresses(known):
+        if (left := until - time.monotonic()) <= 0:
+            break
+        with suppress(OSError, ValueError, struct.error):
+            if found := _Broker(address, known, section, left).objection():
+                return found
+    return _of_tokens(known, section)
+
+
+def _addresses(known: Known) -> Iterator[Address]:
+    """Find host and port of each broker; librdkafka lets a protocol stand before them."""
+    for server in next((str(known[name]) for name in BROKERS if name in known), "").split(","):
+        at = urlsplit(f"//{server.strip().rpartition('//')[2]}")
+        with suppress(ValueError):
+            if at.hostname:
+                yield at.hostname, at.port or USUAL_PORT
+
+
+class _Broker:
+    def __init__(self, address: Address, known: Known, section: str, seconds: float) -> None:
+        self._address = address
+        self._name = "{}:{}".format(*address)
+        self._known = known
+        self._section = section
+        self._seconds = seconds
+        self._protocol = str(known.get("security.protocol", "plaintext")).lower()
+
+    def objection(self) -> Objection | None:
+        """
+        Return what the broker has against us, or we against it; None where it talks to us, or does not answer.
+
+        Raises:
+            OSError: it cannot be reached, or one of our own files cannot be read.
+        """
+        return self._with_tls() if self._protocol.endswith("ssl") else self._without_tls()
+
+    def _without_tls(self) -> Objection | None:
+        try:
+            mechanisms = self._mechanisms()
+        except (OSError, struct.error):
+            return self._of_tls_listener()
+        return self._of_login(mechanisms)
+
+    def _with_tls(self) -> Objection | None:
+        try:
+            with self._secured(self._context()) as connection:
+                mechanisms = _ask(connection)
+        except ssl.SSLCertVerificationError as error:
+            return self._of_certificate(error)
+        except (OSError, struct.error) as error:
+            return self._of_our_certificate(error) if _alarms(error) else self._of_plain_listener()
+        return self._of_login(mechanisms)
+
+    def _of_login(self, mechanisms: list[str] | None) -> Objection | None:
+        if mechanisms is None or self._protocol.startswith("sasl_"):
+            return None
+        names = ", ".join(mechanisms)
+        protocol = f"SASL_{self._protocol.upper()}"
+        cure = f"set {self._section}.security.protocol to {protocol}, and sasl.mechanisms to one of {names}"
+        return Objection(f"{self._name} asks for a login ({names}), and we bring none", cure)
+
+    def _of_tls_listener(self) -> Objection | None:
+        with suppress(OSError), self._secured(_believing()):
+            login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or SASL_SSL where it asks for a login"
+            return Objection(
+                f"{self._name} speaks TLS, and we do not", f"set {self._section}.security.protocol to {login}"
+            )
+        return None
+
+    def _of_plain_listener(self) -> Objection | None:
+        try:
+            self._mechanisms()
+        except (OSError, struct.error):
+            return None
+        plain = self._protocol.replace("sasl_ssl", "sasl_plaintext").replace("ssl", "plaintext").upper()
+        cure = f"name a TLS listener in {self._section}.bootstrap.servers, or set security.protocol to {plain}"
+        return Objection(f"{self._name} does not speak TLS, and we do", cure)
+
+    def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
+        theirs = f"the certificate of {self._name}"
+        match error.verify_code:
+            case code if code in (EXPIRED, NOT_YET):
+                times = self._read()
+                said = (
+                    f"has expired (notAfter {times.get('notAfter', 'unknown')})"
+                    if code == EXPIRED
+                    else f"is not valid yet (notBefore {times.get('notBefore', 'unknown')})"
+                )
+                return Objection(f"{theirs} {said}", "let the broker show a valid one, or set the clock here")
+            case code if code in (WRONG_HOST, WRONG_ADDRESS):
+                names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
+                there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
+                cure = f"name the brokers in {there} as their certificates do"
+                return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
+        said = f"{theirs} is not signed by an authority that we trust ({error.verify_message})"
+        where = self._known.get("ssl.ca.location")
+        now = f", which is {where}" if where else ""
+        return Objection(
+            said, f"put the authority of the brokers' certificates into {self._section}.ssl.ca.location{now}"
+        )
+
+    def _of_our_certificate(self, error: OSError | struct.error) -> Objection:
+        cure = (
+            f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
+        )
+        if not _brings_certificate(self._known):
+            return Objection(f"{self._name} asks for a certificate, and we have none", cure)
+        if expired := _expired(self._known):
+            cause = f"our certificate has expired (notAfter {expired})"
+            return Objection(f"{cause}, and {self._name} refuses it", f"renew {self._section}.ssl.certificate.location")
+        said = getattr(error, "reason", None) or error
+        return Objection(f"{self._name} refuses our certificate ({said})", cure)
+
+    def _read(self) -> Mapping[str, Any]:
+        """Return what stands in the broker's certificate, whenever and for whatever host it is valid."""
+        context = self._context()
+        context.check_hostname = False
+        context.verify_flags |= ANY_TIME
+        with suppress(OSError), self._secured(context) as connection:
+            return connection.getpeercert() or {}
+        return {}
+
+    def _mechanisms(self) -> list[str] | None:
+        with self._connected() as connection:
+            return _ask(connection)
+
+    @contextmanager
+    def _connected(self) -> Iterator[socket.socket]:
+        with socket.create_connection(self._address, self._seconds) as connection:
+            yield connection
+
+    @contextmanager
+    def _secured(self, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
+        with self._connected() as bare, context.wrap_socket(bare, server_hostname=self._address[0]) as connection:
+            yield connection
+
+    def _context(self) -> ssl.SSLContext:
+        """Return what we trust and show, as librdkafka's properties say."""
+        known = self._known
+        if str(known.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+            context = _believing()
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = known.get("ssl.endpoint.identification.algorithm", "https") != "none"
+            _trust(context, known)
+        _show(context, known)
+        return context
+
+
+def _believing() -> ssl.SSLContext:
+    """Return what believes every certificate; nothing secret is sent by it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _trust(context: ssl.SSLContext, known: Known) -> None:
+    if authority := known.get("ssl.ca.pem"):
+        context.load_verify_locations(cadata=str(authority))
+    elif authority := known.get("ssl.ca.location"):
+        context.load_verify_locations(str(authority))
+    else:
+        context.load_default_certs()
+
+
+def _brings_certificate(known: Known) -> bool:
+    return any(known.get(f"ssl.{name}") for name in ("certificate.location", "certificate.pem", "keystore.location"))
+
+
+def _show(context: ssl.SSLContext, known: Known) -> None:
+    """Show our certificate where it is in files; Python reads no other."""
+    if (certificate := known.get("ssl.certificate.location")) and (key := known.get("ssl.key.location")):
+        context.load_cert_chain(str(certificate), str(key), str(known.get("ssl.key.password", "")))
+
+
+def _expired(known: Known) -> str:
+    """Return until when our own certificate was valid, where that has passed: it is shown to ourselves, in memory."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _show(server, known)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ANY_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
+    with suppress(OSError, KeyError):
+        client.load_verify_locations(str(known["ssl.certificate.location"]))
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ours, theirs = client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)
+        for side in (ours, theirs, ours):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        until = str((ours.getpeercert() or {}).get("notAfter", ""))
+        return until if until and ssl.cert_time_to_seconds(until) < time.time() else ""
+    return ""
+
+
+def _alarms(error: Exception) -> bool:
+    """Return whether the broker has ended the handshake because of a certificate: of ours, for we believe its own."""
+    reason = str(getattr(error, "reason", "") or "").upper()
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
+
+
+def _ask(connection: socket.socket) -> list[str] | None:
+    """Return the mechanisms by which a listener lets us log in; None where it asks for no login."""
+    connection.sendall(struct.pack(">i", len(QUESTION)) + QUESTION)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    if not 0 < size < 1 << 16:
+        raise struct.error("this is no answer of Kafka")
+    answer = _exactly(connection, size)
+    _, code, count = struct.unpack_from(">ihi", answer)
+    if code != UNSUPPORTED_MECHANISM:
+        return None
+    names, at = list[str](), 10
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", answer, at)
+        names.append(answer[at + 2 : at + 2 + length].decode())
+        at += 2 + length
+    return sorted(names)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        more = connection.recv(size - len(content))
+        if not more:
+            raise ConnectionResetError("closed by the broker")
+        content += more
+    return content
+
+
+def _of_tokens(known: Known, section: str) -> Objection | None:
+    """Return that the token server does not answer: librdkafka waits for it in silence."""
+    url = known.get("sasl.oauthbearer.token.endpoint.url")
+    if not url or str(known.get("sasl.oauthbearer.method", "")).lower() != "oidc":
+        return None
+    at = urlsplit(str(url))
+    host = at.hostname or ""
+    connection = (
+        http.client.HTTPSConnection(host, at.port, timeout=SECONDS, context=_believing())
+        if at.scheme == "https"
+        else http.client.HTTPConnection(host, at.port, timeout=SECONDS)
+    )
+    try:
+        connection.request("POST", at.path or "/")  # without credentials: any answer shows that it is there
+        connection.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        port = f":{at.port}" if at.port else ""
+        where = f"the token server {at.scheme}://{host}{port}{at.path}"  # without what may stand before the host
+        cure = f"bring it back, or correct {section}.sasl.oauthbearer.token.endpoint.url"
+        return Objection(f"{where} does not answer ({error})", cure, passes=True)
+    finally:
+        connection.close()
+    return None

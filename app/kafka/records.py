@@ -1,0 +1,96 @@
+"""Reads records for a person: with a consumer that joins no group, commits nothing, and sees committed records only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from app.kafka import settings
+from app.kafka.failures import is_refusal, of_cluster
+from app.model import Partition
+from app.records import Record
+
+READ_AT_ONCE = 2_000
+TURN_SECONDS = 0.2
+# A broker that is away would keep a person waiting for the end of a range for ever.
+SILENT_SECONDS = 30.0
+
+
+class KafkaRecords:
+    """
+    Reads records, some at a time.
+
+    Args:
+        kafka: the properties of the cluster.
+        group: the group of the service, whose name the consumer bears.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], group: str) -> None:
+        self._kafka = kafka
+        self._group = group
+
+    def batches(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
+    ) -> Generator[list[Record]]:
+        """
+        Yield what has arrived each TURN_SECONDS, also if that is nothing.
+
+        Args:
+            starts: where to begin in each partition.
+            ends: the offset to stop before in each partition; without them, reading never ends.
+
+        Raises:
+            Unreachable: the end of a range was not reached, and Kafka has been silent for SILENT_SECONDS.
+            NotUsable: Kafka refuses us.
+        """
+        open_until = None if ends is None else {each: ends[each] for each in starts if starts[each] < ends[each]}
+        if open_until == {}:
+            return
+        own = settings.CONSUMER_DEFAULTS | settings.reader(self._kafka, self._group)
+        consumer = Consumer(own, logger=settings.SILENT)
+        try:
+            wanted = starts if open_until is None else open_until
+            consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
+            heard_at = time.monotonic()
+            while open_until is None or open_until:
+                messages = consumer.consume(READ_AT_ONCE, TURN_SECONDS)
+                yield list(_records(messages, open_until))
+                heard_at = time.monotonic() if messages or open_until is None else heard_at
+                _refuse_silence(time.monotonic() - heard_at)
+                _settle(messages, open_until)
+        except KafkaException as error:
+            raise of_cluster(error, "reading records") from error
+        finally:
+            consumer.close()
+
+
+def _refuse_silence(seconds: float) -> None:
+    if seconds > SILENT_SECONDS:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+
+
+def _records(messages: list[Message], open_until: Mapping[Partition, int] | None) -> Iterator[Record]:
+    for message in messages:
+        error, partition, offset = message.error(), _partition(message), message.offset() or 0
+        if error is not None:
+            if is_refusal(error):
+                raise KafkaException(error)
+        elif open_until is None or offset < open_until.get(partition, 0):
+            headers = message.headers() or []
+            yield Record(partition, offset, message.timestamp()[1], message.key(), message.value(), headers)  # type: ignore[arg-type]  # consumed ones are bytes
+
+
+def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:
+    """Forget the partitions whose end was reached: by its last record, or by what follows it."""
+    for message in messages if open_until else ():
+        error, partition, offset = message.error(), _partition(message), message.offset() or 0
+        at_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+        reached = offset if at_end else offset + 1
+        if open_until and (error is None or at_end) and reached >= open_until.get(partition, reached + 1):
+            del open_until[partition]
+
+
+def _partition(message: Message) -> Partition:
+    return Partition(message.topic() or "", message.partition() or 0)

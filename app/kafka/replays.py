@@ -1,0 +1,188 @@
+"""Writes what becomes of replayed dead letters: one transactional producer for each partition of the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from app.errors import Fenced, NotUsable, PartitionError, Refused, Unreachable
+from app.kafka import settings
+from app.kafka.delivery import FlushedDelivery
+from app.kafka.hanging import HangingTransactions
+from app.kafka.plain.sender import PlainSender
+from app.kafka.sender import Targets
+from app.kafka.writers import TransactionalWriter
+from app.model import CommittedOffset, Partition, Plugin, TaskConfig
+from app.offsets.contract import StoreContext, TransactionalOffsetStore, is_transactional
+from app.offsets.registry import open_store
+from app.records import DeadLetter
+from app.runtime import REAL, Runtime
+
+AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AllTargets(Targets):
+    """The targets of a writer whose records may go to any of some partitions."""
+
+    others: tuple[Partition, ...] = ()
+
+    @property
+    def lines(self) -> Sequence[Partition]:
+        """All partitions that are written to."""
+        return [*(Partition(self.sink, number) for number in self.sink_partitions), *self.others]
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the partitions of a transaction are not known beforehand."""
+        return True
+
+
+class ReplayWriter:
+    """
+    Writes for one partition of the dead letters. Its transactional id is the fence: a later replay shuts this one out.
+
+    Args:
+        config: what is replayed with; its group is that of the replays.
+        partition: the partition of the dead letters.
+        offsets: where the positions are.
+        hanging: finds what earlier replays have left open.
+        others: the partitions that are written to besides those of the sink.
+    """
+
+    def __init__(
+        self,
+        config: TaskConfig,
+        partition: Partition,
+        offsets: TransactionalOffsetStore,
+        hanging: HangingTransactions,
+        others: Collection[Partition],
+    ) -> None:
+        self.partition = partition
+        self._config = config
+        self._offsets = offsets
+        self._hanging = hanging
+        sink = config.sink
+        self._targets = AllTargets(
+            sink.topic, range(sink.partitions), config.dead_letters.topic, partition.number, tuple(others)
+        )
+        self._writer = self._new()
+        self._committed: CommittedOffset | None = None
+
+    def _new(self) -> TransactionalWriter:
+        configured = settings.transactional_producer(self._config, self.partition)
+        delivery = FlushedDelivery(lambda own: Producer(configured | own, logger=settings.SILENT))
+        sender = PlainSender(delivery.client, self._targets)
+        return TransactionalWriter(self.partition, sender, delivery, self._offsets, self._hanging)
+
+    def open(self) -> CommittedOffset | None:
+        """Shut out earlier replays, end what they left open, and return their position."""
+        with self._explained():
+            self._committed = self._open()
+            return self._committed
+
+    def _open(self) -> CommittedOffset | None:
+        self._writer.open()
+        committed = self._offsets.load([self.partition], stable=True).get(self.partition)
+        self._writer.settle(None if committed is None else committed.offset)
+        return committed
+
+    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+        """
+        Write records and the position behind them in one transaction.
+
+        Raises:
+            Refused: Kafka refuses one of the records; nothing is written, and the writer goes on.
+            NotUsable: another replay has begun.
+            Unreachable: it is unknown whether they are written.
+        """
+        with self._explained():
+            try:
+                if records:
+                    self._writer.send_each(records)
+                self._writer.commit(position, metadata)
+            except Refused:
+                self._replace()
+                raise
+            self._committed = CommittedOffset(position, metadata)
+            if self._writer.suspect:
+                self._replace()
+
+    def _replace(self) -> None:
+        """
+        Go on with a new producer: what the old one has sent may arrive late.
+
+        Raises:
+            Fenced: another replay has begun since, and has moved the position. The new producer shuts that one out.
+        """
+        self._writer.discard()
+        self._writer = self._new()
+        if (found := self._open()) != self._committed:
+            offset = None if found is None else found.offset
+            raise Fenced(self.partition, "another replay has moved the position", offset)
+
+    def close(self) -> None:
+        """Abort what is open."""
+        self._writer.discard()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced as error:
+            raise NotUsable(f"another replay of {self.partition.topic} has begun; that one goes on") from error
+        except Refused:
+            raise
+        except PartitionError as error:
+            raise Unreachable(str(error), "replay again: it goes on where this one has stopped") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReplay:
+    """The writers of a replay, with the positions of earlier ones."""
+
+    writers: Sequence[tuple[ReplayWriter, CommittedOffset | None]]
+
+    def close(self) -> None:
+        """Abort what is open."""
+        for writer, _ in self.writers:
+            writer.close()
+
+
+class KafkaReplays:
+    """
+    Opens the writers of a replay, and reads the positions of earlier ones.
+
+    Args:
+        config: what is replayed with; its group is that of the replays.
+        runtime: threads.
+    """
+
+    def __init__(self, config: TaskConfig, runtime: Runtime = REAL) -> None:
+        self._config = config
+        self._runtime = runtime
+        store = open_store(Plugin("kafka"), StoreContext(config.group, config.output_kafka))
+        assert is_transactional(store)  # the one in Kafka is
+        self._offsets: TransactionalOffsetStore = store
+        self._hanging = HangingTransactions(config.output_kafka, config.group)
+
+    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
+        """Return where earlier replays have stopped; nothing is disturbed."""
+        return self._offsets.load(partitions, stable=False)
+
+    def open(self, partitions: Collection[Partition], others: Collection[Partition]) -> OpenReplay:
+        """
+        Return open writers, one for each partition of the dead letters.
+
+        All are opened before any is used: from then on no other replay writes.
+        """
+        writers = [ReplayWriter(self._config, each, self._offsets, self._hanging, others) for each in partitions]
+        with self._runtime.threads(AT_ONCE, "winnow-replay") as threads:
+            return OpenReplay(list(zip(writers, threads.map(ReplayWriter.open, writers), strict=True)))
+
+    def close(self) -> None:
+        """Release connections."""
+        self._offsets.close()

@@ -1,0 +1,178 @@
+"""
+Reads which transactions are open, from Kafka's own topic `__transaction_state`.
+
+librdkafka 2.16 has neither ListTransactions nor DescribeTransactions. The coordinator writes each change of a
+transaction to that topic, with the state and the time at which the transaction began.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from app.errors import NotUsable, Unreachable
+from app.kafka.admin import AdminConnection
+from app.kafka.records import KafkaRecords
+from app.kafka.topics import KafkaTopics
+from app.model import Partition, transactional_id
+
+TOPIC = "__transaction_state"
+STATES = ("empty", "ongoing", "committing", "aborting", "committed", "aborted", "dead", "fencing")
+OPEN = frozenset({"ongoing", "committing", "aborting", "fencing"})
+FLEXIBLE = 1
+"""The first version of a value whose lengths are varints."""
+
+
+class OpenTransaction(NamedTuple):
+    """
+    A transaction that has not ended.
+
+    Args:
+        source: the source partition whose transactional id it has.
+        state: `ongoing`; or `committing`, `aborting` or `fencing`, while its coordinator ends it.
+        began: when it began, in milliseconds since 1970.
+        producer: the id of its producer.
+        epoch: the epoch of its producer.
+    """
+
+    source: Partition
+    state: str
+    began: int
+    producer: int
+    epoch: int
+
+
+class KafkaTransactionLog:
+    """
+    Finds open transactions of a group.
+
+    Args:
+        kafka: the properties of the cluster that is written to.
+        group: the group of the service.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], group: str) -> None:
+        self._topics = KafkaTopics(AdminConnection(kafka))
+        self._records = KafkaRecords(kafka, group)
+        self._group = group
+
+    def open_transactions(self, since: int) -> list[OpenTransaction]:
+        """
+        Return the open transactions of the group, in order.
+
+        Args:
+            since: when the oldest of them may have begun, in milliseconds since 1970. What is older is not read.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or lets nobody of us read its topic.
+        """
+        log = self._topics.source_topics([TOPIC], None, {TOPIC}).get(TOPIC)
+        if log is None:  # nobody has ever opened a transaction here
+            return []
+        partitions = [Partition(TOPIC, number) for number in range(log.partitions)]
+        marks = self._topics.watermarks(partitions)
+        if len(marks) < len(partitions):
+            raise Unreachable(f"{len(partitions) - len(marks)} partitions of {TOPIC} have no leader")
+        ends = {partition: each.high_watermark for partition, each in marks.items()}
+        found = self._topics.offsets_at(partitions, since)
+        starts = {partition: ends[partition] if at is None else at for partition, at in found.items()}
+        last: dict[Partition, OpenTransaction | None] = {}
+        for records in self._records.batches(starts, ends):
+            for record in records:
+                if (source := self.source_of(record.key or b"")) is not None:
+                    last[source] = transaction(source, record.value)
+        return [each for _, each in sorted(last.items()) if each is not None and each.state in OPEN]
+
+    def source_of(self, key: bytes) -> Partition | None:
+        """Return the source partition that the key of a record names, if it is one of the group's."""
+        if key[:2] != b"\0\0":
+            return None
+        identity = _text(key, 2)
+        _, topic, number = identity.rsplit("/", 2) if identity.count("/") > 1 else ("", "", "")
+        source = Partition(topic, int(number) if number.isdecimal() else 0)
+        return source if identity == transactional_id(self._group, source) else None
+
+
+def transaction(source: Partition, value: bytes | None) -> OpenTransaction | None:
+    """
+    Return what the value of a record says; None if it says that there is no transaction.
+
+    Raises:
+        NotUsable: a newer Kafka has written it in another format.
+    """
+    if not value:
+        return None
+    try:
+        version, producer, epoch, _timeout, state = struct.unpack_from(">hqhib", value)
+        if version > FLEXIBLE:
+            raise _not_readable(source)
+        (began,) = struct.unpack_from(">q", value, _after_partitions(value, version) + 8)
+        return OpenTransaction(source, STATES[state], began, producer, epoch)
+    except (struct.error, IndexError):
+        raise _not_readable(source) from None
+
+
+def _not_readable(source: Partition) -> NotUsable:
+    cure = "use Kafka's own tool: kafka-transactions.sh list"
+    return NotUsable(
+        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not know", cure
+    )
+
+
+def _after_partitions(data: bytes, version: int) -> int:
+    """Return where the list of partitions ends; the times of the last change and of the beginning follow it."""
+    at = struct.calcsize(">hqhib")
+    flexible = version == FLEXIBLE
+    topics, at = _length(data, at, flexible=flexible)
+    for _ in range(topics):
+        name, at = _length(data, at, flexible=True) if flexible else _short(data, at)
+        at += name
+        partitions, at = _length(data, at, flexible=flexible)
+        at += 4 * partitions
+        if flexible:
+            at = _after_tags(data, at)
+    return at
+
+
+def _after_tags(data: bytes, at: int) -> int:
+    tags, at = _varint(data, at)
+    for _ in range(tags):
+        _, at = _varint(data, at)
+        size, at = _varint(data, at)
+        at += size
+    return at
+
+
+def _length(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
+    """Return a length, 0 for what is null, and where it ends."""
+    if flexible:
+        length, at = _varint(data, at)
+        return max(0, length - 1), at
+    return max(0, struct.unpack_from(">i", data, at)[0]), at + 4
+
+
+def _short(data: bytes, at: int) -> tuple[int, int]:
+    return struct.unpack_from(">h", data, at)[0], at + 2
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(_bytes(data, at)):
+        value |= (byte & 0x7F) << 7 * place
+        at += 1
+    return value, at
+
+
+def _bytes(data: bytes, at: int) -> Iterator[int]:
+    """Yield the bytes of a varint: all but its last have the highest bit set."""
+    while True:
+        yield data[at]
+        if not data[at] & 0x80:
+            return
+        at += 1
+
+
+def _text(data: bytes, at: int) -> str:
+    length, at = _short(data, at)
+    return data[at : at + length].decode(errors="replace")

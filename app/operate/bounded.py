@@ -1,0 +1,121 @@
+"""What `winnow replay` does: a bounded part of the source, cleansed once more, beside the service and its group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import ConfigError
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.operate.lag import PartitionLag
+
+DEAD_LETTERS = "{}.dlq"
+"""The topic for what is rejected, unless another one is named."""
+
+
+def group_of(group: str, into: str, begin: int, end: int) -> str:
+    """Return the group whose offsets are the positions of a replay: each range and target has its own."""
+    return f"{group}.replay.{into}.{begin}-{end}"
+
+
+def refuse_own_topics(into: str, dead_letters: str, own: Collection[str]) -> None:
+    """
+    Make sure that a replay writes to no topic that the service reads or writes.
+
+    Raises:
+        ConfigError: it would.
+    """
+    problems = [
+        f"{option}: {topic!r} is a topic of the service, whose lines would come twice"
+        for option, topic in (("--into", into), ("--dead-letters", dead_letters))
+        if topic in own
+    ]
+    if into == dead_letters:
+        problems.append("--into and --dead-letters must differ: readers could not tell them apart")
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """
+    What is replayed of one source partition.
+
+    Args:
+        partition: which partition.
+        begin: the first offset.
+        end: the offset to stop before.
+        done: the offset that earlier attempts have come to; None before the first.
+        topic_id: the id of its topic.
+        log_start: the first offset that it still holds.
+    """
+
+    partition: Partition
+    begin: int
+    end: int
+    done: int | None
+    topic_id: str
+    log_start: int
+
+    @property
+    def start(self) -> int:
+        """Where to go on."""
+        return self.begin if self.done is None else self.done
+
+    @property
+    def range(self) -> OffsetRange:
+        """What a task is to do."""
+        return OffsetRange(self.partition, self.done, self.start, self.end, self.topic_id, self.log_start)
+
+
+def parts(
+    found: Collection[PartitionLag],
+    positions: Mapping[Partition, CommittedOffset],
+    begins: Mapping[Partition, int | None],
+    ends: Mapping[Partition, int | None],
+) -> list[Part]:
+    """
+    Return what lies between two times in each source partition; partitions where that is nothing are left out.
+
+    Args:
+        found: where each partition begins and ends.
+        positions: where earlier attempts at the same range have come to.
+        begins: the first offset at or after the first time; None where no record is that late.
+        ends: the same of the last time.
+    """
+    chosen = []
+    for at in found:
+        begin, end = begins.get(at.partition), ends.get(at.partition)
+        if at.watermarks is None or begin is None:
+            continue
+        end = at.watermarks.last_stable if end is None else end
+        if begin < end:
+            done = positions.get(at.partition)
+            offset = None if done is None else done.offset
+            chosen.append(Part(at.partition, begin, end, offset, at.topic_id, at.watermarks.log_start))
+    return chosen
+
+
+def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
+    """Return what became of a part, as `--json` shows it; a part without a receipt was not worked on."""
+    return {
+        "topic": part.partition.topic,
+        "partition": part.partition.number,
+        "begin": part.begin,
+        "end": part.end,
+        "position": part.start if receipt is None else receipt.end,
+        "in": receipt.records if receipt else 0,
+        "out": receipt.out if receipt else 0,
+        "dead_letters": dict(receipt.dead) if receipt else {},
+        "problem": problem_of(receipt) or None,
+    }
+
+
+def problem_of(receipt: Receipt | None) -> str:
+    """Return why a part was not finished; empty if it was, or was not worked on."""
+    if receipt is None or receipt.outcome is Outcome.DONE:
+        return ""
+    if receipt.outcome is Outcome.FENCED:
+        return "another replay of the same range has begun; that one goes on"
+    return ": ".join(each for each in (receipt.error, receipt.cure) if each) or receipt.outcome.value

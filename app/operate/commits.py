@@ -1,0 +1,32 @@
+"""What `winnow offsets show` tells: what stands in the offset store, offset and metadata. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.model import NOBODY
+from app.offsets.metadata import OffsetMetadata
+from app.operate.lag import PartitionLag
+
+
+def metadata_of(at: PartitionLag) -> OffsetMetadata:
+    """Return what stands beside an offset; nothing where a person set it."""
+    return OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+
+
+def as_json(at: PartitionLag) -> dict[str, Any]:
+    """Return what stands in the store, as `--json` shows it."""
+    metadata = metadata_of(at)
+    owner = metadata.owner
+    return {
+        "topic": at.partition.topic,
+        "partition": at.partition.number,
+        "current_offset": at.offset,
+        "since": metadata.since if metadata.is_ours else None,
+        "in": metadata.counts.records,
+        "out": metadata.counts.out,
+        "dead_letters": dict(metadata.counts.dead),
+        "committed_by": None if owner == NOBODY else owner._asdict(),
+        "metadata": at.committed.metadata if at.committed else None,
+        "problem": at.problem or None,
+    }

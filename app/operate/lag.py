@@ -1,0 +1,152 @@
+"""What `winnow lag` tells: how far the group is behind, partition by partition. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from app.config import Source
+from app.driver.clients import Clients
+from app.model import CommittedOffset, Partition, Watermarks
+
+NO_ANSWER = "no broker leads the partition, or its broker does not answer"
+
+
+class FirstRecords(Protocol):
+    """Reads the first record behind an offset."""
+
+    def times(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
+        """
+        Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
+
+        None where no record waits: control records and aborted ones take offsets, too. A partition that does not
+        answer in time is left out, and so is one whose record has no timestamp.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """
+    How far the group is behind in one partition.
+
+    Args:
+        partition: which partition.
+        committed: the committed offset; None where there is none.
+        watermarks: where its records begin and end; None where its broker does not answer.
+        seconds: how old the record at the committed offset is; 0 where none waits, None where that is not known.
+        topic_id: the id of its topic; empty where the broker gives none.
+    """
+
+    partition: Partition
+    committed: CommittedOffset | None
+    watermarks: Watermarks | None
+    seconds: float | None = None
+    topic_id: str = ""
+
+    @property
+    def offset(self) -> int | None:
+        """The next offset to read; None where there is none, or where something else stands there."""
+        return None if self.committed is None or self.committed.corrupt else self.committed.offset
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets wait up to the last stable one, which is all that Winnow can read now."""
+        return None if self.watermarks is None else self._up_to(self.watermarks.last_stable)
+
+    @property
+    def lag_to_end(self) -> int | None:
+        """How many offsets wait up to the high watermark: what kafka-consumer-groups calls the lag."""
+        return None if self.watermarks is None else self._up_to(self.watermarks.high_watermark)
+
+    def _up_to(self, end: int) -> int | None:
+        return None if self.offset is None else max(0, end - self.offset)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the partition or its offset; empty if nothing is."""
+        if self.watermarks is None:
+            return NO_ANSWER
+        if self.committed is None:
+            return ""
+        if self.committed.corrupt:
+            return self.committed.corrupt
+        if (lost := self.watermarks.log_start - self.committed.offset) > 0:
+            return f"{lost} offsets were deleted before they were read"
+        if self.committed.offset > self.watermarks.high_watermark:
+            return f"the partition ends at {self.watermarks.high_watermark}, below its offset"
+        return ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        log_start, last_stable, high_watermark = self.watermarks or (None, None, None)
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "current_offset": self.offset,
+            "log_start_offset": log_start,
+            "last_stable_offset": last_stable,
+            "log_end_offset": high_watermark,
+            "lag": self.lag,
+            "lag_to_end": self.lag_to_end,
+            "lag_seconds": self.seconds,
+            "problem": self.problem or None,
+        }
+
+
+def offsets_of(source: Source, clients: Clients) -> list[PartitionLag]:
+    """
+    Return the offsets of every source partition, in order; how old the waiting records are is not asked.
+
+    Raises:
+        Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
+    """
+    topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
+    partitions = sorted(Partition(each.name, number) for each in topics.values() for number in range(each.partitions))
+    led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
+    # Committed offsets first, and the ends after them: an end never goes back.
+    committed = clients.offsets.load(partitions, stable=False)
+    watermarks = clients.topics.watermarks(led) if led else {}
+    return [
+        PartitionLag(each, committed.get(each), watermarks.get(each), topic_id=topics[each.topic].id)
+        for each in partitions
+    ]
+
+
+def measure(source: Source, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
+    """
+    Return how far the group is behind in every source partition, in order.
+
+    Args:
+        source: which topics.
+        clients: Kafka, as the driver sees it.
+        first_records: reads the records that wait.
+        now: seconds since the epoch.
+
+    Raises:
+        Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
+    """
+    found = offsets_of(source, clients)
+    behind = {each.partition: each.offset for each in found if each.lag and each.offset is not None}
+    times = first_records.times(behind)
+    return [_with_seconds(each, behind, times, now) for each in found]
+
+
+def _with_seconds(
+    at: PartitionLag, behind: Mapping[Partition, int], times: Mapping[Partition, int | None], now: float
+) -> PartitionLag:
+    if at.lag is None or (at.partition in behind and at.partition not in times):
+        return at
+    milliseconds = times.get(at.partition)
+    seconds = 0.0 if milliseconds is None else max(0.0, round(now - milliseconds / 1000, 3))
+    return replace(at, seconds=seconds)
+
+
+def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:
+    """Return the whole group in three figures, as `--json` shows them."""
+    return {
+        "lag": sum(each.lag or 0 for each in found),
+        "max_lag": max((each.lag or 0 for each in found), default=0),
+        "max_lag_seconds": max((each.seconds or 0.0 for each in found), default=0.0),
+    }

@@ -1,0 +1,126 @@
+"""
+What is known of dead letters that can be replayed: which record each was, and what replays have done with it.
+
+A record is known by its original topic, partition and offset, wherever its dead letter lies.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from app.model import Partition
+from app.operate.letters import PREFIX, Letter
+from app.records import DeadLetter, Headers, Record
+
+REPLAYS = "winnow.replays"
+"""The header that says how often a record was replayed; a line that bears it comes from a replay."""
+_CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
+_STAGE = f"{PREFIX}stage"
+
+
+class Waiting(NamedTuple):
+    """
+    A dead letter that can be replayed.
+
+    Args:
+        letter: as it lies there.
+        record: what the service once read.
+        replays: how often it has failed again.
+    """
+
+    letter: Letter
+    record: Record
+    replays: int
+
+    @property
+    def source(self) -> str:
+        """Which record it was, as `topic-partition@offset`."""
+        return self.letter.origin
+
+    @classmethod
+    def of(cls, letter: Letter) -> Waiting | None:
+        """Return a dead letter as what it was; None where that is not known, or where its value was cut."""
+        errors, stands = letter.errors, letter.record
+        number, offset = errors.get("partition", ""), errors.get("offset", "")
+        if not (letter.origin and is_number(number) and is_number(offset)) or _CUT.search(letter.detail):
+            return None
+        stamp = errors.get("timestamp", "")
+        return cls(
+            letter,
+            Record(
+                Partition(errors["topic"], int(number)),
+                int(offset),
+                int(stamp) if is_number(stamp) else stands.timestamp,
+                stands.key,
+                stands.value,
+                _own(stands.headers),
+            ),
+            _replays(stands.headers),
+        )
+
+
+def _own(headers: Headers) -> Headers:
+    """Return the headers that the record itself had: those before ours, which may be of the same names."""
+    stages = [place for place, (name, _) in enumerate(headers) if name == _STAGE]
+    return headers[: stages[-1]] if stages else [each for each in headers if not each[0].startswith(PREFIX)]
+
+
+def _replays(headers: Headers) -> int:
+    text = next((value or b"" for name, value in reversed(headers) if name == REPLAYS), b"").decode(errors="replace")
+    return int(text) if is_number(text) else 0
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number such as an offset."""
+    return text.isascii() and text.isdecimal()
+
+
+class Ledger:
+    """
+    What replays have done: which dead letters are handled, and which of their records lie in the destination.
+
+    The timestamp of a record is part of what is remembered: a topic that was created again has other records at the
+    same offsets.
+
+    Args:
+        topic: the topic that holds it.
+        destination: the topic that lines go to.
+    """
+
+    def __init__(self, topic: str, destination: str) -> None:
+        self.place = Partition(topic, 0)
+        self._destination = destination
+        self._replays: dict[str, tuple[int, int]] = {}
+        self._cleansed: dict[str, int] = {}
+
+    def read(self, record: Record) -> None:
+        """Take in one record of the ledger's topic."""
+        source, _, destination = (record.key or b"").decode(errors="replace").partition(">")
+        replays, _, timestamp = (record.value or b"").decode(errors="replace").partition(" ")
+        if not (is_number(replays) and timestamp.removeprefix("-").isdecimal()):
+            return
+        if not destination:
+            self._replays[source] = int(replays), int(timestamp)
+        elif destination == self._destination:
+            self._cleansed[source] = int(timestamp)
+
+    def holds(self, waiting: Waiting) -> bool:
+        """Whether an earlier replay has handled this dead letter, or written its line."""
+        timestamp = waiting.record.timestamp
+        replays, when = self._replays.get(waiting.source, (-1, timestamp))
+        return self._cleansed.get(waiting.source) == timestamp or (when == timestamp and replays >= waiting.replays)
+
+    def failed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
+        """Remember that a dead letter has gone back; return what is to be written."""
+        self._replays[waiting.source] = waiting.replays, waiting.record.timestamp
+        return self._entry(waiting.source, waiting)
+
+    def cleansed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
+        """Remember that the line of a dead letter is written; return what is to be written."""
+        self._cleansed[waiting.source] = waiting.record.timestamp
+        return self._entry(f"{waiting.source}>{self._destination}", waiting)
+
+    def _entry(self, key: str, waiting: Waiting) -> tuple[Partition, DeadLetter]:
+        value = f"{waiting.replays} {waiting.record.timestamp}"
+        return self.place, DeadLetter(key.encode(), value.encode(), [], 0)

@@ -1,0 +1,71 @@
+"""What `winnow tap` shows: a record of the source, and what the parser of this configuration makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from app.records import Record
+from parsers.contract import Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """
+    A record and its outcome.
+
+    Args:
+        record: as it lies in the source.
+        output: its cleansed line; None if it is rejected.
+        reason: why it is rejected; empty if it is not.
+        detail: a sentence about that.
+    """
+
+    record: Record
+    output: bytes | None
+    reason: str = ""
+    detail: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it; bytes that are not text are escaped."""
+        (topic, number), offset, timestamp, *_ = self.record
+        what = {"output": text_of(self.output)} if not self.reason else {"reason": self.reason, "detail": self.detail}
+        place = {"topic": topic, "partition": number, "offset": offset, "timestamp": timestamp}
+        return place | {"input": text_of(self.record.value)} | what
+
+    def __str__(self) -> str:
+        became = f"reason  {self.reason}: {self.detail}" if self.reason else f"output  {text_of(self.output)}"
+        return f"{self.record.partition}@{self.record.offset}\n  input   {text_of(self.record.value)}\n  {became}"
+
+
+def text_of(value: bytes | None) -> str | None:
+    """Return bytes as text; what is not UTF-8 is escaped."""
+    return None if value is None else value.decode(errors="backslashreplace")
+
+
+def pairs(
+    records: Sequence[Record], parse: Callable[[pa.BinaryArray], Parsed], reasons: Collection[str] = ()
+) -> Iterator[Pair]:
+    """
+    Yield what becomes of records, in order.
+
+    Args:
+        records: what was read.
+        parse: opens the envelope and parses; never raises for data.
+        reasons: only records that are rejected for one of these; all, if there is none.
+    """
+    if not records:
+        return
+    parsed = parse(pa.array([each.value for each in records], pa.binary()))
+    rejects = {each.row: each for each in parsed.rejects()}
+    outputs = dict(zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True))
+    for row, record in enumerate(records):
+        if (reject := rejects.get(row)) is None:
+            pair = Pair(record, outputs[row])
+        else:
+            pair = Pair(record, None, reject.reason, reject.detail)
+        if not reasons or pair.reason in reasons:
+            yield pair

@@ -1,0 +1,337 @@
+"""
+What `winnow dlq replay` does: it cleanses dead letters again, with the parser and the options of today.
+
+Each record that a dead letter stands for is known by its original topic, partition and offset. A ledger remembers what
+earlier replays have done with it, so that no replay does that twice. What fails again goes back to the dead letters
+with a count, and from a certain count on to a parking topic. Lines, dead letters, ledger and position are one
+transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from app.errors import NotUsable, Refused
+from app.model import CommittedOffset, Partition, Watermarks
+from app.operate.ledger import REPLAYS, Ledger, Waiting, is_number
+from app.operate.letters import Choice, Letter
+from app.records import SOURCE, DeadLetter, Fate, Record
+
+GROUP = "{}.dlq-replay"
+"""The group whose offsets are the positions of replays; its name is in their transactional ids, too."""
+LEDGER, PARKING = "{}.replayed", "{}.parked"
+"""The topics beside the dead letters: what replays have done, and what failed too often."""
+STEP = 1_000
+"""How many dead letters a transaction holds at most."""
+VERSION = "winnow-replay/1"
+DESTINATIONS = 8
+"""How many destinations a position remembers; a replay into one that is forgotten reads all dead letters."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a replay has found and done: reasons then and now, and what it has left alone."""
+
+    then: Counter[str] = field(default_factory=Counter)
+    now: Counter[str] = field(default_factory=Counter)
+    cleansed: int = 0
+    parked: int = 0
+    handled: int = 0
+    """Those that an earlier replay has handled."""
+    not_chosen: int = 0
+    not_replayable: int = 0
+    """Those that do not tell which record they were, and those whose value was cut."""
+
+    @property
+    def failed(self) -> int:
+        """How many fail again."""
+        return self.now.total()
+
+    @property
+    def replayed(self) -> int:
+        """How many were cleansed again, whatever became of them."""
+        return self.cleansed + self.failed
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        """Return each reason with its number then and now, the most frequent then first."""
+        reasons = [reason for reason, _ in self.then.most_common()]
+        reasons += [reason for reason, _ in self.now.most_common() if reason not in self.then]
+        return [(reason, self.then[reason], self.now[reason]) for reason in reasons]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        return {
+            "replayed": self.replayed,
+            "cleansed": self.cleansed,
+            "failed_again": self.failed,
+            "parked": self.parked,
+            "handled_before": self.handled,
+            "not_chosen": self.not_chosen,
+            "not_replayable": self.not_replayable,
+            "then": dict(self.then),
+            "now": dict(self.now),
+        }
+
+
+class Cleanse(Protocol):
+    """Makes of records what a task would make of them; see `app.executor.fates`."""
+
+    def of(self, records: Sequence[Record]) -> list[Fate]:
+        """Return what becomes of each record, in order."""
+        ...
+
+    def refused(self, record: Record, cause: str) -> Fate:
+        """Return what becomes of a record whose line Kafka refuses."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
+
+    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+        """
+        Write records and the position behind them in one transaction.
+
+        Raises:
+            Refused: Kafka refuses one of the records; nothing is written, and the writer goes on.
+            Fenced, Transient: nothing more can be written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """
+    What is to be replayed, and how.
+
+    Args:
+        choice: which dead letters.
+        limit: how many at most; None for all.
+        attempts: how often one may be replayed before it is parked.
+        parking: the parking topic, and how many partitions it has.
+    """
+
+    choice: Choice
+    limit: int | None
+    attempts: int
+    parking: tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """
+    What a replay reads of one partition of the dead letters.
+
+    Args:
+        partition: which partition.
+        destination: the topic that lines go to.
+        settled: for each destination, the offset before which no dead letter waits for a replay into it.
+        begin: the first offset to read.
+        end: the offset to stop before.
+    """
+
+    partition: Partition
+    destination: str
+    settled: Mapping[str, int]
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]) -> Span:
+        """
+        Return what is left to be read.
+
+        Args:
+            destination: the topic that lines go to.
+            committed: the position of earlier replays, and what stands beside it.
+            at: the partition, the first offset that is wanted, and where the partition begins and ends.
+        """
+        partition, wanted, watermarks = at
+        version, *words = (committed.metadata if committed else "").split() or [""]
+        known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
+        settled = {topic: int(text) for topic, text in known.items() if is_number(text)}
+        settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
+        return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
+
+    @property
+    def length(self) -> int:
+        """How many offsets there are to read."""
+        return max(0, self.end - self.begin)
+
+    @property
+    def first_left(self) -> int | None:
+        """The offset from which dead letters are not read although they may wait; None if all are read."""
+        settled = self.settled[self.destination]
+        return settled if settled < self.begin else None
+
+    def metadata(self, settled: int) -> str:
+        """Return what stands beside a position: from where the next replay into each destination has to look."""
+        others = [item for item in self.settled.items() if item[0] != self.destination]
+        words = (f"{topic}={offset}" for topic, offset in [*others[1 - DESTINATIONS :], (self.destination, settled)])
+        return " ".join((VERSION, *words))
+
+
+class Replay:
+    """
+    Replays dead letters, one partition after the other.
+
+    Args:
+        plan: what is to be replayed.
+        ledger: what earlier replays have done.
+        cleanse: what tasks would make of records.
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger, cleanse: Cleanse) -> None:
+        self._plan = plan
+        self.ledger = ledger
+        self._cleanse = cleanse
+        self._span: Span
+        """The partition that is replayed."""
+        self._left_at: int | None = None
+        """The first dead letter of the partition that is left for a later replay."""
+        self.tally = Tally()
+
+    @property
+    def enough(self) -> bool:
+        """Whether as many are replayed as were wanted."""
+        return self._is_enough(0)
+
+    def foresee(self, records: Iterable[Record]) -> None:
+        """Count what would become of dead letters, and write nothing."""
+        for waiting, fate in self._fates(records):
+            self.ledger.cleansed(waiting)  # another one of the same record would not be replayed either
+            self._count(waiting, fate)
+
+    def run(self, span: Span, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
+        """
+        Replay a partition; yield after each batch how many were replayed, and how many were read.
+
+        Raises:
+            NotUsable, Unreachable: the replay cannot go on; what was committed counts.
+        """
+        self._span, self._left_at = span, span.first_left
+        writer.commit([], span.begin, self._metadata(span.begin))  # each position is larger than the one before
+        for records in batches:
+            if records:
+                position = records[-1].offset + 1
+                if fates := self._fates(records):
+                    self._commit(fates, position, writer)
+                yield len(fates), len(records)
+            if self.enough:
+                return
+        writer.commit([], span.end, self._metadata(span.end))
+
+    def _metadata(self, position: int) -> str:
+        return self._span.metadata(position if self._left_at is None else min(position, self._left_at))
+
+    def _fates(self, records: Iterable[Record]) -> list[tuple[Waiting, Fate]]:
+        taken = self._taken(records)
+        return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True)) if taken else []
+
+    def _taken(self, records: Iterable[Record]) -> list[Waiting]:
+        taken: dict[str, Waiting] = {}
+        for record in records:
+            waiting = Waiting.of(letter := Letter.of(record))
+            if waiting is None:
+                self.tally.not_replayable += 1
+            elif self.ledger.holds(waiting) or waiting.source in taken:
+                self.tally.handled += 1
+            elif not self._plan.choice.takes(letter) or self._is_enough(len(taken)):
+                self.tally.not_chosen += 1
+                self._left_at = record.offset if self._left_at is None else self._left_at
+            else:
+                taken[waiting.source] = waiting
+        return list(taken.values())
+
+    def _is_enough(self, more: int) -> bool:
+        return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
+
+    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: Writer) -> None:
+        """Commit; where Kafka refuses a record, do so with half of them, until the record is found."""
+        records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
+        try:
+            writer.commit(records, position, self._metadata(position))
+        except Refused as error:
+            if len(fates) == 1:
+                self._commit([self._refused(*fates[0], error.cause)], position, writer)
+                return
+            half = len(fates) // 2
+            self._commit(fates[:half], fates[half][0].letter.record.offset, writer)
+            self._commit(fates[half:], position, writer)
+            return
+        for waiting, fate in fates:
+            self._count(waiting, fate)
+
+    def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
+        """Return what becomes of a dead letter whose line Kafka refuses."""
+        if fate.reason:
+            msg = f"Kafka takes the dead letter {waiting.letter.place} of {waiting.source} no more: {cause}"
+            raise NotUsable(msg, f"mend the limits of {fate.to.topic} and of the parking topic")
+        return waiting, self._cleanse.refused(waiting.record, cause)
+
+    def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, DeadLetter]]:
+        count = REPLAYS, b"%d" % (waiting.replays + 1)
+        if not fate.reason:
+            kept = [each for each in fate.written.headers if each[0] != SOURCE]
+            headers = [*kept, (SOURCE, waiting.source.encode()), count]
+            return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
+        headers = [*fate.written.headers, count]
+        to = self._parking_of(fate.to) if self._parks(waiting) else fate.to
+        return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
+
+    def _parks(self, waiting: Waiting) -> bool:
+        return waiting.replays + 1 >= self._plan.attempts
+
+    def _parking_of(self, dead_letter: Partition) -> Partition:
+        topic, partitions = self._plan.parking
+        return Partition(topic, dead_letter.number % partitions)
+
+    def _count(self, waiting: Waiting, fate: Fate) -> None:
+        self.tally.then[waiting.letter.reason] += 1
+        if fate.reason:
+            self.tally.now[fate.reason] += 1
+            self.tally.parked += self._parks(waiting)
+        else:
+            self.tally.cleansed += 1
+
+
+def steps(batches: Iterable[Sequence[Record]], most: int) -> Iterator[Sequence[Record]]:
+    """Cut batches into steps of so many records at most: each is a transaction."""
+    for records in batches:
+        yield from (records[begin : begin + most] for begin in range(0, len(records), most))
+
+
+class Pace:
+    """
+    Holds a replay back to a rate.
+
+    Args:
+        rate: how many dead letters a second; None for as many as there are.
+        clock: seconds that never go back.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        rate: int | None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._due = clock()
+
+    def step(self, most: int) -> int:
+        """Return how many dead letters may come at once."""
+        return most if self._rate is None else min(most, max(1, self._rate // 4))
+
+    def wait(self, replayed: int) -> None:
+        """Wait as long as so many may take."""
+        if self._rate is not None:
+            self._due = max(self._due, self._clock() - 1) + replayed / self._rate
+            self._sleep(max(0.0, self._due - self._clock()))

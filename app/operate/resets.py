@@ -1,0 +1,204 @@
+"""What `winnow offsets reset` does: where each offset goes, and how. Its words are those of kafka-consumer-groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from app.config import FromDuration
+from app.driver.clients import Clients
+from app.errors import Unreachable
+from app.model import CommittedOffset, Partition
+from app.offsets.metadata import OffsetMetadata
+from app.operate.lag import NO_ANSWER, PartitionLag
+
+NO_OFFSET = "the group has no offset here to begin with"
+
+
+class Goal(StrEnum):
+    """Where offsets go."""
+
+    EARLIEST = "to-earliest"
+    LATEST = "to-latest"
+    CURRENT = "to-current"
+    OFFSET = "to-offset"
+    SHIFT = "shift-by"
+    TIME = "to-datetime"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """
+    Where offsets go.
+
+    Args:
+        goal: the kind of place.
+        value: the offset, by how many offsets, or the time in milliseconds since 1970.
+    """
+
+    goal: Goal
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """
+    What happens to the offset of one partition.
+
+    Args:
+        at: its offsets now.
+        offset: the offset that it gets; None where it gets none.
+        note: what a person should know: why it is not what was asked for, or why there is none.
+    """
+
+    at: PartitionLag
+    offset: int | None
+    note: str = ""
+
+    @property
+    def committed(self) -> CommittedOffset:
+        """What is to be stored."""
+        assert self.offset is not None  # only resets without a problem are carried out
+        metadata = OffsetMetadata.restarting(self.at.committed, self.offset, self.at.topic_id)
+        return CommittedOffset(self.offset, metadata)
+
+    @property
+    def change(self) -> int | None:
+        """By how many offsets it moves: forward, so many are not read; back, so many are read again."""
+        return None if self.offset is None or self.at.offset is None else self.offset - self.at.offset
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        topic, number = self.at.partition
+        return {
+            "topic": topic,
+            "partition": number,
+            "current_offset": self.at.offset,
+            "new_offset": self.offset,
+            "change": self.change,
+            "note": self.note or None,
+        }
+
+
+def resets(found: Collection[PartitionLag], target: Target, clients: Clients) -> list[Reset]:
+    """
+    Return what happens to the offset of each partition.
+
+    Raises:
+        Unreachable, NotUsable: Kafka does not answer, or refuses.
+    """
+    if target.goal is not Goal.TIME:
+        return [_reset(at, target, {}) for at in found]
+    asked = [at.partition for at in found if at.watermarks is not None]
+    starts = clients.topics.offsets_at(asked, target.value) if asked else {}
+    return [_reset(at, target, starts) for at in found]
+
+
+def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> Reset:
+    if at.watermarks is None or (target.goal is Goal.TIME and at.partition not in starts):
+        return Reset(at, None, NO_ANSWER)
+    if target.goal in (Goal.SHIFT, Goal.CURRENT) and at.offset is None:
+        return Reset(at, None, NO_OFFSET)
+    wanted = _wanted(at, target, starts)
+    if wanted is None:
+        return Reset(at, at.watermarks.last_stable, "no record is that late: the end")
+    offset = min(max(wanted, at.watermarks.log_start), at.watermarks.high_watermark)
+    side = "beginning" if wanted < offset else "end"
+    return Reset(at, offset, "" if wanted == offset else f"{wanted} is not in the partition: its {side}")
+
+
+def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> int | None:
+    assert at.watermarks is not None  # the caller has looked
+    match target.goal:
+        case Goal.EARLIEST:
+            return at.watermarks.log_start
+        case Goal.LATEST:
+            return at.watermarks.last_stable
+        case Goal.OFFSET:
+            return target.value
+        case Goal.TIME:
+            return starts[at.partition]
+    assert at.offset is not None  # the caller has looked
+    return at.offset + (target.value if target.goal is Goal.SHIFT else 0)
+
+
+def carry_out(
+    all_resets: Sequence[Reset], clients: Clients, *, transactional: bool, done: Callable[[], object]
+) -> dict[Partition, CommittedOffset]:
+    """
+    Set the offsets; return what was stored.
+
+    Args:
+        all_resets: what is to be set.
+        clients: Kafka, as the driver sees it.
+        transactional: whether offsets move in transactions. Then a fence first ends those that a crash left open: one
+            of them could still move an offset.
+        done: called after each partition.
+
+    Raises:
+        Unreachable, NotUsable, Transient: an offset could not be set; those before it are.
+    """
+    partitions = [each.at.partition for each in all_resets]
+    if clients.placeholders is not None:
+        clients.placeholders.make_room(partitions)
+    if transactional and partitions and not clients.fence.fence(partitions):
+        raise Unreachable("no transactional id could be fenced, so nothing is changed", "try again when Kafka is well")
+    written = {each.at.partition: each.committed for each in all_resets}
+    for partition, committed in written.items():
+        clients.offsets.reset(partition, committed.offset, committed.metadata)
+        done()
+    return written
+
+
+def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:
+    """
+    Return the partitions that `TOPIC[:PARTITIONS]` names, such as `raw-logs` or `raw-logs:0,3-5`; all, if none does.
+
+    Raises:
+        ValueError: one names something that is not there.
+    """
+    if not wanted:
+        return sorted(partitions)
+    return sorted({each for text in wanted for each in _named(text, partitions)})
+
+
+def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
+    topic, colon, numbers = text.partition(":")
+    known = {each for each in partitions if each.topic == topic}
+    if not known:
+        topics = ", ".join(sorted({each.topic for each in partitions})) or "none"
+        msg = f"{topic!r} is not a source topic; these are: {topics}"
+        raise ValueError(msg)
+    if not colon:
+        return sorted(known)
+    named = [Partition(topic, number) for part in numbers.split(",") for number in _numbers(part)]
+    if missing := sorted(set(named) - known):
+        msg = f"{missing[0]} does not exist: {topic} has {len(known)} partitions"
+        raise ValueError(msg)
+    return named
+
+
+def _numbers(part: str) -> range:
+    match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+    if not match:
+        msg = f"{part!r} names no partitions: write them as 0,3-5"
+        raise ValueError(msg)
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def seconds_of(text: str) -> float:
+    """
+    Return the seconds of a duration: `2h`, as in the configuration, or `PT2H`, as kafka-consumer-groups takes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if text.upper().startswith("P"):
+        return TypeAdapter(timedelta).validate_python(text.upper()).total_seconds()
+    return FromDuration.model_validate({"by.duration": text}).by_duration

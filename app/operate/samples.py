@@ -1,0 +1,57 @@
+"""Tries the parser on the samples of the configuration: lines of which a person has written what must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from app.config import Sample
+from parsers.contract import Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Surprise:
+    """
+    A sample of which the parser makes something else.
+
+    Args:
+        number: its place in the list, from 0.
+        expected: what must become of it.
+        found: what has.
+    """
+
+    number: int
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"parser.samples[{self.number}]: expected {self.expected}, got {self.found}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        return {"sample": self.number, "expected": self.expected, "found": self.found}
+
+
+def surprises(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[Surprise]:
+    """Return the samples of which the parser makes something else; `parse` never raises for data."""
+    if not samples:
+        return []
+    parsed = parse(pa.array([each.line.encode() for each in samples], pa.binary()))
+    found: dict[int, tuple[str | None, str | None, str]] = {
+        row: ((value or b"").decode(errors="backslashreplace"), None, "")
+        for row, value in zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True)
+    }
+    found |= {each.row: (None, each.reason, f" ({each.detail})") for each in parsed.rejects()}
+    return [
+        Surprise(number, _said(sample.output, sample.reason), _said(output, reason) + detail)
+        for number, sample in enumerate(samples)
+        for output, reason, detail in [found[number]]
+        if (output, reason) != (sample.output, sample.reason)
+    ]
+
+
+def _said(output: str | None, reason: str | None) -> str:
+    return f"the line {output!r}" if reason is None else f"the reason {reason}"

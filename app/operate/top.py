@@ -1,0 +1,104 @@
+"""What `winnow top` shows: partitions with lag and rates, from what two looks at the group's offsets tell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.model import Partition
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.operate.lag import PartitionLag
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """
+    The partitions at one moment.
+
+    Args:
+        at: seconds of a clock that never goes back.
+        found: how far the group is behind in each.
+    """
+
+    at: float
+    found: Mapping[Partition, PartitionLag]
+
+    @classmethod
+    def of(cls, at: float, found: Collection[PartitionLag]) -> Look:
+        """Return what was found at a moment."""
+        return cls(at, {each.partition: each for each in found})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """
+    A partition between two looks; rates are per second, None before the second look.
+
+    Args:
+        at: how far the group is behind.
+        records: records that were cleansed.
+        dead: how many of them went to the dead letters.
+        closing: by how many offsets the lag shrinks; below 0 it grows.
+        share: how many percent of all its records went to the dead letters, since its counts began.
+    """
+
+    at: PartitionLag
+    records: float | None
+    dead: float | None
+    closing: float | None
+    share: float | None
+
+    @property
+    def seconds_to_close(self) -> float | None:
+        """How long it takes until nothing waits, at this rate; None where that is not to be expected."""
+        return self.at.lag / self.closing if self.at.lag and self.closing and self.closing > 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        rates = {"records_per_second": self.records, "dead_letters_per_second": self.dead}
+        more = {"dead_letters_percent": self.share, "seconds_to_close": self.seconds_to_close}
+        return self.at.as_json() | rates | more
+
+
+def rows(before: Look | None, now: Look) -> list[Row]:
+    """Return the partitions, those with a problem first, then those that are most behind."""
+    found = [
+        _row(None if before is None else before.found.get(each), at, _between(before, now))
+        for each, at in now.found.items()
+    ]
+    return sorted(found, key=lambda row: (not row.at.problem, -(row.at.lag or 0), row.at.partition))
+
+
+def _between(before: Look | None, now: Look) -> float:
+    return 0.0 if before is None else now.at - before.at
+
+
+def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
+    counts = _metadata(now).counts
+    share = 100 * counts.dead_total / counts.records if counts.records else None
+    if before is None or seconds <= 0:
+        return Row(now, None, None, None, share)
+    done = _done(before, now)
+    closing = None if before.lag is None or now.lag is None else (before.lag - now.lag) / seconds
+    return Row(now, done.records / seconds, done.dead_total / seconds, closing, share)
+
+
+def _done(before: PartitionLag, now: PartitionLag) -> Counts:
+    """Return what was counted between two looks; counts that began anew are all new."""
+    earlier, later = _metadata(before), _metadata(now)
+    same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
+    return later.counts.since(earlier.counts) if same else later.counts
+
+
+def _metadata(at: PartitionLag) -> OffsetMetadata:
+    return OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+
+
+def summed(found: Collection[Row]) -> dict[str, float]:
+    """Return the whole group in three figures."""
+    return {
+        "lag": sum(each.at.lag or 0 for each in found),
+        "records_per_second": round(sum(each.records or 0 for each in found), 1),
+        "dead_letters_per_second": round(sum(each.dead or 0 for each in found), 1),
+    }

@@ -1,0 +1,125 @@
+"""The snapshot as JSON, for programs and the status page. A field may be added; any other change is a new `version`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.offsets.metadata import Counts
+from app.offsets.times import TaskTimes
+from app.status.condition import judge, records_per_second
+from app.status.health import not_alive, not_ready
+from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
+
+Document = dict[str, Any]
+
+
+def document(snapshot: Snapshot, now: float) -> Document:
+    """Return everything that is known; times are in seconds since the epoch, as `now` is."""
+    return {
+        "version": VERSION,
+        "now": now,
+        "at": snapshot.at,
+        "age": None if snapshot.looked is None else max(0.0, now - snapshot.looked),
+        "group": snapshot.group,
+        "started": snapshot.started,
+        "phase": snapshot.phase,
+        "cause": snapshot.cause,
+        "paused": None if snapshot.paused is None else snapshot.paused._asdict(),
+        "not_alive": not_alive(snapshot, now),
+        "not_ready": not_ready(snapshot),
+        "lag": snapshot.lag,
+        "totals": _counts(snapshot.totals),
+        "tasks": [_task(number, times) for number, times in sorted(snapshot.tasks.items())],
+        "problems": [_problem(each) for each in snapshot.problems],
+        "warnings": list(snapshot.warnings),
+        "round": None if snapshot.round is None else _round(snapshot.round),
+        "ended_rounds": [_round(each) for each in snapshot.ended],
+        "endings": dict(snapshot.endings),
+        "partitions": [_partition(each, now) for _, each in sorted(snapshot.partitions.items())],
+        "mirrors": [each._asdict() for each in snapshot.mirrors],
+        "hour": [each._asdict() for each in snapshot.hour],
+    }
+
+
+def _partition(status: PartitionStatus, now: float) -> Document:
+    condition, seconds_to_close = judge(status)
+    return {
+        "topic": status.partition.topic,
+        "partition": status.partition.number,
+        "state": status.state,
+        "since": status.since,
+        "condition": condition,
+        "seconds_to_close": seconds_to_close,
+        "records_per_second": records_per_second(status.looks),
+        "rate_limit": status.rate_limit,
+        "committed": status.committed,
+        "log_start": status.log_start,
+        "last_stable": status.last_stable,
+        "high_watermark": status.high_watermark,
+        "lag": status.lag,
+        "lag_seconds": status.lag_seconds(now),
+        "retention_margin_seconds": status.retention_margin(now),
+        "lost": status.lost,
+        "last_commit": status.moved,
+        "open_transaction_since": status.unstable_since,
+        "producers_replaced": status.reopened,
+        "fenced": status.fenced,
+        "recovered": status.recovered,
+        "skipped": status.skipped,
+        "rewound": status.rewound,
+        "problem": None if status.problem is None else _problem(status.problem),
+        **_counts(status.counts),
+    }
+
+
+def _counts(counts: Counts) -> Document:
+    dead: Mapping[str, int] = counts.dead
+    return {
+        "records": counts.records,
+        "out": counts.out,
+        "dead": dict(dead),
+        "bytes_in": counts.bytes_in,
+        "bytes_out": counts.bytes_out,
+        "transactions_committed": counts.committed,
+        "transactions_aborted": counts.aborted,
+    }
+
+
+def _task(number: int, times: TaskTimes) -> Document:
+    return {
+        "task": number,
+        "wait_seconds": times.waits,
+        "parse_seconds": times.parse.seconds,
+        "produce_seconds": times.produce.seconds,
+        "commit_seconds": times.commits,
+    }
+
+
+def _problem(problem: Problem) -> Document:
+    where = problem.partition
+    return {
+        "cause": problem.cause,
+        "cure": problem.cure,
+        "since": problem.since,
+        "topic": None if where is None else where.topic,
+        "partition": None if where is None else where.number,
+        "offset": problem.offset,
+    }
+
+
+def _round(status: RoundStatus) -> Document:
+    return {
+        "number": status.number,
+        "began": status.began,
+        "seconds": status.seconds,
+        "slots": status.slots,
+        "tasks": status.tasks,
+        "partitions": status.partitions,
+        "lag_before": status.lag_before,
+        "lost_tasks": status.lost_tasks,
+        "ending": status.ending,
+        "reason": status.reason,
+        "killed": status.killed,
+        "counts": None if status.counts is None else _counts(status.counts),
+    }

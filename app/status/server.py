@@ -1,0 +1,204 @@
+"""The HTTP server of the driver: threads that read the last snapshot, and never ask Kafka or Spark anything."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPMethod, HTTPStatus
+from http.client import LineTooLong
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import structlog
+
+from app.errors import NotUsable
+from app.runtime import REAL, Runtime
+from app.status.admission import READING, Admission
+from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
+from app.status.connections import Connections
+from app.status.snapshot import Snapshot
+
+log = structlog.get_logger()
+
+# Whoever takes longer to send a request and to take the answer is sent away.
+CLIENT_SECONDS = 10.0
+MOST_CONNECTIONS = 64
+LARGEST_HEAD = 1 << 16
+STOP_SECONDS = 0.05
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": PAGE_POLICY,
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class StatusServer:
+    """
+    Answers while the `with` block runs.
+
+    Args:
+        address: the address to listen at; IPv6 has colons.
+        port: the port; 0 takes a free one.
+        snapshot: returns the last snapshot.
+        runtime: the clock.
+        allowed_hosts: names by which browsers may ask, besides those that always mean this server.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        snapshot: Callable[[], Snapshot],
+        runtime: Runtime = REAL,
+        allowed_hosts: Iterable[str] = (),
+    ) -> None:
+        self._address = address
+        self._port = port
+        self._answers = Answers(snapshot, runtime.wall_clock)
+        self._admission = Admission([address, *allowed_hosts])
+        self._server: _Server | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        port = self._port if self._server is None else self._server.server_address[1]
+        return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
+
+    def __enter__(self) -> Self:
+        """
+        Begin to answer.
+
+        Raises:
+            NotUsable: the address cannot be listened at.
+        """
+        try:
+            self._server = _Server(self._address, self._port, self._answers, self._admission)
+        except (OSError, OverflowError) as error:
+            raise NotUsable(
+                f"the status page cannot listen at {self._address}, port {self._port} ({error})",
+                "set http.port to a free port, 0 takes any; or turn the page off by http.enabled: false",
+            ) from error
+        threading.Thread(
+            target=self._server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True
+        ).start()
+        log.info("the status page is up", url=self.url)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Answer no more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128  # a client that comes while five others do must not wait for a second
+
+    def __init__(self, address: str, port: int, answers: Answers, admission: Admission) -> None:
+        self.answers, self.admission = answers, admission
+        self._connections = Connections(MOST_CONNECTIONS, CLIENT_SECONDS)
+        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        self.address_family = found[0][0]
+        super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]  # the host and port of either family
+
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # TCP only
+        """Serve a connection in a thread, as soon as there is room for one."""
+        self._connections.entered(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # TCP only
+        """Close a connection, which makes room."""
+        super().shutdown_request(request)
+        self._connections.left(request)
+
+    def service_actions(self) -> None:
+        """Send those away that take too long; called all the time."""
+        self._connections.end_old_ones()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that went away; its request was its own."""
+
+
+class _Head:
+    """The bytes of a request up to its body, of which a client may send so many."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = LARGEST_HEAD + 1  # one more, so that a request line that is too long looks like one
+        self.close = file.close
+
+    def readline(self, limit: int) -> bytes:
+        """Return the next line; of a line that is too long, its beginning."""
+        if not self._left:
+            raise LineTooLong("head")  # its argument is no sentence
+        line = self._file.readline(min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Serves one connection, which is one request: that is what HTTP 1.0 means."""
+
+    server: _Server
+    server_version, sys_version = "winnow", ""
+    default_request_version = "HTTP/1.0"
+    timeout = CLIENT_SECONDS
+
+    def setup(self) -> None:
+        """Get ready to read a head of a limited size."""
+        super().setup()
+        self.rfile = _Head(self.rfile)  # type: ignore[assignment,arg-type]  # what the base class needs of it
+
+    def parse_request(self) -> bool:
+        """Read the head; return whether the request is to be answered, and otherwise say why not."""
+        if not super().parse_request():
+            return False
+        hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
+        refusal = self.server.admission.refusal(self.command, hosts, origins)
+        if refusal is not None:
+            self._send(refusal)
+        return refusal is None
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self._send(self._answered())
+
+    def do_HEAD(self) -> None:
+        """Answer without the body."""
+        self._send(self._answered())
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the base class's
+        """Refuse a request in one line, which repeats nothing of it."""
+        status = HTTPStatus(code)
+        self._send(Answer(status, TEXT, f"{status.phrase}\n".encode()))
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        headers = {"Content-Type": answer.content_type, "Content-Length": str(len(answer.body))} | HEADERS
+        if answer.status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(READING)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != HTTPMethod.HEAD:
+            self.wfile.write(answer.body)
+
+    def _answered(self) -> Answer:
+        path = self.path.partition("?")[0]
+        try:
+            return self.server.answers.at(path)
+        except Exception as error:
+            log.exception("the status page failed", path=path)
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}\n".encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class
+        """Log no request: there is one every few seconds."""

@@ -1,0 +1,60 @@
+"""Sliding windows: what was seen of a partition in the last minutes, and of the whole service in the last hour."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Long enough for two commits at the largest `commit.interval`, so that a slow committer does not look stalled.
+WINDOW_SECONDS = 120.0
+HOUR_SECONDS = 3600.0
+# Looks that are closer to each other show nothing more, and at a thousand partitions they would take much memory.
+STEP_SECONDS = 5.0
+MOMENT_SECONDS = 10.0
+
+
+class Look(NamedTuple):
+    """
+    One partition when its offsets were read.
+
+    Args:
+        at: when, in seconds since the epoch.
+        end: the last stable offset.
+        done: the next offset to read.
+        records: how many records had come in since the service started.
+    """
+
+    at: float
+    end: int
+    done: int
+    records: int
+
+
+class Moment(NamedTuple):
+    """
+    The whole service at one moment: the counts since it started, and the lag of all partitions.
+
+    Args:
+        at: when, in seconds since the epoch.
+        records: source records.
+        out: records written to the sink.
+        dead: dead letters.
+        lag: offsets that waited.
+    """
+
+    at: float
+    records: int
+    out: int
+    dead: int
+    lag: int
+
+
+def with_look(looks: tuple[Look, ...], look: Look) -> tuple[Look, ...]:
+    """Return the window with another look at its end; what is older than the window, or too close, is left out."""
+    kept = looks[:-1] if len(looks) > 1 and look.at - looks[-2].at <= STEP_SECONDS else looks
+    return (*(each for each in kept if each.at > look.at - WINDOW_SECONDS), look)
+
+
+def with_moment(moments: tuple[Moment, ...], moment: Moment) -> tuple[Moment, ...]:
+    """Return the hour with another moment at its end; what is older, or too close, is left out."""
+    kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= MOMENT_SECONDS else moments
+    return (*(each for each in kept if each.at > moment.at - HOUR_SECONDS), moment)

@@ -1,0 +1,39 @@
+"""
+The image's health check: asks the service in this container whether it is alive; anything else that runs here is well.
+
+It takes the port where it is not the usual one from WINNOW_HTTP__PORT, which the service reads too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+PORT = 8090
+SECONDS = 4
+
+
+def is_service(command: list[str]) -> bool:
+    """Return whether a container's first command is `winnow run`, or the driver of Spark on Kubernetes that does it."""
+    return any(verb == "run" and Path(program).name in ("winnow", "main.py") for program, verb in pairwise(command))
+
+
+def trouble(port: int) -> str:
+    """Ask the service; return why it is not alive, empty if it is."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        said = answer.read().decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return f"the service does not answer at port {port}: {error}"
+    finally:
+        connection.close()
+    return "" if answer.status == http.HTTPStatus.OK else said
+
+
+if __name__ == "__main__" and is_service(Path("/proc/1/cmdline").read_text("utf-8").split("\0")):
+    sys.exit(trouble(int(os.environ.get("WINNOW_HTTP__PORT") or PORT)) or 0)

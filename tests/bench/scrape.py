@@ -1,0 +1,85 @@
+"""
+Times scrapes of the status page with many partitions, over HTTP, as Prometheus and a browser ask for them.
+
+With --flood, processes ask without a pause meanwhile, and what a thread of the driver and a probe wait is shown, too.
+
+Usage: python -m tests.bench.scrape [--partitions N] [--times N] [--flood CLIENTS]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import multiprocessing
+import statistics
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+
+from app.status.server import StatusServer
+from tests.bench.report import markdown
+from tests.unit.status.snapshots import large
+
+
+def main() -> None:
+    """Print a table with one row per path."""
+    options = argparse.ArgumentParser(prog="python -m tests.bench.scrape", description=__doc__.splitlines()[1])
+    options.add_argument("--partitions", type=int, default=1_000, help="default: %(default)s")
+    options.add_argument("--times", type=int, default=20, help="default: %(default)s")
+    options.add_argument("--flood", type=int, default=0, help="how many clients ask all the time; default: %(default)s")
+    given = options.parse_args()
+    snapshot = replace(large(given.partitions), alive=time.time())
+    # Each look is at a new snapshot, because an old one may be answered twice; where many ask, that is the point.
+    latest = (lambda: snapshot) if given.flood else lambda: replace(snapshot)
+    with StatusServer("127.0.0.1", 0, latest) as server, flood(f"{server.url}metrics", given.flood):
+        cells = [row(f"{server.url}{path}", path, given.times) for path in ("metrics", "api/status", "healthz")]
+        cells.append(naps())
+    print(markdown(["path", "median", "slowest", "size"], cells))
+
+
+@contextlib.contextmanager
+def flood(url: str, clients: int) -> Iterator[None]:
+    """Have so many clients ask without a pause; they are processes, because the driver's interpreter is not theirs."""
+    flooding = [multiprocessing.get_context("spawn").Process(target=ask_on, args=(url,)) for _ in range(clients)]
+    try:
+        for each in flooding:
+            each.start()
+        yield
+    finally:
+        for each in flooding:
+            each.kill()
+            each.join()
+
+
+def ask_on(url: str) -> None:
+    """Ask until the process is killed, whatever is answered."""
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=10) as answer:
+            answer.read()
+
+
+def naps(times: int = 200, seconds: float = 0.01) -> list[str]:
+    """Sleep for 10 ms again and again, as the driver's loop does for longer; return how much later it woke up."""
+    late = []
+    for _ in range(times):
+        began = time.perf_counter()
+        time.sleep(seconds)
+        late.append(time.perf_counter() - began - seconds)
+    return ["(a thread of the driver)", f"{statistics.median(late):.3f} s", f"{max(late):.3f} s", ""]
+
+
+def row(url: str, path: str, times: int) -> list[str]:
+    """Ask so many times, and return what it took and how large the answer is."""
+    took, size = [], 0
+    for _ in range(times):
+        began = time.perf_counter()
+        with urllib.request.urlopen(url) as answer:
+            size = len(answer.read())
+        took.append(time.perf_counter() - began)
+    return [f"/{path}", f"{statistics.median(took):.3f} s", f"{max(took):.3f} s", f"{size / 1e6:.2f} MB"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""A real headless Chromium, Debian's, by its DevTools protocol over a pipe: no driver program, no open port."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+PROGRAM = shutil.which("chromium")
+FLAGS = (
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-sandbox",  # tests may run as root in a container
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+)
+# A machine that is busy with other tests takes its time.
+ANSWER_SECONDS = 120.0
+LOOK_SECONDS = 0.2
+
+Message = dict[str, Any]
+
+
+class Browser:
+    """
+    One page; a context manager after which no process is left.
+
+    Args:
+        folder: for its profile.
+        width: of the page, in CSS pixels.
+        height: of the page, in CSS pixels.
+        dark: whether the user prefers dark colours.
+    """
+
+    def __init__(self, folder: Path, width: int = 960, height: int = 640, *, dark: bool = False) -> None:
+        self._folder = folder
+        self._size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._dark = dark
+        self._asked = 0
+        self._rest = b""
+        self._session: str | None = None
+        self.errors: list[str] = []
+        """What the page has written to its console as an error, and exceptions that nothing caught."""
+
+    def __enter__(self) -> Self:
+        """Start, with an empty page."""
+        assert PROGRAM is not None, "install Debian's package chromium"
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        # Chromium reads from file descriptor 3, and writes to 4.
+        shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
+        command = [PROGRAM, *FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
+        self._process = subprocess.Popen(
+            ["/bin/bash", "-c", shell, "bash", *command],
+            pass_fds=(theirs_in, theirs_out),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._ask(f"{domain}.enable")
+        self._ask("Emulation.setDeviceMetricsOverride", **self._size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", features=[scheme])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        os.close(self._out)  # it ends when nobody can ask it any more
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, 9)
+            self._process.wait()
+        os.close(self._in)
+
+    def open(self, url: str) -> None:
+        """Go to a page, and wait until its scripts have run."""
+        self._ask("Page.navigate", url=url)
+        self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
+
+    def value(self, expression: str) -> Any:  # whatever the script returns
+        """Return what an expression in the page is."""
+        answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def until(self, expression: str, seconds: float = ANSWER_SECONDS) -> None:
+        """Wait until an expression in the page is true."""
+        self._until(lambda: bool(self.value(expression)), expression, seconds)
+
+    def _until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+            time.sleep(LOOK_SECONDS)
+
+    def screenshot(self, file: Path) -> None:
+        """Write what is seen as a PNG."""
+        file.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"]))
+
+    def _ask(self, method: str, **params: object) -> Message:
+        self._asked += 1
+        question: Message = {"id": self._asked, "method": method, "params": params}
+        if self._session is not None:
+            question["sessionId"] = self._session
+        os.write(self._out, json.dumps(question).encode() + b"\0")
+        while True:
+            message = self._read()
+            if message.get("id") == self._asked:
+                assert "error" not in message, (method, message["error"])
+                result: Message = message["result"]
+                return result
+            self._note(message)
+
+    def _read(self) -> Message:
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._in], [], [], ANSWER_SECONDS)
+            assert ready, f"the browser has not answered for {ANSWER_SECONDS} s"
+            read = os.read(self._in, 1 << 20)
+            assert read, "the browser has ended"
+            self._rest += read
+        text, _, self._rest = self._rest.partition(b"\0")
+        message: Message = json.loads(text)
+        return message
+
+    def _note(self, message: Message) -> None:
+        params = message.get("params", {})
+        match message.get("method"):
+            case "Runtime.exceptionThrown":
+                self.errors.append(str(params["exceptionDetails"]))
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning", "assert"):
+                self.errors.append(str(params["args"]))
+            case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
+                self.errors.append(params["entry"]["text"])

@@ -1,0 +1,103 @@
+"""Lets services of later generations take over from the running one."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.chaos.cluster import System, until
+from tests.chaos.driver import Driver
+from tests.chaos.failpoints import Failpoints
+from tests.chaos.harm.base import PATIENCE, expect_progress
+from tests.chaos.load import Load
+
+HANDOVER_SECONDS = 150.0
+"""Spark's start takes most of it. Where nothing fences the earlier service, it ends a minute after the take-over."""
+AROUND_SECONDS = 5.0
+"""How long before and after the end of the earlier service readers are watched apart: Spark's start is over by then."""
+STOPPED, CAUSE = "stopped", "taken over by "
+AFTER_THE_FENCE = "after-init"
+
+
+@contextmanager
+def later(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Start a service of the next generation; the running one must end with 0 and name it."""
+    began = system.recorder.now
+    yield str(_start(system).pid)
+    _expect_handover(system, began)
+
+
+@contextmanager
+def worker_killed(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Kill a worker of the later service when it has fenced a partition, before it commits there."""
+    began = system.recorder.now
+    newer = _start_and_kill_a_worker(system)
+    yield str(newer.pid)
+    _expect_handover(system, began)
+
+
+@contextmanager
+def service_killed(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Kill the later service in the middle of its take-over, and start it again as Kubernetes would."""
+    began = system.recorder.now
+    newer = _start_and_kill_a_worker(system)
+    newer.kill()
+    yield str(newer.pid)
+    system.end_driver(newer)
+    system.start_driver()
+    _expect_handover(system, began)
+
+
+@contextmanager
+def two_at_once(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Start services of the next two generations at the same time; only the last one may go on."""
+    began = system.recorder.now
+    first, second = _start(system), _start(system)
+    yield f"{first.pid} {second.pid}"
+    until(lambda: not system.drivers[0].alive, HANDOVER_SECONDS)
+    if not until(lambda: not first.alive, AROUND_SECONDS):  # it came too late to take anything, and stands by
+        first.terminate()
+        system.end_driver(first)
+    _expect_handover(system, began)
+
+
+def _start_and_kill_a_worker(system: System) -> Driver:
+    """Start the later service; return it when one of its workers has died between a fence and its first commit."""
+    points = Failpoints(system.points)
+    newer = _start(system)
+    points.arm(AFTER_THE_FENCE, signal.SIGKILL)
+    points.await_hit(AFTER_THE_FENCE, PATIENCE)
+    return newer
+
+
+def _start(system: System) -> Driver:
+    system.generation += 1
+    return system.start_driver()
+
+
+def _expect_handover(system: System, began: float) -> None:
+    """Wait until all services but the last have ended as they should, and the last one works; record who waited."""
+    earlier, recorder = system.drivers[:-1], system.recorder
+    until(lambda: not any(driver.alive for driver in earlier), HANDOVER_SECONDS)
+    handed_over = recorder.now
+    for driver in earlier:
+        if why := _what_is_wrong(driver):
+            recorder.record("seen", anomaly="crashed", what=why)
+        system.end_driver(driver)
+    expect_progress(system, range(system.partitions), "after a take-over")
+    time.sleep(max(0.0, handed_over + AROUND_SECONDS - recorder.now))
+    for since in (began, handed_over - AROUND_SECONDS):
+        recorder.record("harmed", since=max(began, since), partitions=[])
+
+
+def _what_is_wrong(driver: Driver) -> str:
+    """Return what an earlier service did wrong at its end; empty if it ended as it should."""
+    if driver.alive:
+        return "the earlier service goes on"
+    code, stopped = driver.code(), driver.logged(STOPPED)
+    causes = [event["cause"] for event in stopped]
+    as_it_should = code == 0 and any(cause.startswith(CAUSE) for cause in causes)
+    return "" if as_it_should else f"the earlier service ended with {code} and said {causes}"

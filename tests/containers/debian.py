@@ -1,0 +1,201 @@
+"""Builds and runs the image by debootstrap, buildah and crun, beside an embedded broker; needs root on Debian, no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.embedded.broker import Broker, Cluster, free_ports
+from tests.chaos.cluster import until
+from tests.conftest import QUICK_JAVA
+from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, SERVICES, STOP_SECONDS, Ended
+
+START_SECONDS = 30
+SCRIPT = Path(__file__).with_name("build.sh")
+# With namespaces of its own, nothing that the build mounts or starts outlives it, even if it is killed.
+ALONE = (
+    "unshare",
+    *("--mount", "--propagation", "private"),
+    *("--pid", "--fork", "--kill-child", "--mount-proc"),
+)
+# Where crun sees no cgroups, it needs none: it knows nothing of machines that have both versions of them.
+WITHOUT_CGROUPS = (*ALONE[:4], "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"')
+NEEDED = ("debootstrap", "buildah", "crun", "unshare")
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
+MOUNTS = [
+    {"destination": "/proc", "type": "proc", "source": "proc"},
+    {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+    {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "nodev", "mode=1777"]},
+    {"destination": "/sys", "type": "bind", "source": "/sys", "options": ["rbind", "ro"]},
+]
+
+
+def why_not_debian() -> str:
+    """Return in one line what is missing, or nothing."""
+    missing = [name for name in NEEDED if shutil.which(name, path=PATH) is None]
+    if missing:
+        return f"Debian's tools do not build it either: {', '.join(missing)} not installed"
+    return "" if os.geteuid() == 0 else "Debian's tools do not build it either: they need root"
+
+
+@contextmanager
+def image_of_debian() -> Iterator[DebianImage]:
+    """Build the image, start Kafka, and remove both at the end."""
+    with built(ROOT) as folder, Broker(java=QUICK_JAVA) as kafka:
+        yield DebianImage(folder, kafka)
+
+
+@contextmanager
+def built(checkout: Path) -> Iterator[Path]:
+    """Build a checkout's Dockerfile; return the folder of its `rootfs` and its `config.json`, and remove it at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="winnow-image-"))
+    try:
+        with (folder / "build.log").open("wb") as log:
+            command = [*ALONE, str(SCRIPT), str(folder), str(checkout)]
+            done = subprocess.run(command, stdout=log, stderr=log, check=False, timeout=BUILD_SECONDS)
+        if done.returncode:
+            sys.stderr.write((folder / "build.log").read_text(errors="replace")[-10_000:])
+            done.check_returncode()
+        _remove(folder / "store")  # not by the script: it is mounted until that has ended
+        yield folder
+    finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder; programs of a build that was killed may write to it for another moment."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    assert until(is_gone, STOP_SECONDS), f"{folder} cannot be removed"
+
+
+class DebianContainer:
+    """
+    A container that crun runs, on the machine's network.
+
+    Args:
+        folder: for its configuration and its output; the file system of the image lies beside it.
+        spec: the configuration, as the OCI runtime reads it.
+    """
+
+    def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
+        folder.mkdir()
+        self._folder, self._process = folder, spec["process"]
+        (folder / "config.json").write_text(json.dumps(spec))
+        (folder / "hosts").write_text("127.0.0.1 localhost winnow\n")
+        with (folder / "output").open("wb") as output, (folder / "errors").open("wb") as errors:
+            self._crun = subprocess.Popen(
+                self._command("run", "--bundle", str(folder), folder.name),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+            )
+
+        status = folder.parent / "crun" / folder.name / "status"
+        assert until(lambda: status.exists() or self._crun.poll() is not None, START_SECONDS), "crun starts nothing"
+
+    def execute(self, *command: str) -> Ended:
+        """Run a command beside the container's own, to its end."""
+        file = self._folder / "process.json"
+        file.write_text(json.dumps({**self._process, "args": command}))
+        done = subprocess.run(
+            self._command("exec", "--process", str(file), self._folder.name),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=RUN_SECONDS,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def stop(self) -> Ended:
+        """Send SIGTERM and wait."""
+        subprocess.run(self._command("kill", self._folder.name, "TERM"), check=True)
+        return self.wait(STOP_SECONDS)
+
+    def wait(self, seconds: float = RUN_SECONDS) -> Ended:
+        """Wait for its end."""
+        code = self._crun.wait(seconds)
+        return Ended(code, *((self._folder / name).read_text(errors="replace") for name in ("output", "errors")))
+
+    def remove(self) -> None:
+        """Kill what is left of it."""
+        if self._crun.poll() is None:
+            subprocess.run(self._command("delete", "--force", self._folder.name), check=False)
+        self._crun.wait()
+        shutil.rmtree(self._folder)
+
+    def _command(self, *arguments: str) -> list[str]:
+        state = self._folder.parent / "crun"
+        return [*WITHOUT_CGROUPS, "crun", f"--root={state}", "--cgroup-manager=disabled", *arguments]
+
+
+class DebianImage:
+    """The image as a folder, and a broker on loopback."""
+
+    def __init__(self, folder: Path, kafka: Cluster) -> None:
+        self._folder = folder
+        self.kafka, self.bootstrap = kafka, kafka.bootstrap
+        inspected = json.loads((folder / "config.json").read_text())
+        self.config: dict[str, Any] = inspected["Docker"]["config"]
+
+    def run(self, *command: str, environment: Mapping[str, str] | None = None) -> Ended:
+        """Run a command in a new container, to its end."""
+        with self.start(*command, environment=environment) as container:
+            return container.wait()
+
+    @contextmanager
+    def start(self, *command: str, environment: Mapping[str, str] | None = None) -> Iterator[DebianContainer]:
+        """Run a command in a new container while the block runs."""
+        folder = self._folder / uuid.uuid4().hex[:12]
+        container = DebianContainer(folder, self._spec(folder, command, environment or {}))
+        try:
+            yield container
+        finally:
+            container.remove()
+
+    def _spec(self, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the OCI runtime is told: what the image says, and how the Compose file confines it."""
+        (port,) = free_ports(1)  # the network is the machine's
+        variables = dict(each.split("=", 1) for each in self.config["Env"])
+        variables |= {"WINNOW_HTTP__PORT": str(port), **environment}
+        user, group = map(int, self.config["User"].split(":"))
+        temporary = (mount.partition(":") for mount in SERVICES["winnow"]["tmpfs"])
+        return {
+            "ociVersion": "1.0.2",
+            "hostname": "winnow",
+            "root": {"path": str(self._folder / "rootfs"), "readonly": SERVICES["winnow"]["read_only"]},
+            "process": {
+                "args": [*self.config["Entrypoint"], *(command or self.config["Cmd"])],
+                "env": [f"{name}={value}" for name, value in variables.items()],
+                "cwd": self.config["WorkingDir"],
+                "user": {"uid": user, "gid": group},
+                "capabilities": {},
+                "noNewPrivileges": True,
+            },
+            "mounts": [
+                *MOUNTS,
+                *(
+                    {"destination": path, "type": "tmpfs", "source": "tmpfs", "options": options.split(",")}
+                    for path, _, options in temporary
+                ),
+                _read_only(folder / "hosts", "/etc/hosts"),
+                _read_only(ROOT / "docker/winnow.yaml", CONFIG),
+            ],
+            "linux": {"namespaces": [{"type": each} for each in ("pid", "ipc", "uts", "mount")]},
+        }
+
+
+def _read_only(file: Path, where: str) -> dict[str, Any]:
+    return {"destination": where, "type": "bind", "source": str(file), "options": ["bind", "ro"]}

@@ -1,0 +1,45 @@
+"""A build of the image that a person interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.chaos.cluster import until
+from tests.containers.contract import ROOT
+from tests.containers.debian import why_not_debian
+
+SECONDS = 120
+
+
+def programs(folder: Path) -> list[list[str]]:
+    """Return the commands that name the folder."""
+    commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return [command for command in commands if any(str(folder) in word for word in command)]
+
+
+def test_nothing_is_left_of_an_interrupted_build(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a build ends its programs, and removes its files and its mounts."""
+    if reason := why_not_debian():
+        pytest.skip(reason)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    # Whoever was started in the background ignores SIGINT, and so would the build.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tests.containers"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.PIPE
+    ) as build:
+        assert until(lambda: any(folder.glob("*/base/debootstrap")), SECONDS)
+        build.send_signal(signal.SIGINT)
+        build.communicate(timeout=SECONDS)
+
+    assert 0 != build.returncode
+    assert [] == list(folder.iterdir())
+    assert until(lambda: not programs(folder), SECONDS)
+    assert str(folder) not in Path("/proc/self/mountinfo").read_text()

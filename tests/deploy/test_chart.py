@@ -1,0 +1,315 @@
+"""The chart: what Helm says of it, what its schema refuses, what each value changes, and that the plain manifests are its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+
+from app import __version__
+from tests.deploy.chart import ALERTS, CHART, PLAIN, plain, render
+from tests.deploy.conftest import Document, by_name, documents_in
+from tests.deploy.test_manifests import CUSTOM, VERSIONS
+
+SCORE = shutil.which("kube-score")
+KUBE_SCORE_IGNORES = [
+    "container-image-pull-policy",  # the tag is a version, which never moves
+    "container-security-context-user-group-id",  # 185 is the user of Spark's own images
+]
+FOREIGN = {CUSTOM, "PodMonitor", "PrometheusRule", "ExternalSecret"}
+STORE = {"enabled": True, "store": {"name": "vault"}, "data": {"spark.auth": {"key": "winnow"}}}
+CASES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "a Deployment": {"shape": "Deployment"},
+    "everything": {
+        "shape": "Deployment",
+        "image": {"tag": "2", "pullSecrets": ["registry"]},
+        "secret": {"external": STORE},
+        "driver": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "spot", "operator": "Exists"}]},
+        "executor": {
+            "instances": 5,
+            "cores": 4,
+            "cpuLimit": "6",
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+        },
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True},
+        "networkPolicy": {
+            "httpFrom": [{"podSelector": {}}],
+            "kafka": {"ports": [9093], "to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+            "egress": [{"ports": [{"port": 6379}]}],
+        },
+    },
+    "nothing beside": {
+        "executor": {"instances": 1, "spreadOver": []},
+        "networkPolicy": {"enabled": False},
+        "podDisruptionBudget": {"enabled": False},
+    },
+}
+
+
+def objects(values: dict[str, Any], **more: Any) -> dict[str, Document]:
+    """Render the chart; return each object by its kind and name."""
+    files = {name: text for name, text in render(values, **more).items() if name.endswith(".yaml")}
+    return by_name(document for text in files.values() for document in documents_in(text))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_helm_lints_it(case: str) -> None:
+    """`helm lint --strict` finds nothing, whatever the values."""
+    report = helm_python.lint(CHART, CASES[case], strict=True, kube_version=f"v{VERSIONS[0]}.0")
+    assert report["errors"] == []
+    assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_it_renders_is_valid(case: str, version: str) -> None:
+    """Each object of a native kind has only fields that this Kubernetes knows, and all required ones."""
+    native = [document for document in objects(CASES[case]).values() if document["kind"] not in FOREIGN]
+    assert len(native) >= 5
+    for document in native:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pods_in_templates_are_valid(pods: dict[str, Document], version: str) -> None:
+    """What stands in a template of the application, or in a file for Spark, is valid too, though no schema of theirs looks."""
+    for pod in pods.values():
+        named = {**pod["metadata"], "name": "pod"}
+        kubernetes_validate.validate(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": pod["spec"]}, version, strict=True
+        )
+
+
+@pytest.mark.skipif(SCORE is None, reason="kube-score is not installed: .ci/run builds it with Go")
+@pytest.mark.parametrize("case", CASES)
+def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
+    """Neither in the objects nor in the executors' pod, which no object shows."""
+    found = objects(CASES[case])
+    if spark := found.get("ConfigMap/winnow-spark"):
+        found["Pod/executor"] = executor = yaml.safe_load(spark["data"]["executor.yaml"])
+        executor["metadata"]["name"] = "executor"
+        (container,) = executor["spec"]["containers"]
+        container |= {"image": f"winnow:{__version__}"}
+        for bound in container["resources"].values():
+            bound |= {"cpu": "2", "memory": "2312Mi"}  # Spark's properties, in the pod
+    else:
+        found = {
+            name: each for name, each in found.items() if each["kind"] != "NetworkPolicy"
+        }  # its pods are not shown
+    (tmp_path / "all.yaml").write_text("\n---\n".join(map(json.dumps, found.values())))
+    ignored = [word for name in KUBE_SCORE_IGNORES for word in ("--ignore-test", name)]
+    done = subprocess.run(
+        [
+            SCORE or "",
+            "score",
+            *ignored,
+            "--kubernetes-version",
+            f"v{VERSIONS[0]}",
+            "-o",
+            "ci",
+            str(tmp_path / "all.yaml"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[OK]" in done.stdout or case == "nothing beside"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"shape": "StatefulSet"}, "SparkApplication"),
+        ({"exector": {"cores": 3}}, "exector"),
+        ({"executor": {"core": 3}}, "core"),
+        ({"generation": 0}, "generation"),
+        ({"config": {"spark": {"spark.master": "local"}}}, "config"),
+        ({"sparkConf": {"speculation": "true"}}, "speculation"),
+        ({"executor": {"overhead": 1000}}, "1544 are needed"),
+        ({"secret": {"external": {"enabled": True}}}, "which store has the secrets"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, Any], sentence: str) -> None:
+    """A name that does not exist, a value that cannot be, or too little memory is an error that says so."""
+    with pytest.raises(helm_python.HelmError, match=sentence):
+        render(values)
+
+
+@pytest.mark.parametrize("shape", PLAIN)
+def test_plain_manifests_are_the_charts(shape: str) -> None:
+    """What `kubectl apply -f k8s/` takes is what the chart renders: after a change, `make manifests`."""
+    there = {path.name: path.read_text("utf-8") for path in PLAIN[shape].glob("*.yaml")}
+    assert there == plain(shape)
+
+
+def test_the_alerts_have_one_source() -> None:
+    """The chart's copy is docker/alerts.yaml, and the PrometheusRule holds exactly its groups."""
+    assert (CHART / "files/alerts.yaml").read_text() == ALERTS.read_text()
+    rule = objects({"prometheusRule": {"enabled": True}})["PrometheusRule/winnow"]
+    assert rule["spec"] == yaml.safe_load(ALERTS.read_text())
+
+
+def test_each_upgrade_and_each_rollback_takes_over() -> None:
+    """The generation is the release's revision, which always grows: another application by name, another pod of a Deployment."""
+    assert objects({}, revision=7)["SparkApplication/winnow-7"]["spec"]["arguments"][-1] == "generation=7"
+    assert "SparkApplication/winnow-12" in objects({"generation": 12}, revision=7)
+    first, second = (objects({"shape": "Deployment"}, revision=number)["Deployment/winnow"] for number in (1, 2))
+    assert first["spec"]["selector"] == second["spec"]["selector"]
+    assert second["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "generation=2"
+
+
+def test_a_suspended_deployment_has_no_pod() -> None:
+    """As the operator deletes the driver of a suspended application."""
+    assert objects({"shape": "Deployment", "suspend": True})["Deployment/winnow"]["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize("shape", PLAIN)
+def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
+    """A mounted file that changes restarts nothing, but the checksum beside it does, and the operator begins to count its retries anew."""
+    kind = "SparkApplication/winnow-1" if shape == "SparkApplication" else "Deployment/winnow"
+    one, other = (objects({"shape": shape, "config": {"log.level": level}})[kind] for level in ("info", "debug"))
+    assert one["metadata"] == other["metadata"]
+    assert one["spec"] != other["spec"]
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("0s", 30), ("500ms", 31), ("90s", 120), ("2m", 150), (45, 75)])
+def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
+    """Kubernetes kills a driver 30 s after it has waited for its successor."""
+    driver = objects({"config": {"handover.timeout": timeout}})["SparkApplication/winnow-1"]["spec"]["driver"]
+    assert driver["template"]["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
+@pytest.mark.parametrize(
+    ("instances", "cores", "partitions", "mebibytes"), [(2, 2, 8, 1544), (1, 2, 1000, 3536), (4, 4, 100, 2586)]
+)
+def test_memory_follows_slots_and_partitions(instances: int, cores: int, partitions: int, mebibytes: int) -> None:
+    """536 MiB of the JVM, 500 for each core's worker, 2 for each partition that an executor reads."""
+    executor = {"instances": instances, "cores": cores}
+    found = objects({"executor": executor, "partitions": partitions})["SparkApplication/winnow-1"]["spec"]["executor"]
+    assert found["memoryOverhead"] == f"{mebibytes}m"
+
+
+def test_executors_talk_to_the_driver_and_to_kafka_only() -> None:
+    """Nobody else reaches driver or executors, and only the driver reaches the API server; http only from where the values say."""
+    found = objects({"networkPolicy": {"httpFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}})
+    driver, executor = (found[f"NetworkPolicy/winnow-{role}"]["spec"] for role in ("driver", "executor"))
+    assert [ports(rule) for rule in driver["ingress"]] == [{7078, 7079}, {8090}]
+    assert [ports(rule) for rule in driver["egress"]] == [{7079}, {443, 6443}, {9092, 9093}, {53}]
+    assert [ports(rule) for rule in executor["ingress"]] == [{7079}]
+    assert [ports(rule) for rule in executor["egress"]] == [{7078, 7079}, {9092, 9093}, {53}]
+    assert ports(objects({})["NetworkPolicy/winnow-driver"]["spec"]["ingress"][-1]) == {7078, 7079}
+
+
+def ports(rule: Document) -> set[int]:
+    return {port["port"] for port in rule["ports"]}
+
+
+def test_a_drain_takes_one_executor_after_the_other() -> None:
+    """All but one must stay; a single executor may go."""
+    assert objects({"executor": {"instances": 5}})["PodDisruptionBudget/winnow-executor"]["spec"]["minAvailable"] == 4
+    assert not [name for name in objects({"executor": {"instances": 1}}) if name.startswith("PodDisruptionBudget")]
+
+
+# What a value changes: another value, and what is rendered with it alone. With {"shape": "Deployment"} where that tells more.
+EFFECTS: dict[str, tuple[object, str]] = {
+    "shape": ("Deployment", "kind: Deployment"),
+    "generation": (7, "generation=7"),
+    "suspend": (True, "suspend: true"),
+    "image.repository": ("registry/winnow", "registry/winnow:"),
+    "image.tag": ("1.2.3", "winnow:1.2.3"),
+    "image.digest": ("sha256:" + 64 * "a", "winnow@sha256:aaa"),
+    "image.pullPolicy": ("Always", "imagePullPolicy: Always"),
+    "image.pullSecrets": (["registry"], "- registry"),
+    "config": ({"group.id": "mine"}, "-Dwinnow.group=mine"),
+    "secret.name": ("mine", "secretName: mine"),
+    "secret.external.enabled": (STORE, "kind: ExternalSecret"),
+    "secret.external.store.kind": (
+        STORE | {"store": {"kind": "ClusterSecretStore", "name": "v"}},
+        "kind: ClusterSecretStore",
+    ),
+    "secret.external.store.name": (STORE, "name: vault"),
+    "secret.external.refreshInterval": (STORE | {"refreshInterval": "5m"}, "refreshInterval: 5m"),
+    "secret.external.data": (STORE, "secretKey: spark.auth"),
+    "partitions": (1000, "memoryOverhead: 2536m"),
+    "driver.cpuRequest": ("700m", 'coreRequest: "700m"'),
+    "driver.cpuLimit": ("2500m", 'coreLimit: "2500m"'),
+    "driver.heap": (900, "memory: 900m"),
+    "driver.overhead": (700, "memoryOverhead: 700m"),
+    "driver.nodeSelector": ({"disk": "ssd"}, "disk: ssd"),
+    "driver.tolerations": ([{"key": "spot"}], "- key: spot"),
+    "driver.lostNodeSeconds": (77, "tolerationSeconds: 77"),
+    "driver.priorityClassName": ("high", "priorityClassName: high"),
+    "executor.instances": (3, "instances: 3"),
+    "executor.cores": (5, "cores: 5"),
+    "executor.cpuRequest": ("1500m", 'coreRequest: "1500m"'),
+    "executor.cpuLimit": ("9", 'coreLimit: "9"'),
+    "executor.heap": (901, "memory: 901m"),
+    "executor.overhead": (4000, "memoryOverhead: 4000m"),
+    "executor.spreadOver": (["topology.kubernetes.io/zone"], "topologyKey: topology.kubernetes.io/zone"),
+    "executor.nodeSelector": ({"disk": "hdd"}, "disk: hdd"),
+    "executor.tolerations": ([{"key": "slow"}], "- key: slow"),
+    "executor.priorityClassName": ("low", "priorityClassName: low"),
+    "sparkConf": ({"spark.locality.wait": "1s"}, "spark.locality.wait: 1s"),
+    "restartSeconds": (9, "onFailureRetryInterval: 9"),
+    "http.port": (9100, "port: 9100"),
+    "podMonitor.enabled": (True, "kind: PodMonitor"),
+    "podMonitor.interval": ({"enabled": True, "interval": "7s"}, "interval: 7s"),
+    "podMonitor.labels": ({"enabled": True, "labels": {"release": "p"}}, "release: p"),
+    "prometheusRule.enabled": (True, "kind: PrometheusRule"),
+    "prometheusRule.labels": ({"enabled": True, "labels": {"release": "q"}}, "release: q"),
+    "networkPolicy.enabled": (False, ""),
+    "networkPolicy.httpFrom": ([{"podSelector": {"matchLabels": {"app": "p"}}}], "app: p"),
+    "networkPolicy.kafka.ports": ([9999], "port: 9999"),
+    "networkPolicy.kafka.to": ([{"ipBlock": {"cidr": "10.1.0.0/16"}}], "cidr: 10.1.0.0/16"),
+    "networkPolicy.apiServer.ports": ([16443], "port: 16443"),
+    "networkPolicy.apiServer.to": ([{"ipBlock": {"cidr": "10.2.0.0/16"}}], "cidr: 10.2.0.0/16"),
+    "networkPolicy.dns.to": ([{"ipBlock": {"cidr": "10.3.0.0/16"}}], "cidr: 10.3.0.0/16"),
+    "networkPolicy.egress": ([{"ports": [{"port": 6379}]}], "port: 6379"),
+    "podDisruptionBudget.enabled": (False, ""),
+}
+FREE = {"config", "secret.external.data"}
+"""Whose keys are the user's."""
+
+
+def leaves(tree: Document, prefix: str = "") -> Iterator[str]:
+    for name, value in tree.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value and path not in FREE:
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path
+
+
+def test_every_value_is_tested() -> None:
+    """A value of values.yaml without an entry here would be one that nobody has seen work."""
+    assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == EFFECTS.keys()
+
+
+@pytest.mark.parametrize("path", EFFECTS)
+def test_each_value_changes_something(path: str) -> None:
+    """What it says is rendered with it, and not without it; where a value switches something off, less is rendered."""
+    value, expected = EFFECTS[path]
+    whole = isinstance(value, dict) and ("enabled" in value)
+    names = path.split(".")
+    if whole:  # it needs its neighbours
+        names = names[: 1 + (names[0] == "secret")]
+    wanted: Any = value
+    for name in reversed(names):
+        wanted = {name: wanted}
+    without, found = "".join(render({}).values()), "".join(render(wanted).values())
+    if expected:
+        assert expected in found
+        assert expected not in without
+    else:
+        assert len(found) < len(without)

@@ -1,0 +1,86 @@
+"""The image's health check, with a server that answers as the service does."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import ModuleType
+
+import pytest
+
+from app import config
+from app.embedded.broker import free_ports
+from tests.deploy.conftest import ROOT
+
+TINI = ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]
+
+
+@pytest.fixture(scope="module")
+def health() -> ModuleType:
+    """Load the script without running it."""
+    spec = importlib.util.spec_from_file_location("health", ROOT / "docker/health.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def service(code: int, body: bytes) -> Iterator[int]:
+    """Answer /healthz while the block runs; return the port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code if self.path == "/healthz" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["winnow", "run", "-c", "/etc/winnow/winnow.yaml"], True),
+        (["driver", "--properties-file", "f", "local:///opt/winnow/main.py", "run", "-c", "f"], True),
+        (["winnow", "parse", "run"], False),
+        (["winnow"], False),
+        (["executor"], False),
+        (["python", "-m", "app.demo.feed", "--flume", "flume:44444"], False),
+    ],
+)
+def test_only_the_service_is_asked(health: ModuleType, command: list[str], expected: bool) -> None:
+    """A container that runs another command has no page, and is well without one."""
+    assert health.is_service([*TINI, *command, ""]) is expected
+
+
+def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
+    """What /healthz answers counts: 200 is well, anything else is told in its words."""
+    with service(200, b"alive\n") as port:
+        assert health.trouble(port) == ""
+    with service(503, b"the driver has given no sign of life for 60 s\n") as port:
+        assert health.trouble(port) == "the driver has given no sign of life for 60 s"
+
+
+def test_silence_is_trouble(health: ModuleType) -> None:
+    """Nobody answers where the service should."""
+    (port,) = free_ports(1)
+    assert f"the service does not answer at port {port}" in health.trouble(port)
+
+
+def test_the_usual_port_is_that_of_the_service(health: ModuleType) -> None:
+    """The script's port is the configuration's default, and it gives up before the engine does."""
+    assert config.load(ROOT / "docker/winnow.yaml", environ={}).http.port == health.PORT
+    assert "--timeout=5s" in (ROOT / "docker/Dockerfile").read_text("utf-8")
+    assert health.SECONDS < 5

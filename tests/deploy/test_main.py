@@ -1,0 +1,194 @@
+"""docker/main.py: starts itself again while Kafka is not usable, and removes the finished executors of earlier drivers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.deploy.conftest import ROOT
+
+MAIN = ROOT / "docker/main.py"
+# The program with another command in it, as a cluster's driver is started: the command ends with codes from a list, one each time.
+PROGRAM = """
+import os, sys
+from ipaddress import ip_address
+from pathlib import Path
+import {main} as program
+codes = Path({codes!r})
+def command():
+    first, *rest = codes.read_text().split()
+    codes.write_text(" ".join(rest))
+    print("run", os.getpid(), os.environ.get(program.ATTEMPT), os.environ.pop("WINNOW_GROUP__ID"), flush=True)
+    sys.exit(int(first))
+program.main, program.FIRST_SECONDS, program.LONGEST_SECONDS = command, {first}, {longest}
+program.reap()
+program.run()
+"""
+
+
+def started(folder: Path, codes: str, *, first: float = 0.05, longest: float = 0.1) -> subprocess.Popen[str]:
+    """Start the program with a command that ends with these codes, one after the other."""
+    (folder / "codes").write_text(codes)
+    script = folder / "script.py"
+    script.write_text(PROGRAM.format(main="main", codes=str(folder / "codes"), first=first, longest=longest))
+    environment = os.environ | {"PYTHONPATH": f"{MAIN.parent}:{ROOT}", "PYTHONUNBUFFERED": "1", "WINNOW_GROUP__ID": "g"}
+    return subprocess.Popen(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def runs(output: str) -> list[list[str]]:
+    return [line.split()[1:] for line in output.splitlines() if line.startswith("run ")]
+
+
+def test_a_driver_starts_itself_again_while_kafka_is_not_usable(tmp_path: Path) -> None:
+    """
+    After each exit code 3, in the same process; what it waits grows, and the log says to what at most.
+
+    The command has taken its configuration out of the environment; there it is again.
+    """
+    with started(tmp_path, "3 3 3 0") as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert runs(output) == [[str(process.pid), attempt, "g"] for attempt in ("None", "1", "2", "3")]
+    assert output.count("the driver starts again") == 3
+    assert "at_most_seconds=0.1" in output
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_other_ends_are_the_operators_matter(tmp_path: Path, code: int) -> None:
+    """What waiting does not cure ends the driver with its code, at once."""
+    with started(tmp_path, f"{code} 3") as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert len(runs(output)) == 1
+
+
+def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
+    """A pod that is deleted while its driver waits for Kafka ends cleanly, and soon."""
+    with started(tmp_path, "3 0", first=3600, longest=3600) as process:
+        assert process.stdout
+        while "starts again" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+
+
+def test_the_wait_is_bounded(program: ModuleType) -> None:
+    """The operator's would not be: 60 s, whatever came before."""
+    assert [program.pause(attempt) for attempt in range(1, 9)] == [5, 10, 20, 40, 60, 60, 60, 60]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Load the program as a module."""
+    spec = importlib.util.spec_from_file_location("docker_main", MAIN)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Cluster(BaseHTTPRequestHandler):
+    """The pods of an API server: those that have ended are named, and forgotten when they are deleted."""
+
+    pods: list[str]
+    asked: list[tuple[str, str, str]]
+    status = 200
+
+    def do_GET(self) -> None:
+        self.answer({"items": [{"metadata": {"name": name}} for name in self.pods]})
+
+    def do_DELETE(self) -> None:
+        self.pods.remove(self.path.rsplit("/", 1)[1])
+        self.answer({})
+
+    def answer(self, document: object) -> None:
+        self.asked.append((self.command, self.path, self.headers["Authorization"]))
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(json.dumps(document).encode())
+
+    def log_message(self, *arguments: object) -> None:
+        """Print nothing."""
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    """Make a certificate for 127.0.0.1 that is its own authority; return what a server needs of it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    pem = serialization.Encoding.PEM
+    (folder / "ca.crt").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(pem))
+    (folder / "key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "ca.crt", folder / "key")
+    return context
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, program: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cluster]]:
+    """Serve an API of pods, and mount an account for it."""
+
+    class Here(Cluster):
+        pods, asked = ["winnow-1-exec-1", "winnow-1-exec-2"], []
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Here)
+    server.socket = certificate(tmp_path).wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    (tmp_path / "token").write_text("the-token")
+    (tmp_path / "namespace").write_text("logs")
+    monkeypatch.setattr(program, "ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.server_address[1]))
+    yield Here
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_finished_executors_of_earlier_drivers_are_removed(program: ModuleType, cluster: type[Cluster]) -> None:
+    """Each by its name, as the driver's account; only those of this release, and only those that have ended."""
+    program.remove_finished_executors("app.kubernetes.io/instance=winnow,app.kubernetes.io/component=executor")
+    assert cluster.pods == []
+    (method, listed, authorization), *deleted = cluster.asked
+    assert (method, authorization) == ("GET", "Bearer the-token")
+    assert listed.startswith("/api/v1/namespaces/logs/pods?labelSelector=app.kubernetes.io%2Finstance%3Dwinnow%2C")
+    assert "fieldSelector=status.phase%21%3DPending%2Cstatus.phase%21%3DRunning" in listed
+    assert [path for _, path, _ in deleted] == [f"/api/v1/namespaces/logs/pods/winnow-1-exec-{n}" for n in (1, 2)]
+
+
+def test_a_driver_works_where_it_may_not_remove_them(
+    program: ModuleType, cluster: type[Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal is one warning with the reason."""
+    cluster.status = 403
+    program.remove_finished_executors("a=b")
+    assert "403 Forbidden" in capsys.readouterr().out
+    assert cluster.pods

@@ -1,0 +1,114 @@
+"""The Prometheus rules and the Grafana dashboard ask only for what /metrics really has."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from app.status.condition import Condition
+from app.status.metrics import CONDITIONS, STATES, described
+from app.status.snapshot import PartitionState
+from tests.deploy.conftest import ROOT
+from tests.prometheus import TOOL
+
+RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "docker/alerts.yaml").read_text())["groups"][0]["rules"]
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "docker/dashboard.json").read_text())
+METRICS = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
+TARGET_LABELS = {"job", "instance", "group", "le"}
+"""What Prometheus adds to each series, and a histogram to its parts."""
+
+
+def names(text: str) -> set[str]:
+    return {re.sub("_bucket$", "", name) for name in re.findall(r"\b(?:winnow|kafka)_\w+", text)}
+
+
+def of_rules() -> Iterator[str]:
+    yield from (rule["expr"] for rule in RULES)
+
+
+def of_panels() -> Iterator[str]:
+    for panel in DASHBOARD["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+    for variable in DASHBOARD["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["query"]["query"]
+
+
+@pytest.mark.parametrize("expression", sorted({*of_rules(), *of_panels()}))
+def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
+    """A rule or a panel on a name that is gone would be silent for ever; the same holds for its labels."""
+    asked = names(expression)
+    grouped = re.findall(r"(?:by|without) \(([^)]*)\)", expression)
+    chosen = [inner for braces in re.findall(r"{([^}]*)}", expression) for inner in re.findall(r"(\w+)=", braces)]
+    labels = {label for each in grouped for label in each.split(", ")} | set(chosen)
+
+    assert asked <= METRICS.keys()
+    assert labels <= TARGET_LABELS.union(*(METRICS[name] for name in asked))
+    if "_total" in expression and "in_total -" not in expression:
+        assert re.search(r"(?:rate|increase)\(", expression)
+
+
+def test_the_rules_cover_what_can_go_wrong() -> None:
+    """Each has a severity, a sentence for the one who is woken, and what to do; together they use what matters."""
+    alerts = {rule["alert"]: rule for rule in RULES}
+
+    assert len(alerts) == len(RULES)
+    for rule in RULES:
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"].keys() == {"summary", "description"}
+    assert {
+        "WinnowNoHeartbeat",
+        "WinnowNoProgress",
+        "WinnowFallingBehind",
+        "WinnowRetentionNear",
+        "WinnowRecordsLost",
+        "WinnowDeadLetters",
+        "WinnowAccountingMismatch",
+        "WinnowPartitionBlocked",
+    } <= alerts.keys()
+
+
+def test_the_codes_of_the_rules_are_those_of_the_metrics() -> None:
+    """A rule compares with a number: that of the word which it means."""
+    expressions = {rule["alert"]: rule["expr"] for rule in RULES}
+
+    assert expressions["WinnowPartitionBlocked"] == f"winnow_partition_state == {STATES[PartitionState.BLOCKED]}"
+    assert expressions["WinnowNoProgress"] == f"winnow_partition_condition == {CONDITIONS[Condition.STALLED]}"
+    assert expressions["WinnowFallingBehind"] == f"winnow_partition_condition == {CONDITIONS[Condition.FALLING_BEHIND]}"
+    written = (ROOT / "docker/alerts.yaml").read_text()
+    for codes in (STATES, CONDITIONS):
+        assert f": {', '.join(f'{code} {name}' for name, code in codes.items())}." in written
+
+
+def test_the_dashboard_has_a_word_for_each_condition() -> None:
+    """Its panels lie beside each other, not on each other; each condition has its word there."""
+    mapped = [panel["fieldConfig"]["defaults"]["mappings"] for panel in DASHBOARD["panels"] if "mappings" in str(panel)]
+    places = [tuple(panel["gridPos"].values()) for panel in DASHBOARD["panels"]]
+    taken = [(x + column, y + row) for x, y, w, h in places for column in range(w) for row in range(h)]
+
+    assert len(taken) == len(set(taken))
+    for (mapping,) in mapped:
+        words = {int(code): each["text"] for code, each in mapping["options"].items()}
+        assert {code: name.value for name, code in CONDITIONS.items()} == words
+
+
+@pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
+@pytest.mark.parametrize("arguments", ["check rules docker/alerts.yaml", "test rules tests/deploy/alerts_test.yaml"])
+def test_the_rules_are_right(arguments: str) -> None:
+    """Each fires where it should, once for each partition, with the words for the one who is woken; and not otherwise."""
+    done = subprocess.run([TOOL or "", *arguments.split()], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+def test_every_rule_has_a_unit_test() -> None:
+    """None is left out."""
+    tested = (ROOT / "tests/deploy/alerts_test.yaml").read_text()
+
+    assert {rule["alert"] for rule in RULES} == set(re.findall(r"alertname: (\w+)", tested))

@@ -1,0 +1,25 @@
+"""Whatever stands in a configuration file, reading it ends well or with a named error."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from app.config import load
+from app.errors import ConfigError
+
+
+def check_configuration(content: bytes) -> bool:
+    """Read a file with this content; return whether it is a configuration. Fail unless every problem is told in words."""
+    with tempfile.TemporaryDirectory(prefix="winnow-fuzz-") as folder:
+        file = Path(folder) / "winnow.yaml"
+        file.write_bytes(content)
+        try:
+            load(file, environ={})
+        except ConfigError as error:
+            problems = error.problems
+        else:
+            return True
+    assert problems, content
+    assert all(map(str.strip, problems)), content
+    return False

@@ -1,0 +1,154 @@
+"""
+Runs the parsers' kernels where any read or write outside of a buffer ends the process: beside each lies forbidden memory.
+
+Usage: python -m tests.fuzz.guarded LINES SEED [FOLDER…]: each file of a folder is one more value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from parsers.compiled import kernels
+from parsers.compiled.buffers import Buffers
+from parsers.delimited import Delimited
+from parsers.delimited.compiled import Compiled, _Work
+from parsers.idc_access_log import IdcAccessLog
+from parsers.testing import batch
+from tests.fuzz.engines import HEADERS
+from tests.fuzz.lines import seeds
+from tests.fuzz.mutations import Mutator
+
+PAGE = mmap.PAGESIZE
+ROOM = 256 * PAGE
+BOUNDS_ARE_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+OFFSETS = 8
+"""The bytes of the offsets of one row."""
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class Guarded:
+    """Memory with a forbidden page before it and another after it; it takes one buffer at a time."""
+
+    def __init__(self) -> None:
+        """Take the memory; nothing frees it before the process ends."""
+        self._memory = mmap.mmap(-1, ROOM + 2 * PAGE)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        for forbidden in (self._base, self._base + PAGE + ROOM):
+            if libc.mprotect(forbidden, PAGE, 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
+        self.address = 0
+
+    def place(self, size: int, *, at_end: bool) -> int:
+        """Return the address of a buffer that begins right after the first forbidden page, or ends before the last."""
+        assert size <= ROOM
+        self.address = self._base + PAGE + (ROOM - size if at_end else 0)
+        return self.address
+
+    def put(self, content: bytes, *, at_end: bool) -> int:
+        """Return the address of a buffer with this content."""
+        ctypes.memmove(self.place(len(content), at_end=at_end), content, len(content))
+        return self.address
+
+    def read(self, size: int) -> bytes:
+        """Return the first bytes of the buffer."""
+        return ctypes.string_at(self.address, size)
+
+
+class Kernels:
+    """Calls each kernel with one value; its input and its output lie in guarded memory."""
+
+    def __init__(self) -> None:
+        """Make the parsers, and a place for each buffer."""
+        delimited = Delimited(fields=["a", "b"], output="{b}|{a}", escape=["a"], engine="compiled")
+        self._parsers: list[Delimited] = [IdcAccessLog(engine="compiled"), delimited]
+        self._values, self._input_offsets, self._out, self._out_offsets = (Guarded() for _ in range(4))
+
+    def check(self, value: bytes) -> None:
+        """Parse a value that begins where it may be read, and one that ends there; fail if the output differs."""
+        for at_end in (False, True):
+            address = self._values.put(value, at_end=at_end)
+            ends = np.array([0, len(value)], np.int32).tobytes()
+            source = Buffers(address, self._input_offsets.put(ends, at_end=at_end), 0, 0, 1, len(value) + OFFSETS)
+            for parser in self._parsers:
+                self._cleanse(parser, source, value, at_end=at_end)
+            self._open(source, at_end=at_end)
+
+    def _cleanse(self, parser: Delimited, source: Buffers, value: bytes, *, at_end: bool) -> None:
+        worker: Any = parser._worker
+        assert isinstance(worker, Compiled)
+        written = parser.parse(batch([value])).values
+        work: Any = _Work(source)
+        work.out, work.out_offsets = self._out, self._out_offsets
+        self._out_offsets.place(OFFSETS, at_end=at_end)
+        # It may count on room for three bytes in place of each; but it may write only the outcome, and SLACK more.
+        work.capacity = 4 * (worker._copies * source.size + worker._extra)
+        self._out.place(sum(map(len, written.to_pylist())) + kernels.SLACK, at_end=at_end)
+        worker._run(work)
+        assert [self._out.read(work.written)][: len(written)] == written.to_pylist(), value
+
+    def _open(self, source: Buffers, *, at_end: bool) -> None:
+        spans, kinds, found = np.empty((1, 2), np.int64), np.empty(1, np.uint8), np.empty(1, np.uint8)
+        kernels.bodies(source.values, source.offsets, 0, 0, 1, spans, kinds)
+        self._gather(spans, at_end=at_end)
+        for name in HEADERS:
+            wanted = np.array(list(name.encode()), np.uint8)
+            kernels.headers(source.values, source.offsets, 1, kinds, wanted, spans, found)
+            self._gather(spans, at_end=at_end)
+
+    def _gather(self, spans: np.ndarray[Any, np.dtype[np.int64]], *, at_end: bool) -> None:
+        out = self._out.place(int(spans[0, 1] - spans[0, 0]) + kernels.SLACK, at_end=at_end)
+        kernels.gather(spans, np.zeros(1, np.int64), out, self._out_offsets.place(OFFSETS, at_end=at_end))
+
+
+def values(count: int, seed: int, corpus: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield known values, values cut at each place, those of a corpus, and so many damaged ones."""
+    lines, events = seeds()
+    good = max(lines, key=lambda line: len(line) if len(line) < 300 else 0)
+    for whole in (good, max(events, key=lambda event: len(event) if len(event) < 300 else 0)):
+        yield from (whole[:size] for size in range(len(whole) + 1))
+        yield from (whole[size:] for size in range(len(whole)))
+    yield from (b"x" * n + b"," + b"y" * m for n in (0, 1, 31, 63, 64) for m in (0, 1, 15, 16, 17, 31, 33, 64))
+    yield from (start + b"\xf0\x9f\x98"[:n] + end for n in range(4) for start, end in ((b"", b","), (b",", b"")))
+    yield from (*lines, *events, *corpus)
+    mutator = Mutator([*lines, *events, *(each for each in corpus if each)], Random(seed))
+    yield from (value for value in islice(iter(lambda: mutator.values(1)[0], ...), count) if value is not None)
+
+
+def prove_that_bounds_are_checked() -> None:
+    """Fail if a kernel may write past an array: Numba's cache does not tell code with bounds checks from other code."""
+    ends = np.zeros(2, np.int32)
+    try:
+        kernels.bodies(0, ends.ctypes.data, 0, 0, 1, np.empty((0, 2), np.int64), np.empty(1, np.uint8))
+    except IndexError:
+        return
+    raise AssertionError("nothing checks the bounds: set NUMBA_CACHE_DIR to an empty folder")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Check the values that the command line asks for; print how many they were."""
+    count, seed, *folders = arguments
+    corpus = [file.read_bytes() for folder in folders for file in sorted(Path(folder).iterdir())]
+    if BOUNDS_ARE_CHECKED:
+        prove_that_bounds_are_checked()
+    kernel, checked = Kernels(), 0
+    for value in values(int(count), int(seed), corpus):
+        kernel.check(value)
+        checked += 1
+    bounds = " and with bounds checks" if BOUNDS_ARE_CHECKED else ""
+    print(f"{checked:,} values between forbidden pages{bounds}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,67 @@
+"""
+Lets libFuzzer look for values that take new ways through the plain parsers, and gives each to both engines.
+
+The kernels bear no instruments, so the plain parsers guide: they decide the same. Every value that takes a new way stays
+in the corpus.
+
+Usage: python -m tests.fuzz.guided TARGET [libFuzzer's options] [CORPUS…]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import atheris
+
+with atheris.instrument_imports(include=["parsers", "app.config", "app.offsets"], enable_loader_override=False):
+    from app.config import reading
+    from app.offsets import metadata
+    from parsers.delimited import plain as lines
+    from parsers.flume import plain as events
+
+from tests.fuzz.configuration import check_configuration
+from tests.fuzz.engines import access_log, check_headers
+from tests.fuzz.offsets import check_metadata
+
+GUIDES = (reading, metadata, lines, events)
+
+
+def access_log_of(envelope: str) -> Callable[[bytes], None]:
+    """Return what checks a value in an envelope of that format."""
+    parser = access_log(envelope)
+
+    def check(value: bytes) -> None:
+        parser.outcomes([value])
+
+    return check
+
+
+def flume() -> Callable[[bytes], None]:
+    """Return what checks a value as one of Flume's events."""
+    strict = access_log_of("flume-avro")
+
+    def check(value: bytes) -> None:
+        strict(value)
+        check_headers([value])
+
+    return check
+
+
+TARGETS: dict[str, Callable[[], Callable[[bytes], object]]] = {
+    "lines": lambda: access_log_of("raw"),
+    "events": flume,
+    "configuration": lambda: check_configuration,
+    "offsets": lambda: lambda value: check_metadata(value.decode("utf-8", "replace")),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run libFuzzer on a target; it ends the process."""
+    program, target, *options = arguments
+    atheris.Setup([program, *options], TARGETS[target]())
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv)

@@ -1,0 +1,232 @@
+"""A real broker with one listener for each way to log in, which allows only what an ACL allows."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+
+from app.embedded.broker import Broker, free_ports
+from tests.conftest import QUICK_JAVA
+from tests.integration.certificates import Authority
+from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer
+
+USER, PASSWORD = "winnow", "right"
+ITERATIONS = 4096
+"""The fewest that Kafka allows."""
+MODULE = "org.apache.kafka.common.security"
+OAUTH = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
+JAAS = {
+    ("plain", "plain"): f'{MODULE}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    ("scram", "scram-sha-256"): f"{MODULE}.scram.ScramLoginModule required;",
+    ("scram", "scram-sha-512"): f"{MODULE}.scram.ScramLoginModule required;",
+    ("jwt", "oauthbearer"): OAUTH,
+    ("oidc", "oauthbearer"): OAUTH,
+}
+PROTOCOLS = {
+    "tls": "SSL",
+    "mtls": "SSL",
+    "expired": "SSL",
+    "elsewhere": "SSL",
+    "plain": "SASL_SSL",
+    "scram": "SASL_SSL",
+    "jwt": "SASL_SSL",
+    "oidc": "SASL_SSL",
+}
+"""The listeners, and how each is spoken to; two of them show a certificate that nobody should believe."""
+
+
+class SecuredBroker(Broker):
+    """
+    The broker; `logins` has the settings of a client for each way in.
+
+    Args:
+        files: the folder for certificates and keys.
+        properties: server properties that win over the usual ones.
+    """
+
+    def __init__(self, files: Path, properties: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Make the certificates, and choose the ports; nothing starts yet."""
+        self.files = files
+        self.authority, self.stranger = Authority(files, "authority"), Authority(files, "stranger")
+        self.tokens = TokenServer(files / "keys.json")
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url}"
+        super().__init__(properties=properties, java=(*QUICK_JAVA, allowed))
+        self.at = dict(zip(PROTOCOLS, (f"127.0.0.1:{port}" for port in free_ports(len(PROTOCOLS))), strict=True))
+        self.sign_certificates()
+
+    def sign_certificates(self) -> None:
+        """Write the certificates of the listeners and of the user; those that are there are replaced."""
+        self.client_certificate = self.authority.sign(USER)
+        self._shown = {
+            **dict.fromkeys(PROTOCOLS, self.authority.sign("broker")),
+            "expired": self.authority.sign("expired", lives=timedelta(hours=-1)),
+            "elsewhere": self.authority.sign("elsewhere", host=x509.DNSName("kafka.example.org")),
+        }
+
+    @property
+    def _keys_url(self) -> str:
+        return (self.files / "keys.json").as_uri()
+
+    def __enter__(self) -> Self:
+        """Start, and give the user a password."""
+        super().__enter__()
+        self.set_password(PASSWORD)
+        return settled(self)
+
+    def _server_properties(self, node: int) -> dict[str, str]:
+        own = super()._server_properties(node)
+        outside = [f"{name.upper()}://{address}" for name, address in self.at.items()]
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT"}
+        protocols |= {name.upper(): protocol for name, protocol in PROTOCOLS.items()}
+        return (
+            own
+            | {key: ",".join([own[key], *outside]) for key in ("listeners", "advertised.listeners")}
+            | {
+                "listener.security.protocol.map": ",".join(f"{name}:{value}" for name, value in protocols.items()),
+                "inter.broker.listener.name": "PLAINTEXT",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "allow.everyone.if.no.acl.found": "false",
+                "super.users": "User:ANONYMOUS",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.authority.certificate),
+                "listener.name.mtls.ssl.client.auth": "required",
+                "listener.name.mtls.ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+                "listener.name.plain.sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+                "listener.name.jwt.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.oidc.sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.oidc.oauthbearer.sasl.server.callback.handler.class": (
+                    f"{MODULE}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+                ),
+                "listener.name.oidc.sasl.oauthbearer.jwks.endpoint.url": self._keys_url,
+                "listener.name.oidc.sasl.oauthbearer.expected.audience": AUDIENCE,
+                "listener.name.oidc.sasl.oauthbearer.expected.issuer": ISSUER,
+                # Whoever logged in by a token must do it again when that expires, and by SCRAM every few seconds.
+                "connections.max.reauth.ms": "3600000",
+                "listener.name.scram.connections.max.reauth.ms": "5000",
+            }
+            | {f"listener.name.{name}.{key}.sasl.jaas.config": module for (name, key), module in JAAS.items()}
+            | {f"listener.name.{name}.ssl.keystore.type": "PEM" for name in PROTOCOLS}
+            | {f"listener.name.{name}.ssl.keystore.location": str(file) for name, file in self._shown.items()}
+        )
+
+    def set_password(self, password: str) -> None:
+        """Change the user's password for SCRAM; connections that are open stay open."""
+        admin = self.admin()  # answers arrive only while it lives
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, ITERATIONS), password.encode())
+            for future in admin.alter_user_scram_credentials([wanted]).values():
+                future.result(30)
+
+    def login(self, way: str) -> dict[str, str]:
+        """Return the settings of a client that comes in one way: a listener, or a mechanism of SCRAM."""
+        listener = "scram" if way.startswith("SCRAM") else way
+        known = {
+            "bootstrap.servers": self.at[listener],
+            "security.protocol": PROTOCOLS[listener].lower(),
+            "ssl.ca.location": str(self.authority.certificate),
+        }
+        password = {"sasl.username": USER, "sasl.password": PASSWORD}
+        certificate = str(self.client_certificate)
+        return known | {
+            "mtls": {"ssl.certificate.location": certificate, "ssl.key.location": certificate},
+            "plain": {"sasl.mechanisms": "PLAIN", **password},
+            "scram": {"sasl.mechanisms": way, **password},
+            "jwt": {
+                "sasl.mechanisms": "OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": f"principal={USER}",
+            },
+            "oidc": {
+                "sasl.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": CLIENT,
+                "sasl.oauthbearer.client.secret": SECRET,
+                "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
+            },
+        }.get(listener, {})
+
+
+Right = tuple[ResourceType, str, AclOperation]
+"""An operation on a resource: its kind, its name and the operation."""
+
+
+def needed(group: str, source: str, sink: str, dead: str) -> list[Right]:
+    """Return the rights without which the service refuses to run, as README has them."""
+    return [
+        (ResourceType.TOPIC, source, AclOperation.READ),
+        (ResourceType.TOPIC, sink, AclOperation.WRITE),
+        (ResourceType.TOPIC, sink, AclOperation.READ),
+        (ResourceType.TOPIC, dead, AclOperation.WRITE),
+        (ResourceType.TOPIC, dead, AclOperation.READ),
+        (ResourceType.GROUP, group, AclOperation.READ),
+        (ResourceType.TRANSACTIONAL_ID, f"winnow/{group}/", AclOperation.WRITE),
+    ]
+
+
+def useful(group: str, sink: str, dead: str) -> list[Right]:
+    """Return the rights that the service only warns of."""
+    return [
+        (ResourceType.TOPIC, sink, AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.TOPIC, dead, AclOperation.DESCRIBE_CONFIGS),
+        (ResourceType.GROUP, f"{group}.pause", AclOperation.READ),
+        (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+    ]
+
+
+def rule(right: Right, user: str = USER) -> AclBinding:
+    """Return the ACL that allows the user this; on transactional ids by the beginning of their names."""
+    kind, name, operation = right
+    prefixed = kind is ResourceType.TRANSACTIONAL_ID
+    pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+def allow(broker: Broker, rights: Iterable[Right]) -> None:
+    """Allow the user so much."""
+    admin = broker.admin()  # answers arrive only while it lives
+    for future in admin.create_acls([rule(each) for each in rights]).values():
+        future.result(30)
+
+
+def forbid(broker: Broker, right: Right) -> None:
+    """Take a right away again."""
+    kind, name, operation = right
+    pattern = rule(right).resource_pattern_type
+    found = AclBindingFilter(kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
+    admin = broker.admin()
+    (taken,) = admin.delete_acls([found])[found].result(30)
+    assert right == (taken.restype, taken.name, taken.operation)
+
+
+B = TypeVar("B", bound=Broker)
+
+
+def settled(broker: B) -> B:
+    """Return a broker as soon as it answers for groups: it creates the topic of their offsets at the first question."""
+    admin, deadline = broker.admin(), time.monotonic() + 300
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException, TimeoutError):
+            admin.describe_consumer_groups(["any"])["any"].result(10)
+            return broker
+        time.sleep(0.1)
+    raise TimeoutError("no coordinator answers")

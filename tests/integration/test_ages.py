@@ -1,0 +1,68 @@
+"""How old the records are that wait, read from a real broker."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from app.embedded.broker import Cluster
+from app.kafka.admin import AdminConnection
+from app.kafka.ages import KafkaAges
+from app.kafka.topics import KafkaTopics
+from app.model import Partition
+from tests.conftest import Topics
+
+pytestmark = pytest.mark.integration
+DAY = 86_400.0
+AT = time.time() - DAY
+
+
+def write(broker: Cluster, topic: str, partition: int, *ages: float, transactional: bool = False) -> None:
+    """Write records with these timestamps, in seconds since `AT`; a transaction is one that was aborted before."""
+    settings: dict[str, str] = {"bootstrap.servers": broker.bootstrap}
+    producer = Producer(settings | ({"transactional.id": f"{topic}-{partition}"} if transactional else {}))
+    if transactional:
+        producer.init_transactions(30)
+        for outcome in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for age in ages:
+                producer.produce(topic, b"line", partition=partition, timestamp=int((AT + age) * 1000))
+            producer.flush(30)
+            outcome(30)
+        return
+    for age in ages:
+        producer.produce(topic, b"line", partition=partition, timestamp=int((AT + age) * 1000))
+    assert 0 == producer.flush(30)
+
+
+def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> dict[Partition, float]:
+    """Look until so many ages are known: a client that is new may need longer than one look."""
+    deadline = time.monotonic() + 60
+    while len(found := ages.waiting(offsets)) < wanted and time.monotonic() < deadline:
+        pass
+    return {partition: round(each.since - AT, 2) for partition, each in found.items()}
+
+
+def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) -> None:
+    """It is that of the record at the offset; of the next one behind an aborted transaction; of the first that is left."""
+    topic = topics("source", 4, {"retention.ms": str(int(7 * DAY * 1000))})
+    plain, aborted, empty, other = (Partition(topic, number) for number in range(4))
+    write(broker, *plain, 10, 20, 30)
+    write(broker, *aborted, 40, 50, transactional=True)
+    write(broker, *other, 60)
+    connection = AdminConnection({"bootstrap.servers": broker.bootstrap})
+    ages = KafkaAges({"bootstrap.servers": broker.bootstrap}, "ages", KafkaTopics(connection))
+
+    assert {plain: 20.0, aborted: 40.0} == read_until(ages, {plain: 1, aborted: 0, empty: 0}, 2)
+    assert {plain: 30.0, aborted: 40.0, other: 60.0} == read_until(ages, {plain: 2, aborted: 0, other: 0}, 3)
+    assert {7 * DAY} == {each.retention for each in ages.waiting({plain: 2, other: 0}).values()}
+
+
+def test_where_nobody_answers_nothing_is_known() -> None:
+    """An outage takes no longer than a look, and no error: others tell of it."""
+    nowhere = {"bootstrap.servers": "127.0.0.1:1"}
+    ages = KafkaAges(nowhere, "ages", KafkaTopics(AdminConnection(nowhere)))
+
+    assert {} == ages.waiting({Partition("ages", 0): 0})

@@ -1,0 +1,127 @@
+"""A real Prometheus watches a real run: nothing fires while it is well, and each fault fires its alert, once."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from app.embedded.broker import Broker
+from tests.conftest import QUICK_JAVA
+from tests.independent import Written, line, produce
+from tests.integration.service import Winnow, settings
+from tests.integration.test_service_status import until
+from tests.prometheus import PROGRAM, Prometheus
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAM is None, reason="Debian's package prometheus is not installed"),
+]
+
+RULES = Path(__file__).parents[2] / "docker/alerts.yaml"
+PATIENCE = 120.0
+
+
+def impatient(folder: Path) -> Path:
+    """Return the rules, which wait for a second where they wait for minutes, and call a second long."""
+    text = re.sub(r"for: \d+m", "for: 1s", RULES.read_text())
+    file = folder / "alerts.yaml"
+    file.write_text(text.replace("_age_seconds > 300", "_age_seconds > 1"))
+    return file
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+class Stage:
+    """A broker, a service that may be started again, and a Prometheus that watches."""
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        self.broker, self.folder = broker, folder
+        self.port = free_port()
+        self.raw = broker.create_topic("raw", 3)
+        for name in ("clean", "dead"):
+            broker.create_topic(name)
+        self.prometheus = Prometheus(folder, f"127.0.0.1:{self.port}", impatient(folder))
+
+    def service(self) -> Winnow:
+        config = settings(
+            self.broker.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead", round_interval="1s"
+        )
+        return Winnow(config | {"http": {"port": self.port}}, self.folder)
+
+    def produce(self, partition: int, *values: bytes) -> None:
+        produce(self.broker.bootstrap, self.raw, [Written(value, b"k", partition) for value in values])
+
+    def lose(self, partition: int) -> None:
+        """Delete all records of a partition, as retention does."""
+        end = TopicPartition("raw", partition, -1)
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
+        for future in admin.delete_records([end]).values():
+            future.result(60)
+
+    def until(self, *alerts: str) -> None:
+        """Wait until these alerts fire, and no other."""
+        until(lambda: self.prometheus.firing() == sorted(alerts), f"only {alerts} fire", PATIENCE)
+
+    def reads(self, metric: str, partition: str, value: float) -> None:
+        """Wait until Prometheus has read this value."""
+        until(lambda: self.prometheus.ask(metric).get(partition) == value, f"{metric} is {value}", PATIENCE)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Broker(java=QUICK_JAVA) as broker:
+        stage = Stage(broker, tmp_path)
+        with stage.prometheus:
+            yield stage
+
+
+def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
+    """A service that is gone, lost records, a blocked partition, dead letters, an open transaction upstream, Kafka away."""
+    stage.produce(0, *(line(number, 0) for number in range(100)))
+    stage.produce(2, line(0, 2), line(1, 2))
+    with stage.service() as first:
+        stage.reads("winnow_records_in_total", "raw-0", 100)
+        stage.reads("winnow_lag_offsets", "raw-2", 0)
+        stage.until()
+        first.stop(within=60)
+    stage.until("WinnowNoHeartbeat")
+
+    # Retention takes what waits while nobody is there, so a person must act.
+    stage.produce(2, line(2, 2))
+    stage.lose(2)
+    fire = ["WinnowPartitionBlocked", "WinnowRecordsLost"]
+    with stage.service():
+        stage.until(*fire)
+        stage.reads("winnow_lost_offsets_total", "raw-2", 1)
+
+        stage.produce(0, *[b"rubbish"] * 10)
+        stage.reads("winnow_dead_letters_total", "raw-0", 10)  # its first sample is no increase yet
+        stage.produce(0, *[b"rubbish"] * 50)
+        fire.append("WinnowDeadLetters")
+        stage.until(*fire)
+        assert stage.prometheus.ask("winnow_commit_seconds_count")[""] > 0
+
+        upstream = Producer({"bootstrap.servers": stage.broker.bootstrap, "transactional.id": "upstream"})
+        upstream.init_transactions(30)
+        upstream.begin_transaction()
+        upstream.produce("raw", line(1, 1), partition=1)
+        upstream.flush(30)
+        stage.until(*fire, "WinnowUpstreamTransactionOpen")
+        upstream.commit_transaction(30)
+        stage.until(*fire)
+
+        stage.broker.kill()
+        stage.until(*fire, "WinnowNotReady")
+
+    once = {alert: stage.prometheus.fired(alert) for alert in [*fire, "WinnowUpstreamTransactionOpen"]}
+    assert {1} == set(once.values()), once

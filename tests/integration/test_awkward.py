@@ -1,0 +1,205 @@
+"""What happens to a running service that nobody wishes for: retention, operators, brokers that refuse, only rubbish."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from structlog.testing import capture_logs
+
+from app.embedded.broker import Broker, Cluster
+from app.model import Guarantee
+from tests import independent
+from tests.conftest import QUICK_JAVA, Topics
+from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
+from tests.integration.in_process import Running, run
+from tests.integration.service import settings
+from tests.integration.tasks import until
+from tests.integration.test_service_status import metrics
+
+SECONDS = 180
+
+
+class Told:
+    """What services of this process have logged."""
+
+    def __init__(self, entries: Sequence[MutableMapping[str, Any]]) -> None:
+        self.entries = entries
+
+    def wait_for(self, event: str, times: int = 1, **fields: object) -> MutableMapping[str, Any]:
+        """Wait until an event with these fields has been logged so many times; return the last one."""
+        until(lambda: len(self.all(event, **fields)) >= times, SECONDS, f"{event!r} with {fields}")
+        return self.all(event, **fields)[times - 1]
+
+    def all(self, event: str, **fields: object) -> list[MutableMapping[str, Any]]:
+        found = [each for each in list(self.entries) if each["event"] == event]
+        return [each for each in found if fields.items() <= each.items()]
+
+
+@contextlib.contextmanager
+def services(*configs: dict[str, Any]) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
+    """Run services side by side; return what they log, and what ends each and returns its exit code."""
+    with capture_logs() as entries, contextlib.ExitStack() as stack:
+        yield Told(entries), [stack.enter_context(Running(config)) for config in configs]
+
+
+def lines(first: int, last: int, *partitions: int) -> list[Written]:
+    return [Written(line(n, partition), b"%d" % n, partition) for partition in partitions for n in range(first, last)]
+
+
+def arrived(broker: Cluster, topic: str, count: int) -> None:
+    """Wait until a topic holds so many records."""
+    until(lambda: len(read(broker.bootstrap, topic)) >= count, SECONDS, f"{count} records")
+
+
+def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) -> None:
+    """
+    Records that wait behind an open transaction are deleted before they can be read: their range is named and counted.
+
+    With `error` the partition is blocked, with `nearest` it goes on behind them; the other partition goes on with both.
+    """
+    source, sinks, dead = topics("raw", 2), {each: topics(each, 2) for each in ("error", "nearest")}, topics("dead")
+    configs = [
+        settings(
+            broker.bootstrap,
+            group=sink,
+            sources=[source],
+            sink=sink,
+            dead=dead,
+            out_of_range=policy,
+            round_interval="1s",
+        )
+        for policy, sink in sinks.items()
+    ]
+    produce(broker.bootstrap, source, lines(0, 10, 0, 1))
+    with services(*configs) as (told, ends):
+        for sink in sinks.values():
+            arrived(broker, sink, 20)
+        upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": source})
+        upstream.init_transactions(30)
+        upstream.begin_transaction()
+        upstream.produce(source, line(10), partition=0)
+        upstream.flush(30)
+        produce(broker.bootstrap, source, lines(11, 16, 0))
+        for deleted in independent.client(broker.bootstrap).delete_records([TopicPartition(source, 0, 16)]).values():
+            deleted.result(30)
+        blocked = told.wait_for("partition blocked; the others go on")
+        skipped = told.wait_for("offsets skipped, as out.of.range says")
+        upstream.abort_transaction(30)
+        produce(broker.bootstrap, source, lines(16, 20, 0, 1))
+        arrived(broker, sinks["error"], 24)
+        arrived(broker, sinks["nearest"], 28)
+        pages = [metrics(each["url"]) for each in told.all("the status page is up")]
+        codes = [end() for end in ends]
+
+    assert [0, 0] == codes
+    assert (source, 0) == (blocked["topic"], blocked["partition"])
+    assert "offsets 10 to 15 (6 at most) were deleted before they were read" in blocked["error"]
+    assert (0, 10, 16) == (skipped["partition"], skipped["start"], skipped["end"])
+    assert [6, 6] == [page["winnow_lost_offsets_total", "0", source] for page in pages]
+    before, behind = list(range(10)), list(range(16, 20))
+    wanted = {"error": (before, before + behind), "nearest": (before + behind, before + behind)}
+    for policy, sink in sinks.items():
+        expected = {each: [cleansed(n, each) for n in numbers] for each, numbers in enumerate(wanted[policy])}
+        assert expected == by_partition(read(broker.bootstrap, sink))
+
+
+def test_an_operator_meddles_with_the_offsets(broker: Cluster, topics: Topics) -> None:
+    """Offsets that are set back or deleted under a running service: it says so, goes on where it was, and doubles nothing."""
+    source, sink, dead = topics("raw", 3), topics("clean", 3), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    produce(broker.bootstrap, source, lines(0, 10, 0, 1, 2))
+
+    def all_stand_at(offset: int) -> bool:
+        return committed(broker.bootstrap, sink, source) == {(source, n): offset for n in range(3)}
+
+    def seen_by_the_driver() -> None:
+        told.wait_for("progress", times=len(told.all("progress")) + 2)
+
+    with services(config) as (told, (end,)):
+        until(lambda: all_stand_at(10), SECONDS, "the first lines")
+        seen_by_the_driver()
+        independent.commit(broker.bootstrap, sink, {(source, n): 3 for n in range(3)})
+        why = [told.wait_for("the round ends for a rebalance")["reason"]]
+        until(lambda: all_stand_at(10), SECONDS, "the old offsets")
+        told.wait_for("round")
+        seen_by_the_driver()
+        independent.client(broker.bootstrap).delete_consumer_groups([sink])[sink].result(30)
+        why.append(told.wait_for("the round ends for a rebalance", times=2)["reason"])
+        produce(broker.bootstrap, source, lines(10, 12, 0, 1, 2))
+        until(lambda: all_stand_at(12), SECONDS, "all lines")
+        code = end()
+
+    assert 0 == code
+    assert "the group's offset was set back" in why[0]
+    assert "the group's offset vanished" in why[1]
+    expected = {each: [cleansed(n, each) for n in range(12)] for each in range(3)}
+    assert expected == by_partition(read(broker.bootstrap, sink))
+    assert not told.all("partition blocked; the others go on")
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Broker]:
+    """Return a broker of three nodes, one of which a test stops."""
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+        yield broker
+
+
+def test_too_few_replicas_in_sync(three: Broker) -> None:
+    """While the sink's leaders refuse to write, the log says why, records wait, and afterwards each comes once."""
+    for name in ("raw", "dead"):
+        three.create_topic(name, 2, replication=3)
+    sinks = {each: three.create_topic(each.value, 2, {"min.insync.replicas": "3"}, 3) for each in Guarantee}
+    configs = [
+        settings(
+            three.bootstrap, group=sink, sources=["raw"], sink=sink, dead="dead", delivery_guarantee=guarantee.value
+        )
+        for guarantee, sink in sinks.items()
+    ]
+    produce(three.bootstrap, "raw", lines(0, 10, 0, 1))
+    with services(*configs) as (told, ends):
+        for sink in sinks.values():
+            arrived(three, sink, 20)
+        three.stop(3)
+        produce(three.bootstrap, "raw", lines(10, 20, 0, 1))
+        why = [told.wait_for("partition waits; the others go on", partition=each, times=2) for each in range(2)]
+        three.start(3)
+        for sink in sinks.values():
+            arrived(three, sink, 40)
+        codes = [end() for end in ends]
+
+    assert [0, 0] == codes
+    for partition, each in enumerate(why):
+        assert f"-{partition} has 2 in-sync replicas, its min.insync.replicas is 3" in each["error"]
+    exactly, at_least = [by_partition(read(three.bootstrap, sink)) for sink in sinks.values()]
+    once = {each: [cleansed(n, each) for n in range(20)] for each in range(2)}
+    assert once == exactly
+    assert once == {each: list(dict.fromkeys(values)) for each, values in at_least.items()}
+
+
+RUBBISH: Sequence[bytes | None] = (b"rubbish", None, b"", b"<<<!>>>", line(1)[:-40], b"\xff\x00" * 50)
+
+
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_nothing_but_rubbish(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
+    """All records become dead letters, unchanged and in order; the sink stays empty, and the service ends well."""
+    source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead", 2)
+    config = settings(
+        broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, delivery_guarantee=guarantee.value
+    )
+    count = 30_000
+    bad = [RUBBISH[n % len(RUBBISH)] for n in range(count)]
+    for partition in range(2):
+        produce(broker.bootstrap, source, [Written(value, b"%d" % n, partition) for n, value in enumerate(bad)])
+
+    with capture_logs() as logs:
+        code, _ = run(config)
+
+    assert 0 == code
+    (stopped,) = [each for each in logs if each["event"] == "stopped"]
+    assert (2 * count, 0, 2 * count) == (stopped["records"], stopped["out"], stopped["dead"])
+    assert [] == read(broker.bootstrap, sink)
+    assert {0: bad, 1: bad} == by_partition(read(broker.bootstrap, dead))

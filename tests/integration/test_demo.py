@@ -1,0 +1,56 @@
+"""`winnow demo --keep`: it tells where the status page is, and keeps it up until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.service import end
+from tests.integration.test_service_status import ask, until
+
+pytestmark = pytest.mark.integration
+
+
+def up(url: str) -> bool:
+    """Return whether the page's service works on the source."""
+    try:
+        return ask(f"{url}readyz")[0] == 200
+    except OSError:
+        return False
+
+
+def test_the_page_stays_up(tmp_path: Path) -> None:
+    """At the address that was printed while the lines were cleansed; Ctrl-C ends everything, with 0."""
+    printed = tmp_path / "printed"
+    with printed.open("wb") as output:
+        demo = subprocess.Popen(
+            # A shell that runs tests in the background lets its children ignore Ctrl-C.
+            ["env", "--default-signal=INT", sys.executable, "-m", "app.cli", "demo", "--records", "2000", "--keep"],
+            stdout=output,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            start_new_session=True,
+        )
+    try:
+        until(lambda: "until Ctrl-C" in printed.read_text() or demo.poll() is not None, "it is done", 400)
+        assert demo.poll() is None
+        first, *others = re.findall(r"http://[\d.:]+/", printed.read_text())
+        assert [first] == others
+        until(lambda: up(first), "the service works again", 200)
+        status = json.loads(ask(f"{first}api/status")[1])
+        assert (8, 0) == (len(status["partitions"]), status["lag"])
+        below = psutil.Process(demo.pid).children(recursive=True)
+        os.killpg(demo.pid, signal.SIGINT)
+        assert 0 == demo.wait(60)
+        assert [] == psutil.wait_procs(below, 15)[1]
+    finally:
+        if demo.poll() is None:
+            end([*psutil.Process(demo.pid).children(recursive=True), psutil.Process(demo.pid)])
+            demo.wait(10)

@@ -1,0 +1,80 @@
+"""How a writer takes a transactional id from a producer that is at work, on a real broker."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from app.embedded.broker import Cluster
+from app.kafka import settings
+from app.kafka.clients import TaskClients
+from app.kafka.failures import error_of
+from app.kafka.interruption import ASKED_AGAIN_SECONDS, interrupt
+from app.model import Partition, transactional_id
+from tests.conftest import Topics
+from tests.independent import read, values
+from tests.integration.tasks import make_stage, until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("at_work", [True, False], ids=["in a transaction", "between two"])
+def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bool) -> None:
+    """What was open is aborted, and whoever interrupted it is gone: it would fence the successor when it asks again."""
+    sink = topics("clean")
+    configured: settings.Settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "transactional.id": sink,
+        "retry.backoff.ms": settings.RETRY_BACKOFF_MS,
+    }
+    earlier, later = Producer(configured), Producer(configured)
+    earlier.init_transactions(10)
+    if at_work:
+        earlier.begin_transaction()
+        earlier.produce(sink, b"aborted")
+        earlier.flush(10)
+
+    interrupt(Producer, configured, sink)
+    later.init_transactions(10)
+
+    began, committed = time.monotonic(), list[bytes]()
+
+    def commits_again() -> bool:
+        later.begin_transaction()
+        later.produce(sink, b"%d" % len(committed))
+        later.commit_transaction(10)
+        committed.append(b"%d" % len(committed))
+        return time.monotonic() - began > 3 * ASKED_AGAIN_SECONDS
+
+    until(commits_again, 20, "it has committed for longer than librdkafka waits")
+    assert committed == values(read(broker.bootstrap, sink))
+    if not at_work:
+        earlier.begin_transaction()
+        earlier.produce(sink, b"fenced")
+    with pytest.raises(KafkaException) as fenced:
+        earlier.commit_transaction(10)
+    assert error_of(fenced.value).fatal()
+
+
+@pytest.mark.parametrize("in_use", [True, False])
+def test_only_a_task_that_takes_over_interrupts(broker: Cluster, topics: Topics, in_use: bool) -> None:
+    """Otherwise nobody is at work, and another client for each partition would cost for nothing."""
+    made: list[str] = []
+
+    def making(configured: dict[str, Any], **more: Any) -> Producer:
+        made.append(configured["transactional.id"])
+        return Producer(configured, **more)
+
+    stage = make_stage(broker.bootstrap, topics)
+    clients = TaskClients(stage.task_config, producer=making, in_use=in_use)
+    consumer = clients.consumer()
+    writer = clients.writer(Partition(stage.source, 0), clients.offsets(consumer))
+
+    writer.open()
+
+    assert 1 + in_use == len(made) == made.count(transactional_id(stage.group, Partition(stage.source, 0)))
+    writer.discard()
+    consumer.close()

@@ -1,0 +1,74 @@
+"""`winnow lag` on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Written, commit, ends, line, produce
+from tests.integration.service import settings
+
+
+def lag(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = CliRunner().invoke(main, ["lag", "-c", str(file), "--json", *arguments])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Offsets as Kafka's own tool has them; seconds from the record at the offset, 0 behind control records only."""
+    source, group = topics("raw", 4), topics("clean")
+    file = tmp_path / "winnow.yaml"
+    file.write_text(
+        json.dumps(settings(broker.bootstrap, group=group, sources=[source], sink=group, dead=topics("dead")))
+    )
+    hour_ago = round((time.time() - 3600) * 1000)
+    produce(broker.bootstrap, source, [Written(line(n), None, 0, timestamp=hour_ago) for n in range(10)])
+    produce(broker.bootstrap, source, [Written(line(n), None, 1) for n in range(3)])
+    upstream = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"upstream-{group}"})
+    upstream.init_transactions(30)
+    upstream.begin_transaction()
+    upstream.produce(source, line(1), partition=2)
+    upstream.commit_transaction(30)
+    upstream.begin_transaction()
+    upstream.produce(source, line(1), partition=3)
+    upstream.flush(30)
+    commit(broker.bootstrap, group, {(source, 0): 4, (source, 1): 3, (source, 2): 1})
+
+    code, found = lag(file)
+    high = ends(broker.bootstrap, source)
+    upstream.abort_transaction(30)
+
+    first, second, third, fourth = found["partitions"]
+    assert 0 == code
+    assert (4, 10, 6, 6) == tuple(first[key] for key in ("current_offset", "log_end_offset", "lag", "lag_to_end"))
+    assert 3600 <= first["lag_seconds"] < 3700
+    assert (0, 0.0) == (second["lag"], second["lag_seconds"])
+    assert (1, 0.0) == (third["lag"], third["lag_seconds"]), "only a control record waits"
+    assert (None, 0, 1) == tuple(fourth[key] for key in ("lag", "last_stable_offset", "log_end_offset"))
+    assert high == {(source, each["partition"]): each["log_end_offset"] for each in found["partitions"]}
+    assert found["max_lag_seconds"] == first["lag_seconds"]
+
+
+def test_what_is_wrong_ends_with_1(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """An offset above the end is named, in the table too."""
+    source, group = topics("raw"), topics("clean")
+    file = tmp_path / "winnow.yaml"
+    file.write_text(
+        json.dumps(settings(broker.bootstrap, group=group, sources=[source], sink=group, dead=topics("dead")))
+    )
+    commit(broker.bootstrap, group, {(source, 0): 4})
+
+    code, found = lag(file)
+    table = CliRunner().invoke(main, ["lag", "-c", str(file)])
+
+    assert (1, 1) == (code, table.exit_code)
+    assert "the partition ends at 0, below its offset" == found["partitions"][0]["problem"]
+    assert "PROBLEM" in table.stdout.splitlines()[0]

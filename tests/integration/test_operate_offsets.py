@@ -1,0 +1,191 @@
+"""`winnow offsets show` and `winnow offsets reset` on a real Kafka, with each store, beside a running service."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from app.model import Partition, transactional_id
+from app.offsets.metadata import OffsetMetadata
+from app.operate import running
+from tests.conftest import Topics
+from tests.independent import Written, commit, committed, line, produce, read
+from tests.integration.in_process import Running
+from tests.integration.in_process import run as run_service
+from tests.integration.service import settings
+from tests.integration.stores import STORES, StoreStage
+from tests.integration.tasks import until
+
+HOUR = 3_600_000
+
+
+class Stage:
+    """A source of two partitions with ten lines each, an hour apart, and the command line on it."""
+
+    def __init__(self, broker: Cluster, topics: Topics, folder: Path) -> None:
+        self.bootstrap = broker.bootstrap
+        self.source, self.group = topics("raw", 2), topics("clean", 2)
+        self.config = settings(
+            broker.bootstrap, group=self.group, sources=[self.source], sink=self.group, dead=topics("dead")
+        )
+        self.file = folder / "winnow.yaml"
+        self.file.write_text(json.dumps(self.config))
+        self.began = round(time.time() * 1000) - 9 * HOUR - 60_000
+        for number in range(2):
+            lines = [Written(line(n, number), None, number, self.began + n * HOUR) for n in range(10)]
+            produce(broker.bootstrap, self.source, lines)
+
+    def command(self, *arguments: str) -> tuple[int, Any]:
+        done = CliRunner().invoke(main, ["offsets", arguments[0], "-c", str(self.file), "--json", *arguments[1:]])
+        return done.exit_code, json.loads(done.stdout) if done.stdout else done.stderr
+
+    def committed(self) -> list[int]:
+        return [offset for _, offset in sorted(committed(self.bootstrap, self.group, self.source).items())]
+
+
+@pytest.fixture
+def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
+    return Stage(broker, topics, tmp_path)
+
+
+def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To each kind of place, all partitions or some; a dry run changes nothing."""
+    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
+
+    dry = stage.command("reset", "--to-earliest", "--dry-run")
+    unchanged = stage.committed()
+    outcomes = {}
+    for arguments in (
+        ("--to-earliest",),
+        ("--to-latest",),
+        ("--shift-by", "-3", "--topic", f"{stage.source}:1"),
+        ("--to-offset", "5"),
+        ("--to-current",),
+        ("--to-datetime", moment),
+        ("--by-duration", "90m"),
+    ):
+        code, found = stage.command("reset", *arguments)
+        assert (0, True) == (code, found["done"]), found
+        outcomes[arguments[0]] = stage.committed()
+
+    assert (0, False) == (dry[0], dry[1]["done"])
+    assert [(4, 0, -4)] * 2 == [
+        tuple(each[key] for key in ("current_offset", "new_offset", "change")) for each in dry[1]["partitions"]
+    ]
+    assert [4, 4] == unchanged
+    assert {
+        "--to-earliest": [0, 0],
+        "--to-latest": [10, 10],
+        "--shift-by": [10, 7],
+        "--to-offset": [5, 5],
+        "--to-current": [5, 5],
+        "--to-datetime": [4, 4],
+        "--by-duration": [8, 8],
+    } == outcomes
+
+
+def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped service that is reset cleanses those records again; its counts begin at that offset."""
+    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    assert 0 == run_service(stage.config)[0]
+    code, before = stage.command("show")
+
+    assert 0 == stage.command("reset", "--to-offset", "7", "--topic", f"{stage.source}:0")[0]
+    _, between = stage.command("show")
+    assert 0 == run_service(stage.config)[0]
+    _, after = stage.command("show")
+
+    assert 0 == code
+    assert [(0, 10, 10), (0, 10, 10)] == [(each["since"], each["in"], each["out"]) for each in before["partitions"]]
+    assert all(each["committed_by"]["sink"] == stage.group for each in before["partitions"])
+    assert (7, 7, 0, None) == tuple(
+        between["partitions"][0][key] for key in ("current_offset", "since", "in", "committed_by")
+    )
+    assert (7, 3, 3) == tuple(after["partitions"][0][key] for key in ("since", "in", "out"))
+    assert 23 == len(read(stage.bootstrap, stage.group))
+
+
+def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage) -> None:
+    """It has read everything, so no offset moves; each second it renews one. Nothing is changed."""
+    with Running(stage.config) as stop:
+        until(lambda: stage.committed() == [10, 10], 60, "the end of the source")
+        refused = [stage.command("reset", "--to-earliest") for _ in range(3)]
+        assert [10, 10] == stage.committed()
+        assert 0 == stop()
+    code, found = stage.command("reset", "--to-earliest")
+
+    for each in refused:
+        assert 3 == each[0], each
+        assert "runs: it has committed" in each[1]
+        assert "while we looked: stop it, and try again" in each[1]
+    assert (0, True) == (code, found["done"])
+    assert [0, 0] == stage.committed()
+
+
+def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds an offset that it may still commit: the fence ends it, and the offset that a person set stands."""
+    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
+    identity = transactional_id(stage.group, Partition(stage.source, 0))
+    crashed = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity})
+    crashed.init_transactions(30)
+    crashed.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": stage.bootstrap, "group.id": stage.group})
+    metadata = consumer.consumer_group_metadata()
+    crashed.send_offsets_to_transaction([TopicPartition(stage.source, 0, 9)], metadata, 30)
+
+    code, found = stage.command("reset", "--to-offset", "2")
+
+    assert (0, True) == (code, found["done"])
+    with pytest.raises(Exception, match=r"(?i)fenced"):
+        crashed.commit_transaction(30)
+    assert [2, 2] == stage.committed()
+
+
+def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
+    """One partition has no offset to shift: the other is not shifted either."""
+    commit(stage.bootstrap, stage.group, {(stage.source, 0): 4})
+
+    code, found = stage.command("reset", "--shift-by", "1")
+    wrong = stage.command("reset", "--shift-by", "1", "--topic", f"{stage.source}:2")
+
+    assert (1, False) == (code, found["done"])
+    assert "the group has no offset here to begin with" == found["partitions"][1]["note"]
+    assert [4] == stage.committed()
+    assert 2 == wrong[0]
+    assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+def test_every_store(
+    broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
+    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    stage = StoreStage(broker, topics, store)
+    for number in range(2):
+        stage.write(number, 0, 9)
+    assert 0 == stage.run()
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(stage.config))
+
+    done = CliRunner().invoke(main, ["offsets", "reset", "-c", str(file), "--to-offset", "5"])
+    shown = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), "--json"])
+
+    assert 0 == done.exit_code, done.output
+    assert {0: 5, 1: 5} == stage.remembered()
+    found = json.loads(shown.stdout)["partitions"]
+    assert [5, 5] == [OffsetMetadata.parse(each["metadata"]).since for each in found]
+    assert 0 == stage.run()
+    assert {0: 9, 1: 9} == stage.remembered()
+    assert 2 * (9 + 4) == len(read(broker.bootstrap, stage.sink))

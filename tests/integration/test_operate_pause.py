@@ -1,0 +1,59 @@
+"""`winnow pause` and `winnow resume` on a real Kafka, with a service that runs and one that starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Written, cleansed, committed, line, produce, read
+from tests.integration.in_process import Running
+from tests.integration.service import settings
+from tests.integration.tasks import until
+
+
+def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once."""
+    source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval=1)
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(config))
+
+    def winnow(*arguments: str) -> dict[str, Any]:
+        done = CliRunner().invoke(main, [*arguments, "-c", str(file), "--json"])
+        assert 0 == done.exit_code, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def place() -> dict[tuple[str, int], int]:
+        return committed(broker.bootstrap, sink, source)
+
+    chosen = ["-c", str(file), "--json"]
+    produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10)])
+    with Running(config) as end:
+        until(lambda: 10 == len(read(broker.bootstrap, sink)), seconds=120, what="lines")
+        paused = winnow("pause")
+        # a reset is refused while a task works, and goes through once the service is paused
+        until(
+            lambda: CliRunner().invoke(main, ["offsets", "reset", "--to-current", *chosen]).exit_code == 0,
+            120,
+            "a pause",
+        )
+        produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10, 30)])
+        before = place()
+        assert 20 == winnow("lag")["lag"]
+        assert 0 == end()
+    with Running(config):
+        until(lambda: winnow("lag")["paused"] == paused["paused"], what="the mark")
+        assert paused == winnow("pause")
+        assert before == place()
+        assert 10 == len(read(broker.bootstrap, sink))
+        assert winnow("resume")["paused"] is None
+        until(lambda: 30 == len(read(broker.bootstrap, sink)), seconds=120, what="lines")
+
+    assert sorted(map(cleansed, range(30))) == sorted(each.value or b"" for each in read(broker.bootstrap, sink))

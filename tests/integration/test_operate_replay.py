@@ -1,0 +1,73 @@
+"""`winnow replay` on a real Kafka, beside the offsets of a service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Written, cleansed, committed, ends, line, produce, read
+from tests.integration.in_process import run
+from tests.integration.service import settings
+from tests.integration.tasks import until
+
+BEGAN = 1_760_000_000_000
+
+
+def test_a_part_of_the_source_once_more(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Between two times, once, in order, however often; the group of the service stays where it is."""
+    source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
+    broker.create_topic(f"{into}.dlq", 1)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(config))
+    produce(broker.bootstrap, source, [Written(line(n) if n % 10 else b"", None, n % 2, BEGAN + n) for n in range(100)])
+    assert 0 == run(config)[0]
+    before = committed(broker.bootstrap, sink, source)
+
+    def replay(*arguments: str, target: str = into) -> tuple[int, dict[str, Any]]:
+        window = ["--from", str(BEGAN + 20), "--to", str(BEGAN + 60), "--into", target]
+        done = CliRunner().invoke(main, ["replay", "-c", str(file), "--json", *window, *arguments])
+        return done.exit_code, json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
+
+    foreseen, first, again = replay("--dry-run"), replay(), replay()
+    lines = read(broker.bootstrap, into)
+
+    assert (0, [20, 20]) == (foreseen[0], [each["end"] - each["begin"] for each in foreseen[1]["partitions"]])
+    assert (0, 40, 36) == (first[0], *(sum(each[key] for each in first[1]["partitions"]) for key in ("in", "out")))
+    assert (0, 0) == (again[0], sum(each["in"] for each in again[1]["partitions"]))
+    for number in range(2):
+        expected = [cleansed(n) for n in range(20, 60) if n % 2 == number and n % 10]
+        assert expected == [each.value for each in lines if each.partition == number]
+    assert 4 == len(read(broker.bootstrap, f"{into}.dlq"))
+    assert before == committed(broker.bootstrap, sink, source)
+    assert 2 == replay(target=sink)[0]
+    assert 3 == replay(target="nowhere")[0]
+
+
+def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """The same command goes on; nothing is lost or doubled."""
+    source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
+    broker.create_topic(f"{into}.dlq", 1)
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)))
+    total = 200_000
+    produce(broker.bootstrap, source, (Written(line(n), None, n % 2, BEGAN + n) for n in range(total)))
+    window = ["--from", str(BEGAN), "--to", str(BEGAN + total), "--into", into]
+
+    with subprocess.Popen([sys.executable, "-m", "app.cli", "replay", "-c", str(file), *window]) as process:
+        until(lambda: sum(ends(broker.bootstrap, into).values()) > 0, seconds=300, what="lines")
+        process.kill()
+    done = CliRunner().invoke(main, ["replay", "-c", str(file), "--json", *window])
+
+    assert 0 == done.exit_code, done.stderr
+    lines = Counter(each.value for each in read(broker.bootstrap, into, seconds=300))
+    assert Counter(cleansed(n) for n in range(total)) == lines

@@ -1,0 +1,204 @@
+"""`winnow dlq replay` on a real Kafka, with dead letters that the service has written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from app.errors import Fenced
+from app.kafka.admin import AdminConnection
+from app.kafka.replays import KafkaReplays
+from app.kafka.topics import KafkaTopics
+from app.model import Partition
+from tests.conftest import Topics
+from tests.fakes import make_task_config
+from tests.independent import Record, Written, ends, produce, read
+from tests.integration.in_process import run
+from tests.integration.service import settings
+from tests.integration.tasks import until
+
+BEGAN = 1_760_000_000_000
+PAIRS = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": "{b}|{a}"}
+"""A parser that takes `1,x`, which the default one rejects."""
+
+
+@dataclass
+class Stage:
+    """Topics, and dead letters in them that a service with another parser has written."""
+
+    bootstrap: str
+    source: str
+    sink: str
+    dead: str
+    folder: Path
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        return settings(self.bootstrap, group=self.sink, sources=[self.source], sink=self.sink, dead=self.dead, **more)
+
+    def file(self, **more: Any) -> Path:
+        file = self.folder / f"{len(list(self.folder.iterdir()))}.yaml"
+        file.write_text(json.dumps(self.config(**more)))
+        return file
+
+    def serve(self, records: list[Written]) -> None:
+        """Let the service write dead letters of records."""
+        produce(self.bootstrap, self.source, records)
+        assert 0 == run(self.config())[0]
+
+    def replay(self, *arguments: str, parser: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        file = str(self.file(parser=parser or PAIRS))
+        done = CliRunner().invoke(main, ["dlq", "replay", "-c", file, "--json", *arguments])
+        return done.exit_code, json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
+
+    def process(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "app.cli", "dlq", "replay", "-c", str(self.file(parser=PAIRS)), *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def lines(self, topic: str = "") -> Counter[bytes | None]:
+        return Counter(each.value for each in read(self.bootstrap, topic or self.sink))
+
+    def end(self) -> int:
+        """Return how many offsets of the sink are taken, by lines or by markers."""
+        return sum(ends(self.bootstrap, self.sink).values())
+
+    def letters(self, topic: str = "") -> list[Record]:
+        return read(self.bootstrap, topic or self.dead)
+
+
+def make(cluster: Cluster, topics: Topics, folder: Path) -> Stage:
+    return Stage(cluster.bootstrap, topics("raw", 3), topics("clean", 2), topics("dead", 2), folder)
+
+
+def pair(number: int, partition: int = 0) -> Written:
+    return Written(b"%d,x" % number, b"k%d" % number, partition, BEGAN + number, [("own", b"1")])
+
+
+def headers(record: Record) -> dict[str, bytes | None]:
+    return dict(record.headers)
+
+
+def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A line comes once, where its source would put it; what fails goes back with a count, and is parked at last."""
+    stage = make(broker, topics, tmp_path)
+    stage.serve([pair(n, n % 3) for n in range(9)] + [Written(b"rubbish", b"k", 1, BEGAN + 100)])
+
+    code, foreseen = stage.replay("--dry-run")
+    untouched = stage.lines(), len(stage.letters())
+    first, found = stage.replay("--attempts", "2")
+    lines = read(stage.bootstrap, stage.sink)
+    again = [stage.replay("--attempts", "2") for _ in range(3)]
+    (parked,) = stage.letters(f"{stage.dead}.parked")
+
+    assert (1, {"no_marker": 10}, {"field_count": 1}, 9) == (
+        code,
+        foreseen["then"],
+        foreseen["now"],
+        foreseen["cleansed"],
+    )
+    assert (Counter(), 10) == untouched
+    assert (1, 9, 1, 0) == (first, found["cleansed"], found["failed_again"], found["parked"])
+    assert {(n % 3 % 2, b"x|%d" % n, b"k%d" % n, BEGAN + n) for n in range(9)} == {
+        (each.partition, each.value, each.key, each.timestamp) for each in lines
+    }
+    assert {b"%s-%d@%d" % (stage.source.encode(), n % 3, n // 3) for n in range(9)} == {
+        headers(each)["winnow.source"] for each in lines
+    }
+    assert "own" not in headers(lines[0])
+    assert [(1, 1, 1), (0, 0, 0), (0, 0, 0)] == [(code, out["replayed"], out["parked"]) for code, out in again]
+    assert (b"rubbish", b"2", "field_count", "3", BEGAN + 100) == (
+        parked.value,
+        headers(parked)["winnow.replays"],
+        parked.error_headers["exception.class.name"],
+        parked.error_headers["offset"],
+        parked.timestamp,
+    )
+    assert 11 == len(stage.letters())
+    assert Counter({b"x|%d" % n: 1 for n in range(9)}) == stage.lines()
+
+
+def test_choices_do_not_hide_what_they_leave(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """By reason, time, limit and target: each dead letter that was not chosen waits for another replay."""
+    stage, other = make(broker, topics, tmp_path), topics("other")
+    stage.serve([pair(n, n % 3) for n in range(12)] + [Written(b"", None, 0, BEGAN + 50)])
+
+    limited = stage.replay("--limit", "2")[1]
+    late = stage.replay("--since", "2025-10-09T08:53:20.010Z", "--reason", "no_marker")[1]
+    elsewhere = stage.replay("--into", other)[1]
+    rest = stage.replay("--until", "2025-10-09T08:53:20.012Z")[1]
+
+    assert (2, 2) == (limited["replayed"], limited["cleansed"])
+    assert 2 == late["cleansed"]
+    assert (12, 1) == (elsewhere["cleansed"], elsewhere["failed_again"])
+    assert 8 == rest["cleansed"]
+    assert Counter({b"x|%d" % n: 1 for n in range(12)}) == stage.lines() == stage.lines(other)
+
+
+def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """It goes on where it was killed; its transaction is not in the way."""
+    stage = make(broker, topics, tmp_path)
+    stage.serve([pair(n, n % 3) for n in range(300)])
+
+    for _ in range(2):
+        before = stage.end()
+        with stage.process("--rate", "40") as process:
+            until(lambda before=before: stage.end() > before + 20, seconds=300, what="lines")  # type: ignore[misc]  # mypy's own
+            process.kill()
+    code, found = stage.replay()
+
+    assert 0 == code
+    assert 0 < found["cleansed"] < 290
+    assert Counter({b"x|%d" % n: 1 for n in range(300)}) == stage.lines()
+
+
+def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """The later one goes on, the earlier one ends and says so; no line comes twice."""
+    stage = make(broker, topics, tmp_path)
+    stage.serve([pair(n, n % 3) for n in range(200)])
+
+    with stage.process("--rate", "2") as earlier:  # far from its end, however long the later one takes to begin
+        until(lambda: stage.end() > 5, seconds=300, what="lines")
+        code, found = stage.replay()
+        _, said = earlier.communicate(timeout=300)
+
+    assert 0 == code, found
+    assert 3 == earlier.returncode, said
+    assert "another replay" in said
+    assert Counter({b"x|%d" % n: 1 for n in range(200)}) == stage.lines()
+
+
+def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A slow commit costs a producer. If another replay has worked meanwhile, the earlier one does not go on."""
+    stage = make(broker, topics, tmp_path)
+    tasks = KafkaTopics(AdminConnection({"bootstrap.servers": stage.bootstrap}))
+    config = make_task_config(
+        group=f"{stage.sink}.dlq-replay",
+        kafka={"bootstrap.servers": stage.bootstrap},
+        sink=tasks.destination(stage.sink),
+        dead_letters=tasks.destination(stage.dead),
+    )
+    produce(stage.bootstrap, stage.dead, [pair(n) for n in range(9)])
+    place = Partition(stage.dead, 0)
+    with closing(KafkaReplays(config)) as kafka, closing(kafka.open([place], [])) as opened:
+        ((earlier, _),) = opened.writers
+        earlier.commit([], 3, "here")
+        earlier._replace()  # nobody else is there
+        earlier.commit([], 4, "here")
+        with closing(kafka.open([place], [])) as opened_later:
+            ((later, position),) = opened_later.writers
+            later.commit([], 6, "there")
+
+            with pytest.raises(Fenced, match="another replay has moved the position"):
+                earlier._replace()
+
+    assert (4, "here") == (position and position.offset, position and position.metadata)

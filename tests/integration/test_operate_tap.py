@@ -1,0 +1,73 @@
+"""`winnow tap` on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Written, cleansed, committed, line, produce, read
+from tests.integration.service import settings
+from tests.integration.tasks import until
+
+
+def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """From now on, each record with its outcome, or those of one reason; nothing is written or committed."""
+    source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)))
+    produce(broker.bootstrap, source, [Written(line(0), None, 0)])
+
+    with Tap(file, "--limit", "4") as every, Tap(file, "--limit", "2", "--reason", "no_marker") as rejected:
+        for each in (every, rejected):
+            until(each.started.is_set, 60, "the tap")
+        for number in (1, 2):
+            produce(broker.bootstrap, source, [Written(line(number), None, 0), Written(b"rubbish", None, 1)])
+        found = sorted(every.lines(), key=lambda each: (each["partition"], each["offset"]))
+        others = rejected.lines()
+
+    assert [0, 0] == [every.process.returncode, rejected.process.returncode]
+    assert [(0, 1), (0, 2), (1, 0), (1, 1)] == [(each["partition"], each["offset"]) for each in found]
+    assert [cleansed(1).decode(), cleansed(2).decode()] == [each["output"] for each in found[:2]]
+    assert ["no_marker"] * 2 == [each["reason"] for each in found[2:]]
+    assert [(1, "no_marker")] * 2 == [(each["partition"], each["reason"]) for each in others]
+    assert {} == committed(broker.bootstrap, sink, source)
+    assert [] == read(broker.bootstrap, sink) + read(broker.bootstrap, dead)
+
+
+class Tap:
+    """A tap in a process of its own, of which nothing is left; `started` is set when it knows where the topics end."""
+
+    def __init__(self, file: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "app.cli", "tap", "-c", str(file), "--json", *arguments]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.started = threading.Event()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._listener.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.process.kill()
+        self.process.wait(60)
+        self._listener.join(10)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def _listen(self) -> None:
+        for said in self.process.stderr or ():
+            if "from now on" in said:
+                self.started.set()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what it prints, when it has ended."""
+        assert self.process.stdout is not None
+        return [json.loads(each) for each in self.process.stdout]

@@ -1,0 +1,69 @@
+"""`winnow transactions` on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from app.model import Partition, transactional_id
+from app.operate import running
+from tests.conftest import Topics
+from tests.independent import commit
+from tests.integration.service import settings
+from tests.integration.tasks import until
+
+
+def test_what_is_left_open_is_listed_and_aborted(
+    broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the group's own, with its age; a dry run changes nothing; afterwards readers go on, and the owner is fenced."""
+    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    source, sink = topics("raw", 2), topics("clean")
+    file = tmp_path / "winnow.yaml"
+    file.write_text(
+        json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=topics("dead")))
+    )
+    commit(broker.bootstrap, sink, {(source, 0): 0, (source, 1): 0})
+
+    def begun(identity: str) -> Producer:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": identity})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(sink, b"x")
+        producer.flush(30)
+        return producer
+
+    def transactions(command: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+        done = CliRunner().invoke(main, ["transactions", command, "-c", str(file), "--json", *arguments])
+        return done.exit_code, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
+
+    ended = begun(transactional_id(sink, Partition(source, 0)))
+    ended.commit_transaction(30)
+    crashed = begun(transactional_id(sink, Partition(source, 1)))
+    foreign = begun(transactional_id(f"{sink}-other", Partition(source, 1)))
+    time.sleep(1)
+
+    code, found = transactions("ls")
+    dry = transactions("abort", "--dry-run")
+    _, still = transactions("ls")
+    aborted = transactions("abort")
+    until(lambda: not transactions("ls")[1]["transactions"], 30, "the end of the transaction")
+
+    assert 0 == code
+    (one,) = found["transactions"]
+    assert ({"topic": source, "partition": 1}, "ongoing") == (one["source"], one["state"])
+    assert 1 <= one["age_seconds"] < 60
+    assert (0, False) == (dry[0], dry[1]["done"])
+    assert 1 == len(still["transactions"])
+    assert (0, True) == (aborted[0], aborted[1]["done"])
+    with pytest.raises(Exception, match=r"(?i)fenced"):
+        crashed.commit_transaction(30)
+    foreign.commit_transaction(30)

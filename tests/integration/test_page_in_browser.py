@@ -1,0 +1,191 @@
+"""
+The status page in a real browser: it renders, updates, and stays readable with 1,000 partitions and on a phone.
+
+`SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` writes the pictures of README anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.errors import OutOfRange
+from app.model import Partition, Pause
+from app.offsets.metadata import Counts
+from app.offsets.times import Histogram, TaskTimes
+from app.runtime import REAL
+from app.status.server import StatusServer
+from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.window import Look, Moment
+from tests.browser import PROGRAM, Browser
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAM is None, reason="Debian's package chromium is not installed"),
+]
+
+TOPIC = "raw-logs"
+RATE = 12_000
+
+
+def partition(number: int, now: float, *, lag: int, closing: int = 0) -> PartitionStatus:
+    """Return a partition in which so many offsets wait, and so many fewer with each look."""
+    looks = tuple(
+        Look(now - 5 * back, 9_000_000, 9_000_000 - lag - closing * back, 4_000_000 - RATE // 8 * 5 * back)
+        for back in range(20, -1, -1)
+    )
+    counts = Counts(4_000_000, 3_920_000, {"srcip": 50_000, "empty": 20_000, "no_marker": 10_000}, 10**9, 10**8)
+    return PartitionStatus(
+        Partition(TOPIC, number),
+        PartitionState.RUNNING,
+        since=now - 3_000,
+        committed=9_000_000 - lag,
+        last_stable=9_000_000,
+        high_watermark=9_000_000,
+        lag=lag,
+        waiting_since=now - 40 if lag else None,
+        retention=604_800.0,
+        moved=now - 1,
+        looks=looks,
+        counts=counts,
+    )
+
+
+def snapshot(*partitions: PartitionStatus, closing: int = 0) -> Snapshot:
+    """Return a service that has worked on these partitions for an hour."""
+    now, lag = REAL.wall_clock(), sum(each.lag for each in partitions)
+    busy = TaskTimes(900.0, 60.0, Histogram(1_500.0, (0, 0, 0, 0, 9_000)), Histogram(1_000.0, (0, 0, 0, 9_000)))
+    hour = tuple(
+        Moment(now - 30 * back, (120 - back) * 30 * RATE - back % 7 * 900, 0, 0, lag + closing * back)
+        for back in range(119, -1, -1)
+    )
+    return Snapshot(
+        at=now,
+        alive=now,
+        looked=now - 2,
+        group="idc-cleansing",
+        started=now - 4_000,
+        phase=Phase.RUNNING,
+        partitions={each.partition: each for each in partitions},
+        round=RoundStatus(7, now - 250, 4, 4, len(partitions), 1_000),
+        ended=(
+            RoundStatus(5, now - 1_450, 4, 4, len(partitions), 900, ending=End.DONE, seconds=600.0),
+            RoundStatus(
+                6, now - 850, 4, 4, len(partitions), 900, ending=End.REBALANCE, reason="uneven work", seconds=600.0
+            ),
+        ),
+        totals=sum((each.counts for each in partitions), Counts()),
+        tasks=dict.fromkeys(range(4), busy),
+        hour=hour,
+    )
+
+
+def quiet(count: int = 8) -> Snapshot:
+    now = REAL.wall_clock()
+    return snapshot(*(partition(number, now, lag=0) for number in range(count)))
+
+
+def catching_up() -> Snapshot:
+    now = REAL.wall_clock()
+    return snapshot(*(partition(n, now, lag=150_000 + 9_000 * n, closing=9_000) for n in range(8)), closing=40_000)
+
+
+def blocked() -> Snapshot:
+    now = REAL.wall_clock()
+    error = OutOfRange(
+        Partition(TOPIC, 3), "offsets 5 to 9 were deleted before they were read", 5, "set out.of.range: earliest"
+    )
+    waits = partition(3, now, lag=40_000)
+    waits = replace(waits, state=PartitionState.BLOCKED, problem=Problem.of(error, now - 300))
+    return snapshot(*(waits if n == 3 else partition(n, now, lag=0) for n in range(8)))
+
+
+class Shown:
+    """What the server shows, which a test may change."""
+
+    def __init__(self, first: Snapshot) -> None:
+        self.now = first
+
+
+@contextmanager
+def page(
+    shown: Shown, folder: Path, width: int = 960, height: int = 640, *, dark: bool = False
+) -> Iterator[tuple[Browser, StatusServer]]:
+    with (
+        StatusServer("127.0.0.1", 0, lambda: shown.now) as server,
+        Browser(folder / "profile", width, height, dark=dark) as browser,
+    ):
+        browser.open(server.url)
+        browser.until("last !== null")
+        yield browser, server
+
+
+def picture(browser: Browser, name: str) -> None:
+    if folder := os.environ.get("SCREENSHOTS"):
+        browser.screenshot(Path(folder) / f"status-{name}.png")
+
+
+STATE = "document.getElementById('state')"
+ROWS = "document.querySelectorAll('#partitions tr').length"
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+
+
+def test_it_renders_and_updates(tmp_path: Path) -> None:
+    """State, partitions, charts, dead letters, rounds and tasks are there; a change shows without a reload."""
+    shown = Shown(quiet())
+    with page(shown, tmp_path) as (browser, server):
+        browser.value("window.mark = 'the same page'")
+        assert "ok" == browser.value(f"{STATE}.className")
+        assert "running · 8 ok · lag 0" == browser.value(f"{STATE}.textContent")
+        assert 8 == browser.value(ROWS)
+        assert ["srcip", "empty", "no_marker"] == browser.value(
+            "[...document.querySelectorAll('#dead tr')].map(each => each.firstChild.textContent)"
+        )
+        assert 2 == browser.value("document.querySelectorAll('svg polyline').length")
+        assert 3 == browser.value("document.querySelectorAll('#rounds tr').length")
+        assert ["0", "26 %", "43 %", "29 %", "1.7 %"] == browser.value(
+            "[...document.querySelector('#tasks tr').children].map(each => each.textContent)"
+        )
+        picture(browser, "quiet")
+
+        shown.now = catching_up()
+        browser.until(f"{STATE}.className === 'catching-up'")
+        assert "closed in" in browser.value("document.querySelector('#partitions .catching-up').textContent")
+        picture(browser, "catching-up")
+
+        shown.now = blocked()
+        browser.until(f"{STATE}.className === 'blocked'")
+        assert "set out.of.range: earliest" == browser.value("document.querySelector('.problem code').textContent")
+        assert "raw-logs-3" == browser.value("document.querySelector('#partitions td').textContent")
+        assert "blocked · idc-cleansing · Winnow" == browser.value("document.title")
+        picture(browser, "blocked")
+
+        shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
+        browser.until(f"{STATE}.textContent.includes('paused from ops-1 for 1.5 min: winnow resume ends it')")
+
+        assert "the same page" == browser.value("window.mark")
+        assert [] == browser.errors
+        server.__exit__(None, None, None)
+        browser.until(f"{STATE}.textContent.startsWith('the driver has not answered for')")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_phone_shows_a_thousand_partitions(dark: bool, tmp_path: Path) -> None:
+    """Nothing is wider than the screen; the worst come first, the rest on demand, and a filter finds one."""
+    with page(Shown(quiet(1_000)), tmp_path, 390, 844, dark=dark) as (browser, _):
+        assert browser.value(FITS)
+        assert 100 == browser.value(ROWS)
+        if not dark:
+            picture(browser, "phone")
+        browser.value("document.getElementById('all').click()")
+        assert 1_000 == browser.value(ROWS)
+        browser.value("at('filter').value = 'logs-777'; at('filter').dispatchEvent(new Event('input'))")
+        assert 1 == browser.value(ROWS)
+        assert [] == browser.errors
+        grounds = {False: "rgb(251, 250, 247)", True: "rgb(21, 23, 26)"}
+        assert grounds[dark] == browser.value("getComputedStyle(document.body).backgroundColor")

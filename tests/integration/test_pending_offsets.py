@@ -1,0 +1,148 @@
+"""The partition of the group's offsets loses its only replica, and with it the end of a transaction: an offset stays pending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.broker import Broker
+from app.errors import Unreachable
+from app.executor import task
+from app.executor.parse import make_parser
+from app.kafka.clients import TaskClients
+from app.kafka.writers import TransactionalWriter
+from app.model import Assignment, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
+from app.offsets.contract import StoreContext
+from app.offsets.kafka import KafkaGroupOffsets
+from tests.chaos.cluster import stopped
+from tests.conftest import QUICK_JAVA
+from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
+from tests.integration.tasks import until
+from tests.integration.test_hanging_transactions import COMPACTED, FRAGILE_NODE, create, letters, lines
+
+RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
+COMMITTED, ABORTED, HANGS, LETTERS, WENT_ON = PARTITIONS = [Partition(RAW, number) for number in range(5)]
+"""
+What became of the transaction of each partition: the third hangs in the sink, too; the fourth has only dead letters, and
+was committed, as the last, whose owner began another one.
+"""
+BEFORE, AFTER, END = 5, 10, 12
+"""The offsets before and after that transaction, and the end of each partition."""
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Broker]:
+    """Return three nodes: the last has the group's offsets and a partition of the sink, the others have the rest."""
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+        placed = {"__consumer_offsets": [FRAGILE_NODE] * 5, "__transaction_state": [1] * 5}
+        own = [
+            NewTopic(name, 5, replica_assignment=[[node] for node in nodes], config=COMPACTED)
+            for name, nodes in placed.items()
+        ]
+        placed = {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
+        others = [
+            NewTopic(name, len(nodes), replica_assignment=[[node] for node in nodes]) for name, nodes in placed.items()
+        ]
+        create(broker, [*own, *others])
+        yield broker
+
+
+def make_config(broker: Broker) -> TaskConfig:
+    """Return what a driver would give a task."""
+    sink, dead = Destination(CLEAN, 5, 1_000_000), Destination(DEAD, 1, 1_000_000)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    return TaskConfig("pending", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+
+
+class Owner:
+    """Owns a partition until the broker dies."""
+
+    def __init__(self, config: TaskConfig, partition: Partition) -> None:
+        clients = TaskClients(config)
+        self.partition = partition
+        self.offsets = clients.offsets(clients.consumer())
+        writer = clients.writer(partition, self.offsets)
+        assert isinstance(writer, TransactionalWriter)
+        self.writer, self.client = writer, writer._client
+
+    def begin(self) -> None:
+        """Commit what is before the transaction; leave that open, its records and its offset acknowledged."""
+        self.writer.open()
+        self.writer.settle(None)
+        self.send(0, BEFORE)
+        self.writer.commit(BEFORE, "")
+        self.send(BEFORE, AFTER)
+        assert 0 == self.writer._delivery.deliver_all(30)
+        assert isinstance(self.offsets, KafkaGroupOffsets)
+        self.offsets.save_in_transaction(self.client, self.partition, AFTER, "")
+
+    def send(self, first: int, last: int) -> None:
+        """Send the lines from one offset to another, or as many dead letters."""
+        if self.partition == LETTERS:
+            self.writer.send_dead_letters(letters(self.partition, first - BEFORE, last - BEFORE))
+        else:
+            self.writer.send(lines(first, last))
+
+    def end(self) -> None:
+        """End it, while the broker of the offsets takes no marker any more, and nobody knows."""
+        (self.client.abort_transaction if self.partition == ABORTED else self.client.commit_transaction)(10)
+        self.writer._open, self.writer._began_at = False, AFTER
+
+    def go_on(self) -> None:
+        """Begin the next transaction; it will be aborted, because nobody takes its offset."""
+        self.send(AFTER, END)
+        assert 0 == self.writer._delivery.deliver_all(60)
+
+
+@pytest.fixture(scope="module")
+def pending(three: Broker) -> TaskConfig:
+    """Kill the broker of the offsets in the middle of the transactions; bring it back when Kafka has ended them."""
+    for partition in (COMMITTED, ABORTED, HANGS, WENT_ON):
+        produce(three.bootstrap, RAW, [Written(line(n), partition=partition.number) for n in range(END)])
+    produce(three.bootstrap, RAW, [Written(b"%d" % (n - BEFORE), partition=LETTERS.number) for n in range(END)])
+    config = make_config(three)
+    (server,) = psutil.Process(three.pids[-1]).children()
+    owners = [Owner(config, partition) for partition in PARTITIONS]
+    for owner in owners:
+        owner.begin()
+    with stopped(server):
+        for owner in owners:
+            owner.end()
+        three.kill(FRAGILE_NODE)
+    until(lambda: leader(three) != FRAGILE_NODE, what="the controller to notice")
+    owners[WENT_ON.number].go_on()
+    for owner in owners:
+        owner.writer.discard()
+    three.start(FRAGILE_NODE)
+    connect_again()
+    return config
+
+
+def leader(broker: Broker) -> int:
+    """Return who leads the sink's partition on the fragile node."""
+    return int(broker.admin().list_topics(CLEAN, timeout=10).topics[CLEAN].partitions[HANGS.number].leader)
+
+
+def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: TaskConfig) -> None:
+    """Nothing can read it, until the next task ends the transaction once more; nothing is lost then, or comes twice."""
+    store = KafkaGroupOffsets(StoreContext(pending.group, pending.kafka))
+    for partition in PARTITIONS:
+        with pytest.raises(Unreachable):
+            store.load([partition], stable=True)
+    known = store.load(PARTITIONS, stable=False)
+    assert {BEFORE} == {at.offset for at in known.values()}
+
+    ranges = tuple(OffsetRange(each, BEFORE, BEFORE, END) for each in PARTITIONS)
+    receipts = task.run(Assignment(pending, ranges, 120, deadline=0), TaskClients(pending), make_parser(pending), 120)
+
+    assert {each: END - (BEFORE if each in (ABORTED, HANGS) else AFTER) for each in PARTITIONS} == {
+        receipt.partition: receipt.records for receipt in receipts
+    }
+    for partition in (COMMITTED, ABORTED, HANGS, WENT_ON):
+        found = [each for each in read(three.bootstrap, CLEAN) if each.partition == partition.number]
+        assert [cleansed(n) for n in range(END)] == values(found)
+    assert [b"%d" % (n - BEFORE) for n in range(END)] == values(read(three.bootstrap, DEAD))
+    assert dict.fromkeys(PARTITIONS, END) == committed(three.bootstrap, pending.group, RAW)

@@ -1,0 +1,237 @@
+"""The preflight on a real broker with ACLs: what it names is exactly what Winnow needs, and it changes nothing."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from app.config import Config, load
+from app.driver.check import connected
+from app.driver.findings import Severity
+from app.driver.preflight import Preflight
+from app.driver.stop import Stop
+from app.errors import NotAllowed
+from app.runtime import REAL
+from app.start import clients, service
+from tests.integration.in_process import ThreadRounds
+from tests.integration.secured import allow, settled
+from tests.integration.test_refusals import GuardedBroker, login
+
+KINDS = {
+    "--topic": ResourceType.TOPIC,
+    "--group": ResourceType.GROUP,
+    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
+    "--cluster": ResourceType.BROKER,
+}
+TOLD = {"allow.everyone.if.no.acl.found": "false", "transaction.max.timeout.ms": "900000"}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[GuardedBroker]:
+    """Return a broker that allows only what an ACL allows."""
+    with GuardedBroker(TOLD) as broker:
+        yield settled(broker)
+
+
+def topics(broker: GuardedBroker, name: str) -> dict[str, str]:
+    """Create the topics of a test; return them by role."""
+    return {role: broker.create_topic(f"{name}-{role}") for role in ("raw", "clean", "dead")}
+
+
+def configuration(broker: GuardedBroker, name: str, *more: str) -> Config:
+    """Return the configuration of a user whom the ACLs concern."""
+    kafka = [f"kafka.{key}={value}" for key, value in login(broker, "right")["kafka"].items()]
+    names = [f"source.topics={name}-raw", f"sink.topic={name}-clean", f"dead.letters.topic={name}-dead"]
+    return load(None, [f"group.id={name}", *names, *kafka, "http.enabled=false", *more], {})
+
+
+def checked(config: Config) -> tuple[int, list[str], list[str]]:
+    """Return the exit code of `check --connect`, what refuses, and what warns."""
+    said: dict[str, list[str]] = {}
+    code = connected(config, clients(config), lambda state, what: said.setdefault(state, []).append(what))
+    return code, said.get("refuses", []), said.get("warns", [])
+
+
+def do_as_told(broker: GuardedBroker, cure: str) -> None:
+    """Allow what a cure says, as a person who types it."""
+    words = shlex.split(cure)
+    assert ["kafka-acls", "--add", "--allow-principal", "User:NAME"] == words[:4]
+    operations = [word for before, word in pairwise(words) if before == "--operation"]
+    place = next(at for at, word in enumerate(words) if word in KINDS)
+    name = "kafka-cluster" if words[place] == "--cluster" else words[place + 1]
+    names = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
+    kind = KINDS[words[place]]
+    allow(broker, [(kind, name, AclOperation[names.get(each, each.upper())]) for each in operations])
+
+
+def run(config: Config) -> int:
+    """Run the service in this process, to the ends of its partitions."""
+    return service(config, ThreadRounds, Stop()).run(until_end=True)
+
+
+def test_what_is_missing_is_exactly_what_is_needed(strict: GuardedBroker) -> None:
+    """A user without any right is told of each; after doing what refuses, the service works; after all, nothing warns."""
+    name = f"told-{time.monotonic_ns()}"
+    topics(strict, name)
+    broker = Producer({"bootstrap.servers": strict.bootstrap})
+    broker.produce(f"{name}-raw", b"rubbish")
+    broker.flush()
+    config = configuration(strict, name, "starting.offsets=error")
+    code, refused, _ = checked(config)
+
+    assert 3 == code
+    assert [
+        f"Winnow may not Describe and Read on topic '{name}-raw'",
+        f"Winnow may not Describe and Read and Write on topic '{name}-clean'",
+        f"Winnow may not Describe and Read and Write on topic '{name}-dead'",
+        f"Winnow may not Describe and Read on group '{name}'",
+    ] == [each.partition(": ")[0] for each in refused[:4]]
+    with pytest.raises(NotAllowed) as raised:
+        run(config)
+    assert refused == str(raised.value).splitlines()
+
+    for each in refused:
+        do_as_told(strict, each.rpartition(": ")[2])
+    config = configuration(strict, name)
+    code, refused, warnings = checked(config)
+    assert (0, []) == (code, refused)
+    assert 0 == run(config)
+
+    for each in warnings:
+        if "kafka-acls" in each:
+            do_as_told(strict, each.rpartition(": ")[2])
+    code, refused, warnings = checked(configuration(strict, name, "starting.offsets=error"))
+    assert (0, [], []) == (code, refused, warnings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "operation"),
+    [
+        (ResourceType.TOPIC, "{}-raw", AclOperation.READ),
+        (ResourceType.TOPIC, "{}-clean", AclOperation.WRITE),
+        (ResourceType.TOPIC, "{}-dead", AclOperation.WRITE),
+        (ResourceType.GROUP, "{}", AclOperation.READ),
+        (ResourceType.GROUP, "{}", AclOperation.DESCRIBE),
+        (ResourceType.TRANSACTIONAL_ID, "winnow/{}/", AclOperation.WRITE),
+        (ResourceType.TRANSACTIONAL_ID, "winnow/{}/", AclOperation.DESCRIBE),
+    ],
+)
+def test_each_right_is_missed(
+    guarded: GuardedBroker, kind: ResourceType, resource: str, operation: AclOperation
+) -> None:
+    """What is denied is named, and only that."""
+    name = f"denied-{time.monotonic_ns()}"
+    topics(guarded, name)
+    deny = AclBinding(
+        kind,
+        resource.format(name),
+        ResourcePatternType.PREFIXED if kind is ResourceType.TRANSACTIONAL_ID else ResourcePatternType.LITERAL,
+        "User:winnow",
+        "*",
+        operation,
+        AclPermissionType.DENY,
+    )
+    admin = guarded.admin()
+    admin.create_acls([deny])[deny].result(30)
+    config = configuration(guarded, name)
+
+    (refused,) = [each for each in Preflight(config, clients(config)).rights() if each.severity is Severity.REFUSES]
+
+    if kind is ResourceType.TRANSACTIONAL_ID:
+        assert "--operation Describe --operation Write --transactional-id winnow/ " in refused.error.cure
+    else:
+        denied = operation.name.title()
+        words = str(refused).partition(": ")[0]
+        assert denied in words
+        assert repr(resource.format(name)) in words
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[GuardedBroker]:
+    """Return a broker that allows what no ACL denies."""
+    with GuardedBroker({"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "1"}) as broker:
+        yield settled(broker)
+
+
+def ends(broker: GuardedBroker) -> dict[str, int]:
+    """Return where each partition of the cluster ends, also those of Kafka's own topics."""
+    admin = broker.admin()
+    known = admin.list_topics(timeout=10).topics
+    partitions = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
+    asked = admin.list_offsets(
+        {each: OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+    )
+    return {f"{at.topic}-{at.partition}": future.result(10).offset for at, future in asked.items()}
+
+
+def test_nothing_changes(guarded: GuardedBroker) -> None:
+    """No record is written in any topic, Kafka's own included, and a running task is not fenced."""
+    name = f"quiet-{time.monotonic_ns()}"
+    topics(guarded, name)
+    config = configuration(guarded, name)
+    assert 0 == run(config)
+    task = Producer(
+        {"bootstrap.servers": guarded.bootstrap, "transactional.id": f"winnow/{name}/{name}-raw/0", "log_level": 0}
+    )
+    task.init_transactions(30)
+    task.begin_transaction()
+    task.produce(f"{name}-clean", b"line")
+    task.flush()
+    before = ends(guarded)
+
+    code, refused, _ = checked(config)
+
+    assert (0, []) == (code, refused)
+    assert before == ends(guarded)
+    task.commit_transaction(30)
+
+
+def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
+    """The real broker's requests are known; a clock of ours that is late is noticed, and one that is right is not."""
+    name = f"clock-{time.monotonic_ns()}"
+    names = topics(guarded, name)
+    config = configuration(guarded, name)
+    assert 0 == run(config)
+
+    def found(late: float) -> list[str]:
+        runtime = replace(REAL, wall_clock=lambda: time.time() - late)
+        preflight = Preflight(config, clients(config), runtime)
+        preflight.rights()
+        assert "4.1" == preflight.release
+        return [str(each) for each in preflight.settings([names["raw"]]) if "clock is" in str(each)]
+
+    assert [] == found(0)
+    (said,) = found(300)
+    assert "s or more behind that of the brokers: set the clocks by NTP" in said
+
+
+def test_settings_that_harm(guarded: GuardedBroker) -> None:
+    """Those of topics and of brokers, each by its name."""
+    name = f"harm-{time.monotonic_ns()}"
+    guarded.create_topic(f"{name}-raw", config={"cleanup.policy": "compact", "max.message.bytes": "2000000"})
+    sink = {"message.timestamp.type": "LogAppendTime", "min.insync.replicas": "2"}
+    guarded.create_topic(f"{name}-clean", config=sink)
+    guarded.create_topic(f"{name}-dead", config={"message.timestamp.before.max.ms": "1000"})
+
+    code, refused, warnings = checked(configuration(guarded, name))
+
+    assert 3 == code
+    (refusal,) = refused
+    assert f"the sink '{name}-clean' takes no record" in refusal
+    for words in ("is compacted", "LogAppendTime", "is larger is cut", "idle partitions", "after a stop"):
+        assert 1 == sum(words in each for each in warnings), words

@@ -1,0 +1,312 @@
+"""Each way to log in, on a real broker that allows only what Winnow needs: the whole path, with real tasks, without Spark."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]  # not in its __all__
+
+from app.config import Config
+from app.driver.check import connected
+from app.errors import NotAllowed, Unreachable
+from app.start import clients
+from tests.independent import Written, by_partition, committed, line, produce, read, sequence, values
+from tests.integration import in_process
+from tests.integration.secured import Right, SecuredBroker, allow, forbid, needed, useful
+from tests.integration.service import Event, settings
+from tests.integration.test_refusals import TOLD_SECONDS
+from tests.integration.tokens import SECRET
+
+T = TypeVar("T")
+
+WAYS = ("tls", "mtls", "plain", "SCRAM-SHA-256", "SCRAM-SHA-512", "jwt", "oidc")
+LINES = 200
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Return the broker and its token server."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    with broker.tokens, broker:
+        yield broker
+
+
+def stage(broker: SecuredBroker, way: str, name: str) -> Event:
+    """Create topics and allow what is needed of them; return the configuration of a service that comes in this way."""
+    group = f"{name}-{time.monotonic_ns()}"
+    roles = {role: broker.create_topic(f"{group}.{role}", 2) for role in ("raw", "clean", "dead")}
+    allow(broker, needed(group, *roles.values()))
+    config = settings("", group=group, sources=[roles["raw"]], sink=roles["clean"], dead=roles["dead"])
+    return config | {"kafka": broker.login(way), "http": {"enabled": False}}
+
+
+def write(broker: SecuredBroker, source: str, first: int, last: int) -> None:
+    """Write numbered lines to each of two partitions, and rubbish after them."""
+    for partition in range(2):
+        lines = [Written(line(n, partition), None, partition) for n in range(first, last)]
+        produce(broker.bootstrap, source, [*lines, Written(b"rubbish", None, partition)])
+
+
+def assert_exactly_once(broker: SecuredBroker, config: Event, lines: int, rubbish: int) -> None:
+    """Require that an independent reader finds each line once and in order, each dead letter, and the offset after them."""
+    (source,), group = config["source"]["topics"], config["group.id"]
+    assert sequence({0: lines, 1: lines}) == by_partition(read(broker.bootstrap, config["sink"]["topic"]))
+    assert rubbish * [b"rubbish"] == values(read(broker.bootstrap, config["dead.letters"]["topic"]))
+    everything = lines + rubbish // 2
+    assert {(source, 0): everything, (source, 1): everything} == committed(broker.bootstrap, group, source)
+
+
+def checked(config: Event) -> tuple[int, list[tuple[str, str]]]:
+    """Return what `check --connect` ends with, and what it says."""
+    loaded, said = Config.model_validate(config), list[tuple[str, str]]()
+    return connected(loaded, clients(loaded), lambda *finding: said.append(finding)), said
+
+
+def test_the_whole_path(secured: SecuredBroker) -> None:
+    """By each way it checks, reads, writes and commits exactly once, also when it starts again; nothing shows a secret."""
+    configs = {way: stage(secured, way, way) for way in WAYS}
+
+    def work(config: Event) -> tuple[list[int], str]:
+        code, said = checked(config)
+        return [code, in_process.run(config)[0]], str(said)
+
+    with ThreadPoolExecutor() as threads:
+        for config in configs.values():
+            write(secured, config["source"]["topics"][0], 0, LINES)
+        first = list(threads.map(work, configs.values()))
+        for config in configs.values():
+            write(secured, config["source"]["topics"][0], LINES, 2 * LINES)
+        again = [code for code, _ in threads.map(in_process.run, configs.values())]
+
+    for (way, config), (codes, said), code in zip(configs.items(), first, again, strict=True):
+        assert (way, [0, 0, 0]) == (way, [*codes, code]), said
+        assert_exactly_once(secured, config, 2 * LINES, 4)
+        assert SECRET not in said
+
+
+Change = Callable[[SecuredBroker], dict[str, str]]
+"""What somebody has configured wrong, or what is wrong where it leads."""
+FAULTS: dict[str, tuple[str, Change, str, str]] = {
+    "wrong authority": (
+        "tls",
+        lambda at: {"ssl.ca.location": str(at.stranger.certificate)},
+        "the certificate of 127.0.0.1:.* is not signed by an authority that we trust",
+        "put the authority of the brokers' certificates into kafka.ssl.ca.location, which is /.*stranger.pem",
+    ),
+    "a broker's certificate that has expired": (
+        "expired",
+        lambda _: {},
+        r"the certificate of 127.0.0.1:\d+ has expired \(notAfter \w{3} .\d .* GMT\)",
+        "let the broker show a valid one",
+    ),
+    "a certificate for another host": (
+        "elsewhere",
+        lambda _: {},
+        r"the certificate of 127.0.0.1:\d+ is for kafka.example.org, not for 127.0.0.1",
+        "name the brokers in kafka.bootstrap.servers and .* as their certificates do",
+    ),
+    "our certificate has expired": (
+        "mtls",
+        lambda at: showing(at.authority.sign("late", lives=timedelta(hours=-1))),
+        r"our certificate has expired \(notAfter \w{3} .\d .* GMT\), and 127.0.0.1:\d+ refuses it",
+        "renew kafka.ssl.certificate.location",
+    ),
+    "our certificate is not trusted": (
+        "mtls",
+        lambda at: showing(at.stranger.sign("somebody")),
+        r"127.0.0.1:\d+ refuses our certificate",
+        "set kafka.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust",
+    ),
+    "no certificate": (
+        "tls",
+        lambda at: {"bootstrap.servers": at.at["mtls"]},
+        r"127.0.0.1:\d+ asks for a certificate, and we have none",
+        "set kafka.ssl.certificate.location and ssl.key.location",
+    ),
+    "wrong password": (
+        "plain",
+        lambda _: {"sasl.password": "guessed"},
+        "Invalid username or password",
+        "check the credentials kafka.sasl.username and sasl.password",
+    ),
+    "wrong password of SCRAM": (
+        "SCRAM-SHA-512",
+        lambda _: {"sasl.password": "guessed"},
+        "invalid credentials with SASL mechanism SCRAM-SHA-512",
+        "check the credentials kafka.sasl.username and sasl.password",
+    ),
+    "unknown user": (
+        "SCRAM-SHA-256",
+        lambda _: {"sasl.username": "nobody"},
+        "invalid credentials with SASL mechanism SCRAM-SHA-256",
+        "check the credentials kafka.sasl.username and sasl.password",
+    ),
+    "wrong mechanism": (
+        "plain",
+        lambda _: {"sasl.mechanisms": "SCRAM-SHA-256"},
+        "Unsupported SASL mechanism",
+        "set kafka.sasl.mechanisms to one of PLAIN$",
+    ),
+    "a login where none is asked for": (
+        "plain",
+        lambda at: {"bootstrap.servers": at.at["tls"]},
+        "not valid in current SASL state",
+        "this listener asks for no login",
+    ),
+    "no login where one is asked for": (
+        "tls",
+        lambda at: {"bootstrap.servers": at.at["scram"]},
+        r"127.0.0.1:\d+ asks for a login \(SCRAM-SHA-256, SCRAM-SHA-512\), and we bring none",
+        "set kafka.security.protocol to SASL_SSL, and sasl.mechanisms to one of SCRAM-SHA-256, SCRAM-SHA-512$",
+    ),
+    "plaintext to a listener with TLS": (
+        "tls",
+        lambda _: {"security.protocol": "plaintext"},
+        r"127.0.0.1:\d+ speaks TLS, and we do not",
+        "set kafka.security.protocol to SSL",
+    ),
+    "a password in plaintext to a listener with TLS": (
+        "SCRAM-SHA-256",
+        lambda _: {"security.protocol": "sasl_plaintext"},
+        r"127.0.0.1:\d+ speaks TLS, and we do not",
+        "set kafka.security.protocol to SASL_SSL$",
+    ),
+    "TLS to a listener in plaintext": (
+        "tls",
+        lambda at: {"bootstrap.servers": at.bootstrap},
+        r"127.0.0.1:\d+ does not speak TLS, and we do",
+        "name a TLS listener in kafka.bootstrap.servers, or set security.protocol to PLAINTEXT$",
+    ),
+    "a token server that refuses": (
+        "oidc",
+        lambda _: {"sasl.oauthbearer.client.secret": "guessed"},
+        "Failed to acquire SASL OAUTHBEARER token",
+        "check the credentials kafka.sasl.oauthbearer.client.id and client.secret",
+    ),
+}
+OUTAGES: dict[str, Change] = {
+    "a token server that is away": lambda _: {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"},
+    "a token server that does not answer": lambda at: {"sasl.oauthbearer.token.endpoint.url": at.tokens.silence},
+}
+"""What passes without a person: the service waits, and says for what."""
+
+
+def showing(certificate: Path) -> dict[str, str]:
+    """Return the settings of a client that shows this certificate."""
+    return {"ssl.certificate.location": str(certificate), "ssl.key.location": str(certificate)}
+
+
+def faulty(broker: SecuredBroker, way: str, change: Change) -> Event:
+    """Return a configuration with a fault; its topics are never reached."""
+    config = settings("", group="g", sources=["raw"], sink="clean", dead="dead")
+    return config | {"kafka": broker.login(way) | change(broker), "http": {"enabled": False}}
+
+
+def timed(call: Callable[[], T]) -> tuple[T, float]:
+    """Return what a call returns, and how many seconds it took."""
+    began = time.monotonic()
+    return call(), time.monotonic() - began
+
+
+def refused(config: Event) -> str:
+    """Return what `run` ends with, where Kafka refuses us for good."""
+    with pytest.raises(NotAllowed) as raised:
+        in_process.run(config)
+    assert 3 == raised.value.exit_code
+    return str(raised.value)
+
+
+def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
+    """`check --connect` and `run` end with 3 in 15 s, and both name the fault and the key that mends it."""
+    configs = {fault: faulty(secured, way, change) for fault, (way, change, _, _) in FAULTS.items()}
+
+    with ThreadPoolExecutor(len(configs)) as threads:
+        found = list(threads.map(lambda config: timed(lambda: checked(config)), configs.values()))
+        ended = list(threads.map(lambda config: timed(lambda: refused(config)), configs.values()))
+
+    for fault, ((code, said), checking), (error, running) in zip(FAULTS, found, ended, strict=True):
+        _, _, cause, cure = FAULTS[fault]
+        (refusal,) = said
+        assert (fault, 3, "refuses") == (fault, code, refusal[0])
+        for text in (refusal[1], error):
+            assert re.search(f"^Kafka .*{cause}.*: .*{cure}", text), (fault, text)
+            assert "guessed" not in text
+        assert max(checking, running) < TOLD_SECONDS, fault
+
+
+def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> None:
+    """`check --connect` ends with 3 and names it; the service waits: without a person, tokens come again."""
+    for outage, change in OUTAGES.items():
+        config = Config.model_validate(faulty(secured, "oidc", change))
+        began = time.monotonic()
+
+        with pytest.raises(Unreachable, match=r"the token server http://127.0.0.1:.* does not answer") as raised:
+            connected(config, clients(config), lambda *_: None)
+
+        assert 3 == raised.value.exit_code
+        assert "sasl.oauthbearer.token.endpoint.url" in raised.value.cure
+        assert time.monotonic() - began < TOLD_SECONDS, outage
+
+
+def test_each_right_is_needed(secured: SecuredBroker) -> None:
+    """With all but one of the rights that README names, `check --connect` and `run` end with 3 and name that one."""
+    lacking: list[tuple[Event, Right]] = []
+    for at in range(len(needed("", "", "", ""))):
+        config = stage(secured, "SCRAM-SHA-512", f"lacks-{at}")
+        lacking.append((config, needed(*places(config))[at]))
+        forbid(secured, lacking[-1][1])
+
+    with ThreadPoolExecutor(len(lacking)) as threads:
+        found = list(threads.map(lambda each: checked(each[0]), lacking))
+        ended = list(threads.map(lambda each: refused(each[0]), lacking))
+
+    for (_, right), (code, said), error in zip(lacking, found, ended, strict=True):
+        (refusal,) = [what for state, what in said if state == "refuses"]
+        assert 3 == code
+        assert refusal == error
+        assert named(right) in refusal
+
+
+def test_each_other_right_is_missed(secured: SecuredBroker) -> None:
+    """With all rights nothing warns of one; without one of those that the service can do without, just that one is told."""
+    config = stage(secured, "SCRAM-SHA-512", "useful")
+    group, _, sink, dead = places(config)
+    rights = useful(group, sink, dead)
+    allow(secured, rights)
+
+    def missed() -> list[str]:
+        code, said = checked(config)
+        assert 0 == code
+        return [what for state, what in said if state == "warns" and "kafka-acls" in what]
+
+    assert [] == missed()
+    for right in rights:
+        forbid(secured, right)
+        (warning,) = missed()
+        assert named(right) in warning
+        allow(secured, [right])
+
+
+def places(config: Event) -> tuple[str, str, str, str]:
+    """Return group, source, sink and dead letters of a configuration."""
+    (source,) = config["source"]["topics"]
+    return config["group.id"], source, config["sink"]["topic"], config["dead.letters"]["topic"]
+
+
+def named(right: Right) -> str:
+    """Return the part of the cure that names a right."""
+    kind, name, operation = right
+    words = "".join(each.title() for each in operation.name.split("_"))
+    match kind:
+        case ResourceType.TRANSACTIONAL_ID:
+            return f"--operation {words} --transactional-id winnow/ "
+        case ResourceType.BROKER:
+            return f"--operation {words} --cluster"
+    return f"--operation {words} --{kind.name.lower()} {name}"

@@ -1,0 +1,49 @@
+"""A partition of rubbish, with a circuit breaker for dead letters: from the configuration to the log and the status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Written, committed, line, produce, read, values
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
+from tests.integration.test_service_status import ask
+
+pytestmark = pytest.mark.integration
+
+GOOD, RUBBISH, MINIMUM = 1_000, 9_000, 100
+
+
+def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """It is blocked once, with its words; the other partition goes on. Without the breaker it becomes dead letters."""
+    source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    config["dead.letters"]["breaker"] = {"ratio": 0.5, "minimum": MINIMUM}
+    good = [Written(line(n, each), partition=each) for n in range(GOOD) for each in (0, 1)]
+    produce(broker.bootstrap, source, [*good, *[Written(b"rubbish", partition=0)] * RUBBISH])
+
+    with Winnow(config, tmp_path) as service:
+        url = service.wait_for("the status page is up")["url"]
+        blocked = service.wait_for("partition blocked; the others go on")
+        produce(broker.bootstrap, source, [Written(line(GOOD, 1), partition=1)])
+        until(lambda: committed(broker.bootstrap, sink, source).get((source, 1)) == GOOD + 1, 60, "the other partition")
+        shown = json.loads(ask(f"{url}api/status")[1])["partitions"]
+        assert 0 == service.stop()
+        assert [blocked] == service.logged("partition blocked; the others go on")
+
+    offset = committed(broker.bootstrap, sink, source)[source, 0]
+    assert offset < GOOD + RUBBISH
+    assert offset == len(values(read(broker.bootstrap, sink), 0)) + len(read(broker.bootstrap, dead))
+    assert "dead.letters.breaker.ratio allows 50.0% of them" in blocked["error"]
+    assert ["blocked"] == [each["state"] for each in shown if each["partition"] == 0]
+
+    del config["dead.letters"]["breaker"]
+    with Winnow(config, tmp_path, "--until-end") as service:
+        assert 0 == service.code()
+
+    assert (GOOD, RUBBISH) == (len(values(read(broker.bootstrap, sink), 0)), len(read(broker.bootstrap, dead)))

@@ -1,0 +1,112 @@
+"""Records that kill or hang the Python worker: found, dead-lettered, and the rest flows; on a real Kafka and a real Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from app.embedded.broker import Cluster
+from app.model import Guarantee
+from tests.conftest import Topics
+from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
+from tests.integration.parsers import installed
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
+
+PARSER = '''
+import ctypes
+import os
+import time
+
+from parsers.idc_access_log import IdcAccessLog
+
+DEADLY = {b"exit": lambda: os._exit(3), b"crash": lambda: ctypes.string_at(0), b"hang": lambda: time.sleep(3_600)}
+
+
+class Deadly(IdcAccessLog):
+    """The built-in parser, which some lines kill or hang."""
+
+    def parse(self, lines):
+        for each in lines.to_pylist():
+            if each in DEADLY:
+                DEADLY[each]()
+        return super().parse(lines)
+'''
+RECORDS = 3_000
+PLACES = {b"exit": 700, b"crash": 1_900, b"hang": 1_900}
+DETAILS = {
+    b"exit": "the parser ended its process with exit code 3",
+    b"crash": "the parser ended its process by SIGSEGV",
+    b"hang": "the parser did not return within 5 s",
+}
+NOTE = "the parser runs in a process of its own, because a record may have ended the workers before"
+
+
+def deadly_lines(partition: int, *deadly: bytes) -> list[Written]:
+    """Make good lines, with a deadly one in the place of some."""
+    lines = {n: line(n, partition) for n in range(RECORDS)} | {PLACES[each]: each for each in deadly}
+    return [Written(value, b"%d" % n, partition) for n, value in sorted(lines.items())]
+
+
+@pytest.mark.parametrize(
+    ("deadly", "guarantee"),
+    [
+        ([b"exit", b"crash"], Guarantee.EXACTLY_ONCE),
+        ([b"exit", b"crash"], Guarantee.AT_LEAST_ONCE),
+        ([b"hang"], Guarantee.EXACTLY_ONCE),
+    ],
+    ids=["killed, exactly once", "killed, at least once", "hung, exactly once"],
+)
+def test_a_poison_record(
+    broker: Cluster, topics: Topics, tmp_path: Path, deadly: list[bytes], guarantee: Guarantee
+) -> None:
+    """Each becomes a dead letter `parser_error` that says what it did; all other records are cleansed, once and in order."""
+    source, sink, dead = topics("raw", 4), topics("clean", 4), topics("dead")
+    config = settings(
+        broker.bootstrap,
+        group=sink,
+        sources=[source],
+        sink=sink,
+        dead=dead,
+        parser={"name": "deadly"},
+        delivery_guarantee=guarantee.value,
+    )
+    for partition in range(4):
+        produce(broker.bootstrap, source, deadly_lines(partition, *(deadly if partition == 2 else [])))
+
+    with Winnow(config, tmp_path, environment=installed(tmp_path, "deadly", "Deadly", PARSER)) as service:
+        began = time.monotonic()
+        until(
+            lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS,
+            240,
+            "the poisoned partition",
+        )
+        print(f"{deadly}: all was done {time.monotonic() - began:.0f} s after the start")
+        produce(broker.bootstrap, source, [Written(line(RECORDS, 2), None, 2)])
+        until(
+            lambda: cleansed(RECORDS, 2) in {each.value for each in read(broker.bootstrap, sink)}, 60, "the next line"
+        )
+        notes = service.logged(NOTE)
+        code = service.stop()
+
+    letters = read(broker.bootstrap, dead)
+    assert [0, deadly] == [code, [each.value for each in letters]]
+    for each in letters:
+        assert "parser_error" == each.error_headers["exception.class.name"]
+        assert DETAILS[each.value or b""] == each.error_headers["exception.message"]
+        assert [source, "2", str(PLACES[each.value or b""])] == [
+            each.error_headers[name] for name in ("topic", "partition", "offset")
+        ]
+    assert notes
+    found = by_partition(read(broker.bootstrap, sink))
+    poisoned = {PLACES[each] for each in deadly}
+    for partition in range(4):
+        good = [cleansed(n, partition) for n in range(RECORDS) if partition != 2 or n not in poisoned]
+        got = [each for each in found[partition] if each != cleansed(RECORDS, 2)]
+        if guarantee is Guarantee.EXACTLY_ONCE:
+            assert good == got
+        else:
+            assert good == list(dict.fromkeys(got))
+    assert [] == service.leftovers()

@@ -1,0 +1,284 @@
+"""Every secret has a value of its own, everything is said that can be said, and much fails: no secret is seen anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.independent import Written, line, produce, read
+from tests.integration.canaries import Canaries, files_in, processes
+from tests.integration.parsers import installed
+from tests.integration.service import QUICK_START, Event, Winnow, settings
+from tests.integration.tasks import until
+from tests.integration.test_refusals import LOGIN, GuardedBroker
+from tests.integration.test_service_logs import free_port
+from tests.integration.test_service_poison import PARSER
+
+RECORDS = 200
+NOWHERE = 9  # a port at which nobody listens
+KEPT = """
+import contextlib, itertools, os
+
+unlink, numbers = os.unlink, itertools.count()
+
+
+def keep(path, *, dir_fd=None):
+    if dir_fd is None:
+        with contextlib.suppress(OSError):
+            os.link(path, f"{os.environ['TMPDIR']}/kept/{os.getpid()}-{next(numbers)}")
+    unlink(path, dir_fd=dir_fd)
+
+
+os.unlink = keep
+"""
+"""What Python loads at its start: what a process removes stays in another folder, so that a test can look into it."""
+PAGES = ("jobs/", "stages/", "environment/", "executors/", "storage/")
+
+
+@pytest.fixture(scope="module")
+def canaries() -> Canaries:
+    """Return the secrets of these tests."""
+    return Canaries()
+
+
+@pytest.fixture(scope="module")
+def guarded(canaries: Canaries) -> Iterator[GuardedBroker]:
+    """Return a broker that knows two users by their secrets: one for the source, one for the sink."""
+    users = " ".join(f'user_{each}="{canaries[each].value}"' for each in ("source", "sink"))
+    jaas = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{LOGIN} required {users};"}
+    with GuardedBroker(jaas) as broker:
+        for role in ("raw", "clean", "dead"):
+            broker.create_topic(role)
+        yield broker
+
+
+def login(user: str, **password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": user,
+        "debug": "all",
+        **{key.replace("_", "."): value for key, value in password.items()},
+    }
+
+
+def configured(broker: GuardedBroker, canaries: Canaries, folder: Path, group: str) -> Event:
+    """Return a configuration with every secret that there can be, most of them in clear text, and the debug logs on."""
+    scratch = folder / "scratch"
+    for each in ("local", "events", "kept"):
+        (scratch / each).mkdir(parents=True)
+    config = settings(broker.guarded, group=group, sources=["raw"], sink="clean", dead="dead", log_level="debug")
+    config["transaction.timeout"] = "30s"  # the broker's limit
+    config["kafka"] |= login("source", sasl_password=canaries["source"].value)
+    config["kafka"] |= {
+        "ssl.key.password": canaries["key"].value,
+        "sasl.oauthbearer.client.secret": canaries["oauth"].value,
+    }
+    config["sink"]["kafka"] = {
+        "bootstrap.servers": broker.guarded,
+        **login("sink", sasl_password_file=canaries.file("sink", folder)),
+    }
+    config["spark"] |= {
+        "spark.log.level": "INFO",
+        "spark.ui.enabled": True,
+        "spark.ui.port": free_port(),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.eventLog.enabled": True,
+        "spark.eventLog.compress": False,
+        "spark.eventLog.dir": (scratch / "events").as_uri(),
+        "spark.authenticate": True,
+        "spark.authenticate.secret": canaries["spark"].value,
+        "spark.hadoop.fs.s3a.secret.key": canaries["hadoop"].value,
+    }
+    config["parser"] = {"name": "deadly"}
+    config["offsets"] = {"mirrors": mirrors(canaries, folder)}
+    return config
+
+
+def mirrors(canaries: Canaries, folder: Path) -> list[Event]:
+    """Return offset stores that all fail, each with its secrets."""
+    redis, webhdfs = (quote(canaries[each].value, safe="") for each in ("redis", "webhdfs"))
+    return [
+        {"name": "redis", "url": f"redis://:{redis}@127.0.0.1:{NOWHERE}/0"},
+        {"name": "mysql", "host": "127.0.0.1", "port": NOWHERE, "user": "u", "password": canaries["mysql"].value}
+        | {"database": "d"},
+        {"name": "zookeeper", "hosts": f"127.0.0.1:{NOWHERE}", "username": "u"}
+        | {"password.file": canaries.file("zookeeper", folder)},
+        {"name": "files", "url": "s3://bucket/folder", "endpoint_url": f"http://127.0.0.1:{NOWHERE}"}
+        | {"key": canaries["s3 key"].value, "secret": canaries["s3 secret"].value},
+        {"name": "files", "url": f"webhdfs://u:{webhdfs}@127.0.0.1:{NOWHERE}/folder"},
+        {"name": "files", "url": f"webhdfs://127.0.0.1:{NOWHERE}/folder", "token": canaries["webhdfs token"].value},
+    ]
+
+
+def surroundings(canaries: Canaries, folder: Path) -> dict[str, str]:
+    """Return the environment of the service: one more secret, a deadly parser, and files that stay."""
+    scratch = folder / "scratch"
+    (folder / "sitecustomize.py").write_text(KEPT)
+    return {
+        **installed(folder, "deadly", "Deadly", PARSER),
+        "WINNOW_KAFKA__SSL_KEYSTORE_PASSWORD": canaries["environment"].value,
+        "TMPDIR": str(scratch),
+        "JAVA_TOOL_OPTIONS": f"{QUICK_START['JAVA_TOOL_OPTIONS']} -Djava.io.tmpdir={scratch}",
+    }
+
+
+def spark_pages(port: int) -> Iterator[tuple[str, bytes]]:
+    base = f"http://127.0.0.1:{port}/"
+    ((application),) = json.loads(asked(f"{base}api/v1/applications"))
+    rest = f"api/v1/applications/{application['id']}"
+    for path in (*PAGES, f"{rest}/environment", f"{rest}/jobs", f"{rest}/stages", f"{rest}/executors"):
+        yield f"Spark's page {path}", asked(base + path)
+
+
+def asked(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        found: bytes = answer.read()
+        return found
+
+
+def records(bootstrap: str, topic: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each record of a topic with its headers."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "canaries", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while (message := consumer.poll(5)) is not None:
+        if message.error() is None:
+            yield (
+                f"record {topic} {message.offset()}",
+                repr((message.headers(), message.key(), message.value())).encode(),
+            )
+    consumer.close()
+
+
+def said(service: Winnow) -> str:
+    return "\n".join([*map(json.dumps, service.events), *service.noise])
+
+
+def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
+    guarded: GuardedBroker, canaries: Canaries, tmp_path: Path
+) -> None:
+    """A deadly record, a killed worker, a broker that is away, mirrors that fail, all debug logs, Spark's page and events."""
+    config = configured(guarded, canaries, tmp_path, "everything")
+    deadly = [line(n, 0) if n != RECORDS // 2 else b"exit" for n in range(RECORDS)]
+    produce(guarded.bootstrap, "raw", [Written(each, b"k", 0) for each in [*deadly, b"rejected"]])
+
+    with Winnow(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
+        url = service.wait_for("the status page is up")["url"]
+        until(lambda: placed(guarded) > RECORDS, 150, "the deadly record is in the dead letters")
+        lost = len(service.logged("a task was lost; Spark tries it again"))
+        service.workers[0].kill()
+        service.wait_for("a task was lost; Spark tries it again", 90, times=lost + 1)
+        guarded.kill()
+        service.wait_for("Kafka does not answer the driver; the tasks go on", 90)
+        guarded.start()
+        produce(guarded.bootstrap, "raw", [Written(line(RECORDS + 1, 0), b"k", 0)])
+        until(lambda: placed(guarded) > RECORDS + 1, 120, "it goes on")
+        seen = canaries.among(
+            [
+                *processes(service._process.pid),
+                *spark_pages(config["spark"]["spark.ui.port"]),
+                *((path, asked(url + path)) for path in ("", "metrics", "api/status")),
+            ]
+        )
+        given = repr(service_environment(service))
+    left = dict(files_in(tmp_path / "scratch"))
+
+    assert {} == seen
+    assert {} == canaries.among(left.items())
+    assert {} == canaries.among([("the log", said(service)), *records(guarded.bootstrap, "clean")])
+    assert {} == canaries.among(records(guarded.bootstrap, "dead"))
+    # The search is awake: the one that was given a secret by its environment has it, and these were written to.
+    assert {"environment"} == canaries.found(given)
+    assert any(b"spark.authenticate.secret" in each for each in left.values())
+    assert any("/kept/" in name for name in left)
+    assert service.logged("a mirror of the offsets fails; the flow goes on")
+
+
+def service_environment(service: Winnow) -> dict[str, str]:
+    pairs = Path(f"/proc/{service._process.pid}/environ").read_text().split("\0")
+    return dict(pair.partition("=")[::2] for pair in pairs)
+
+
+def placed(broker: GuardedBroker) -> int:
+    """Return how far the service has come."""
+    return sum(len(read(broker.bootstrap, topic)) for topic in ("clean", "dead"))
+
+
+def test_without_encryption_the_search_finds_a_secret_on_the_disk(
+    guarded: GuardedBroker, canaries: Canaries, tmp_path: Path
+) -> None:
+    """The control: Spark then writes what travels to the tasks into a file, and so it is found."""
+    config = configured(guarded, canaries, tmp_path, "control")
+    config["spark"]["spark.io.encryption.enabled"] = False
+    produce(guarded.bootstrap, "raw", [Written(line(0, 0), b"k", 0)])
+
+    with Winnow(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
+        service.wait_for("progress", 120)
+    found = canaries.among(files_in(tmp_path / "scratch"))
+
+    assert {"source", "key", "oauth", "environment"} <= set().union(*found.values())
+
+
+def ended(config: Event, folder: Path, *command: str) -> tuple[int, str]:
+    """Run a command to its end; return its exit code and what it prints."""
+    file = folder / "winnow.yaml"
+    file.write_text(json.dumps(config))
+    name, *options = command
+    run: list[Any] = [sys.executable, "-m", "app.cli", name, "-c", file, *options]
+    done = subprocess.run(run, capture_output=True, text=True, env=os.environ | QUICK_START, timeout=180, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+FAILURES: dict[str, tuple[list[str], int, Event]] = {
+    "wrong password": (["run"], 3, {"sasl.username": "nobody"}),
+    "no certificate": (["run"], 2, {"security.protocol": "SASL_SSL", "ssl.ca.location": "/nowhere"}),
+    "a wrong protocol": (["check", "--connect"], 3, {"security.protocol": "SASL_SSL"}),
+    "a token server that is away": (
+        ["check", "--connect", "--json"],
+        3,
+        {"sasl.mechanisms": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "winnow"}
+        | {"sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{NOWHERE}/token"},
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_no_secret_is_seen_where_kafka_cannot_be_reached(
+    guarded: GuardedBroker, canaries: Canaries, tmp_path: Path, failure: str
+) -> None:
+    """The broker refuses, librdkafka refuses, or nobody answers: what is printed repeats no secret."""
+    command, code, wrong = FAILURES[failure]
+    config = configured(guarded, canaries, tmp_path, "failing")
+    config["parser"] = {"name": "idc-access-log"}
+    config["kafka"] |= wrong
+    del config["offsets"]
+
+    found, printed = ended(config, tmp_path, *command)
+
+    assert set() == canaries.found(printed)
+    assert code == found, printed
+
+
+def test_no_command_shows_a_secret(guarded: GuardedBroker, canaries: Canaries, tmp_path: Path) -> None:
+    """What is configured is shown, with its origin and without the secrets; the preflight that refuses shows none either."""
+    config = configured(guarded, canaries, tmp_path, "shown")
+    config["parser"] = {"name": "idc-access-log"}
+    config["dead.letters"]["topic"] = "missing"
+
+    for command in (["config"], ["config", "--json"], ["check", "--json"], ["run"]):
+        code, printed = ended(config, tmp_path, *command)
+        assert set() == canaries.found(printed)
+        assert code == (3 if command == ["run"] else 0), printed
+        if command[0] != "config":
+            assert "secrets are written where others may see them: kafka.sasl.password" in printed
+            assert "sink.kafka" not in printed.partition("secrets are written")[2].partition("chmod")[0]

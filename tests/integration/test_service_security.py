@@ -1,0 +1,115 @@
+"""`winnow check` and `winnow run` by the command line, on a real Spark: secured connections, and secrets that change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.independent import committed, connect_again
+from tests.integration.secured import PASSWORD, SecuredBroker
+from tests.integration.service import Event, Winnow
+from tests.integration.test_refusals import ends_with
+from tests.integration.test_security import assert_exactly_once, stage, write
+
+WAYS = ("SCRAM-SHA-512", "mtls", "oidc")
+NEW = "another"  # the user's next password
+TOKEN_SECONDS = 10
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """Return a broker of this stream of tests, whose certificates change."""
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    with broker.tokens, broker:
+        yield broker
+
+
+@pytest.fixture
+def configs(secured: SecuredBroker, tmp_path: Path) -> list[Event]:
+    """Return a configuration for each of WAYS; passwords are in a file."""
+    found = [stage(secured, way, way) for way in WAYS]
+    (tmp_path / "password").write_text(PASSWORD)
+    found[0]["kafka"]["sasl.password.file"] = str(tmp_path / "password")
+    del found[0]["kafka"]["sasl.password"]
+    return found
+
+
+def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_path: Path) -> None:
+    """`check --connect` ends with 0, `run --until-end` cleanses exactly once; a broker for another host ends it with 3."""
+    for config in configs:
+        write(secured, config["source"]["topics"][0], 0, 100)
+    (tmp_path / "winnow.yaml").write_text(json.dumps(configs[0]))
+    command = [sys.executable, "-m", "app.cli", "check", "-c", str(tmp_path / "winnow.yaml"), "--connect"]
+
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    with ExitStack() as stack:
+        services = [stack.enter_context(Winnow(config, tmp_path, "--until-end")) for config in configs]
+        codes = [service.code(240) for service in services]
+    said = ends_with(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
+
+    assert (0, [0, 0, 0]) == (checked.returncode, codes), checked.stdout
+    for config in configs:
+        assert_exactly_once(secured, config, 100, 2)
+    assert said.startswith("winnow: Kafka cannot be reached while ")
+    assert "is for kafka.example.org, not for 127.0.0.1" in said
+
+
+def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: list[Event], tmp_path: Path) -> None:
+    """
+    A new password, new tokens, and new certificates by a new authority: the services go on without a restart.
+
+    Nothing is lost or doubled. Clients log in again, every few seconds or because the broker was started again.
+    """
+    secured.tokens.lives = TOKEN_SECONDS
+    written = 0
+
+    def feed() -> None:
+        nonlocal written
+        for config in configs:
+            write(secured, config["source"]["topics"][0], written, written + 100)
+        written += 100
+
+    def caught_up() -> bool:
+        everything = written + written // 100
+        return all(
+            {everything} == set(committed(secured.bootstrap, config["group.id"], *config["source"]["topics"]).values())
+            for config in configs
+        )
+
+    def await_all(seconds: float = 240) -> None:
+        deadline = time.monotonic() + seconds
+        while not caught_up():
+            assert time.monotonic() < deadline, [service.events[-3:] for service in services]
+            time.sleep(0.5)
+
+    with ExitStack() as stack:
+        services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs]
+        feed()
+        await_all()
+        given = secured.tokens.given
+
+        (tmp_path / "password").write_text(NEW)
+        secured.set_password(NEW)
+        feed()
+        await_all()
+
+        secured.stop()
+        secured.authority.renew()
+        secured.sign_certificates()
+        secured.start()
+        connect_again()
+        feed()
+        await_all()
+        codes = [service.stop() for service in services]
+
+    assert [0, 0, 0] == codes
+    assert secured.tokens.given > given
+    for config in configs:
+        assert_exactly_once(secured, config, written, 2 * written // 100)

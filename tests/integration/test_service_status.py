@@ -1,0 +1,127 @@
+"""The status page of a real service on a real Kafka: its figures are Kafka's own, and an outage does not silence it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.embedded.broker import Broker, Cluster
+from app.embedded.jars import fetch_jars, find_java
+from tests.conftest import QUICK_JAVA, Topics
+from tests.independent import Written, line, produce
+from tests.integration.service import Winnow, settings
+from tests.servers.bundles import KAFKA_TOOLS
+
+pytestmark = pytest.mark.integration
+
+
+def ask(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def metrics(url: str) -> dict[tuple[str, ...], float]:
+    """Scrape; the key is the name and the values of the labels in the order of their names."""
+    return {
+        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(ask(f"{url}metrics")[1])
+        for sample in family.samples
+    }
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s until {what}"
+        time.sleep(0.2)
+
+
+def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]:
+    """Return committed offset, end and lag of each partition, as `kafka-consumer-groups --describe` prints them."""
+    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    jars = f"{fetch_jars(KAFKA_TOOLS)}/*:{fetch_jars()}/*"
+    command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", jars, tool]
+    arguments = ["--bootstrap-server", bootstrap, "--describe", "--group", group]
+    printed = subprocess.run([*command, *arguments], capture_output=True, text=True, check=True, timeout=60).stdout
+    rows = [row.split() for row in printed.splitlines() if row.startswith(group)]
+    return {row[2]: (int(row[3]), int(row[4]), int(row[5])) for row in rows}
+
+
+def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Counts are those of the records; lag, offsets and ends those that Kafka's own tool prints, behind control records too."""
+    source, sink, dead = topics("source", 2), topics("sink", 2), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    good = [Written(line(number, 0), b"k", 0) for number in range(300)]
+    produce(broker.bootstrap, source, [*good, Written(b"bad", b"k", 0)])
+
+    with Winnow(config, tmp_path) as service:
+        url = service.wait_for("the status page is up")["url"]
+        assert 200 == ask(f"{url}healthz")[0]
+        until(lambda: 200 == ask(f"{url}readyz")[0], "it is ready", 90)
+        until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 301, "all is cleansed")
+        until(lambda: metrics(url).get(("winnow_lag_offsets", "0", source)) == 0, "the end is committed")
+        until(lambda: metrics(url).get(("winnow_commit_seconds_count",), 0) > 0, "tasks have told of their time")
+        found, told = metrics(url), told_by_kafka(broker.bootstrap, sink)
+        status = json.loads(ask(f"{url}api/status")[1])
+
+    assert (300, 1) == (
+        found["winnow_records_out_total", "0", source],
+        found["winnow_dead_letters_total", "0", "no_marker", source],
+    )
+    # Also while their round goes on, which it does for a minute here.
+    assert 0 < found["winnow_task_wait_seconds_total", "0"]
+    assert 0 < found["winnow_parse_seconds_sum",] < found["winnow_task_wait_seconds_total", "0"] + 60
+    assert 0 < found["winnow_transactions_committed_total", "0", source]
+    assert {"0", "1"} == told.keys()
+    for partition, (committed, end, lag) in told.items():
+        assert committed == found["kafka_consumergroup_group_offset", partition, source]
+        assert end == found["kafka_partition_latest_offset", partition, source]
+        assert lag == found["kafka_consumergroup_group_lag", partition, source] == 0
+        assert 0 == found["winnow_lag_seconds", partition, source]
+    assert ["ok", "ok"] == [each["condition"] for each in status["partitions"]]
+
+
+def test_an_outage_does_not_silence_the_page(tmp_path: Path) -> None:
+    """While Kafka is away a scrape answers from the last snapshot, which grows older; the service is alive, not ready."""
+    with Broker(java=QUICK_JAVA) as mortal:
+        topics = {role: mortal.create_topic(role) for role in ("raw", "clean", "dead")}
+        config = settings(mortal.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead", round_interval="1s")
+        produce(mortal.bootstrap, topics["raw"], [Written(line(number, 0), b"k", 0) for number in range(10)])
+        with Winnow(config, tmp_path) as service:
+            url = service.wait_for("the status page is up")["url"]
+            until(lambda: metrics(url).get(("winnow_records_in_total", "0", "raw")) == 10, "all is cleansed", 90)
+            mortal.kill()
+            until(lambda: metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")
+            began = time.monotonic()
+            found = metrics(url)
+            took = time.monotonic() - began
+
+            assert 10 == found["winnow_records_in_total", "0", "raw"]
+            assert found["winnow_snapshot_age_seconds",] > 3
+            assert (200, 503) == (ask(f"{url}healthz")[0], ask(f"{url}readyz")[0])
+            assert took < 2
+
+
+def test_a_taken_port_ends_the_start(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """The second service says which port is taken and what to do, before Spark starts; the exit code is 3."""
+    source, sink, dead = topics("source"), topics("sink"), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+
+    with Winnow(config, tmp_path) as first:
+        port = int(first.wait_for("the status page is up")["url"].rstrip("/").rpartition(":")[2])
+        with Winnow(config | {"http": {"port": port}}, tmp_path) as second:
+            assert 3 == second.code(60)
+
+    assert any(f"port {port}" in each and "http.port" in each for each in second.noise)

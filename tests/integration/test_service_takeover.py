@@ -1,0 +1,53 @@
+"""A service of a later generation takes over from a running one on a real Kafka: nothing is lost, doubled or left open."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from app.embedded.broker import Cluster
+from tests.conftest import Topics
+from tests.independent import Feeder, by_partition, read, sequence
+from tests.integration.service import Winnow, settings
+from tests.integration.tasks import until
+
+PARTITIONS = 4
+LEAVES = "asked to stop; this service works on until another one takes over, or handover.timeout is over"
+STANDS_BY = "a later generation works for this group; this service stands by until that is gone"
+
+
+def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """
+    The earlier one ends with 0 and names the later, which goes on; one partition has no traffic.
+
+    It works on after a SIGTERM until then. Started again as Kubernetes would, it takes nothing back: it stands by.
+    """
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+    config |= {"handover.timeout": "10m"}
+    newer = config | {"generation": 1}
+
+    with Feeder(broker.bootstrap, source, PARTITIONS - 1, 200) as feeder, Winnow(config, tmp_path) as earlier:
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS - 1, 120, "a flow")
+        earlier.send(signal.SIGTERM)
+        earlier.wait_for(LEAVES)
+        there = len(read(broker.bootstrap, sink))
+        until(lambda: len(read(broker.bootstrap, sink)) > there + 100, 60, "a flow from a service that leaves")
+        with Winnow(newer, tmp_path) as later:
+            assert 0 == earlier.code(300)
+            before = len(read(broker.bootstrap, sink))
+            until(lambda: len(read(broker.bootstrap, sink)) > before + 100, 120, "a flow from the later service")
+            with Winnow(config, tmp_path) as again:
+                again.wait_for(STANDS_BY, 180)
+                until(lambda: len(read(broker.bootstrap, sink)) > before + 1_000, 120, "more of it")
+                assert 0 == again.stop(signal.SIGTERM)
+            feeder.stop()
+            until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 120, "the end")
+            later.send(signal.SIGTERM)
+            later.wait_for(LEAVES)
+            assert 0 == later.stop()  # a second one ends it at once
+
+    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
+    (words,) = earlier.logged("stopped")
+    assert words["cause"].startswith("taken over by the service of generation 1 on ")
+    assert f"and writes to {sink}" in words["cause"]

@@ -1,0 +1,104 @@
+"""
+The service goes on where Winnow 0.1.0 stopped: nothing is lost or doubled, and the counts go on.
+
+What 0.1.0 wrote is in `tests/data`. Where git has its commit, 0.1.0 itself runs as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicCollection, TopicPartition
+
+from app.embedded.broker import Cluster
+from app.model import Partition, transactional_id
+from app.offsets.metadata import UNKNOWN, OffsetMetadata
+from tests import upgrade
+from tests.conftest import Topics
+from tests.independent import Feeder, Written, _member, by_partition, client, line, produce, read, sequence, values
+from tests.integration.service import Winnow
+from tests.integration.tasks import until
+from tests.upgrade import GOOD, GROUP, PARTITIONS, SOURCE
+
+PAGE = {"http": {"port": 0}}
+"""What 0.1.0 does not know: without it two tests at once would want the same port."""
+FIRST_VERSION_RUNS = pytest.mark.skipif(not upgrade.is_at_hand(), reason="git does not have the commit of 0.1.0 here")
+
+
+def leave_what_is_recorded(bootstrap: str, group: str, source: str, sink: str, dead: str) -> None:
+    """Write to Kafka what 0.1.0 left there; its metadata name the id of this topic."""
+    left = upgrade.recorded()
+    produce(bootstrap, sink, left.sink)
+    produce(bootstrap, dead, left.dead)
+    topic_id = client(bootstrap).describe_topics(TopicCollection([source]))[source].result(30).topic_id
+    offsets = [
+        TopicPartition(source, number, offset, re.sub(r"topic=\S+", f"topic={topic_id}", metadata))
+        for number, (offset, metadata) in left.offsets.items()
+    ]
+    answers = _member(bootstrap, group).commit(offsets=offsets, asynchronous=False)
+    assert all(at.error is None for at in answers or ())
+
+
+@pytest.mark.parametrize("left", ["recorded", pytest.param("written anew", marks=FIRST_VERSION_RUNS)])
+def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp_path: Path, left: str) -> None:
+    """Every record has one outcome, whichever version made it; the counts beside the offsets are those of both."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
+    produce(broker.bootstrap, source, upgrade.given())
+    if left == "recorded":
+        leave_what_is_recorded(broker.bootstrap, sink, source, sink, dead)
+    else:
+        config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)
+        old = upgrade.unpacked(tmp_path / "0.1.0")
+        with Winnow(config, tmp_path, "--until-end", environment=old) as first:
+            assert 0 == first.code(300)
+    before = upgrade.offsets(broker.bootstrap, sink, source)
+    for partition in range(PARTITIONS):
+        more = [line(n, partition) for n in range(GOOD, 2 * GOOD)] + [b"bad again"]
+        produce(broker.bootstrap, source, [Written(value, None, partition) for value in more])
+
+    now = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead) | PAGE
+    with Winnow(now, tmp_path, "--until-end") as current:
+        assert 0 == current.code(300)
+
+    assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
+    assert sequence(dict.fromkeys(range(PARTITIONS), 2 * GOOD)) == by_partition(read(broker.bootstrap, sink))
+    letters = values(read(broker.bootstrap, dead))
+    assert sorted([b"bad 0", b"bad 1", b"bad again", b"bad again"]) == sorted(value or b"" for value in letters)
+    for offset, text in upgrade.offsets(broker.bootstrap, sink, source).values():
+        found = OffsetMetadata.parse(text)
+        assert (2 * (GOOD + 1), 0, 2 * (GOOD + 1), 2 * GOOD) == (
+            offset,
+            found.since,
+            found.counts.records,
+            found.counts.out,
+        )
+        assert {UNKNOWN: 1, "no_marker": 1} == found.counts.dead
+
+
+def test_the_fence_is_the_same() -> None:
+    """The transactional ids are those of 0.1.0, so a late commit of it is fenced."""
+    now = [transactional_id(GROUP, Partition(SOURCE, number)) for number in range(PARTITIONS)]
+
+    assert now == upgrade.recorded().transactional_ids
+
+
+@FIRST_VERSION_RUNS
+def test_it_takes_over_from_a_first_version_that_still_runs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Both run at once for a while, then 0.1.0 is killed in the middle of its work: nothing is lost or doubled."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
+    config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)
+    old = upgrade.unpacked(tmp_path / "0.1.0")
+    with Feeder(broker.bootstrap, source, PARTITIONS, 200) as feeder, contextlib.ExitStack() as runs:
+        first = contextlib.ExitStack()
+        runs.enter_context(first).enter_context(Winnow(config, tmp_path, environment=old))
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, 300, "a flow")
+        current = runs.enter_context(Winnow(config | PAGE, tmp_path))
+        current.wait_for("progress", 300)
+        first.close()
+        feeder.stop()
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 300, "the end")
+
+    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))

@@ -1,0 +1,99 @@
+"""A real Prometheus, Debian's: scrapes a page each second, and evaluates rules as often."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+PROGRAM, TOOL = shutil.which("prometheus"), shutil.which("promtool")
+READY_SECONDS = 60.0
+
+
+class Prometheus:
+    """
+    A server on loopback; a context manager after which no process is left.
+
+    Args:
+        folder: for its configuration and its data.
+        target: host and port that it scrapes.
+        rules: the rule file.
+    """
+
+    def __init__(self, folder: Path, target: str, rules: Path) -> None:
+        self._folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        configuration = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(rules)],
+            "scrape_configs": [{"job_name": "winnow", "static_configs": [{"targets": [target]}]}],
+        }
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
+
+    def __enter__(self) -> Self:
+        """Start, and wait until it answers."""
+        assert PROGRAM is not None, "install Debian's package prometheus"
+        command = [
+            PROGRAM,
+            f"--config.file={self._folder / 'prometheus.yaml'}",
+            f"--storage.tsdb.path={self._folder / 'data'}",
+            f"--web.listen-address={self._address}",
+        ]
+        with (self._folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._is_ready():
+            assert self._process.poll() is None, (self._folder / "prometheus.log").read_text()
+            assert time.monotonic() < deadline, "Prometheus is not ready"
+            time.sleep(0.2)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def ask(self, expression: str) -> dict[str, float]:
+        """Return the value of an expression now for each `topic-partition`, or for the empty text where it has none."""
+        found = self._data("query", query=expression)["result"]
+        return {
+            "-".join(each["metric"][name] for name in ("topic", "partition") if name in each["metric"]): float(
+                each["value"][1]
+            )
+            for each in found
+        }
+
+    def firing(self) -> list[str]:
+        """Return the names of the alerts that fire now, each as often as it does."""
+        return sorted(
+            each["labels"]["alertname"] for each in self._data("alerts")["alerts"] if each["state"] == "firing"
+        )
+
+    def fired(self, alert: str) -> int:
+        """Return how often an alert began to fire since the start, for whatever it did."""
+        return int(sum(self.ask(f'changes(ALERTS_FOR_STATE{{alertname="{alert}"}}[1h]) + 1').values()))
+
+    def _data(self, what: str, **query: str) -> Any:  # whatever stands there
+        url = f"http://{self._address}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)["data"]

@@ -1,0 +1,57 @@
+"""Known vulnerabilities of the packages that the locks name, as far as a registry tells them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.release.shipped import ROOT
+
+LOCKS = [ROOT / "docker/image.lock", ROOT / "docker/build.lock", ROOT / "tests/requirements.lock"]
+CLEAN, VULNERABLE, UNANSWERED = 0, 1, 3
+
+
+def audit(locks: Sequence[Path] = LOCKS) -> int:
+    """
+    Ask the registry for each package of the locks, and print what it tells.
+
+    Returns:
+        0: each package was looked up, and nothing is known against it.
+        1: some have known vulnerabilities.
+        3: the registry that is reached here does not tell it of all packages.
+    """
+    files = [word for lock in locks for word in ("--requirement", str(lock))]
+    command = [sys.executable, "-m", "pip_audit", *files, "--disable-pip", "--no-deps", "--format", "json"]
+    done = subprocess.run([*command, "--progress-spinner", "off"], capture_output=True, text=True, check=False)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        print(f"pip-audit ended with {done.returncode}:\n{done.stderr}", file=sys.stderr)
+        return UNANSWERED
+    code, words = verdict(report)
+    print(*words, sep="\n")
+    return code
+
+
+def verdict(report: dict[str, Any]) -> tuple[int, list[str]]:
+    """Return the exit code that a report of pip-audit means, and the lines that tell it."""
+    packages = report["dependencies"]
+    found = [
+        f"{package['name']} {package['version']}: {flaw['id']} ({', '.join(flaw['aliases'])}), "
+        f"mended in {', '.join(flaw['fix_versions']) or 'no version yet'}"
+        for package in packages
+        for flaw in package.get("vulns", [])
+    ]
+    unknown = sorted({package["name"] for package in packages if "skip_reason" in package})
+    if unknown:
+        found.append(
+            f"NOT AUDITED: the registry that is reached here tells nothing of {len(unknown)} packages of "
+            f"{len(packages)}, {unknown[0]} for one; run this where PyPI's JSON interface answers for each version"
+        )
+    if any("vulns" in package and package["vulns"] for package in packages):
+        return VULNERABLE, found
+    return (UNANSWERED, found) if unknown else (CLEAN, [f"{len(packages)} packages: nothing is known against them"])

@@ -1,0 +1,70 @@
+"""`winnow offsets reset`: its words, and what is wrong with them, before anything connects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from tests.unit.config.good import GOOD
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "winnow.yaml"
+    written.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
+    return written
+
+
+def reset(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["offsets", "reset", "-c", str(file), *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--to-earliest", "--to-latest"], ["--to-offset", "5", "--shift-by", "0"], ["--to-offset", "-5"]],
+    ids=str,
+)
+def test_exactly_one_place(file: Path, arguments: list[str]) -> None:
+    """Nothing, or two things at once, is wrong usage."""
+    assert 2 == reset(file, *arguments).exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--to-datetime", "yesterday"], "--to-datetime: "),
+        (["--by-duration", "soon"], "--by-duration: "),
+        (["--to-datetime", "2026-13-01"], "--to-datetime: "),
+    ],
+)
+def test_what_is_no_time(file: Path, arguments: list[str], problem: str) -> None:
+    """A time that nobody can read is wrong usage, before Kafka is asked."""
+    done = reset(file, *arguments)
+
+    assert 2 == done.exit_code
+    assert done.stderr.startswith(f"configuration: {problem}")
+
+
+@pytest.mark.parametrize("command", [["offsets", "reset", "--to-latest"], ["offsets", "show"], ["lag"]], ids=str)
+def test_an_unreachable_kafka_ends_with_3(file: Path, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes at once."""
+    monkeypatch.setattr("app.kafka.topics.ANSWER_SECONDS", 0.3)
+
+    done = CliRunner().invoke(main, [*command, "-c", str(file)])
+
+    assert (3, "") == (done.exit_code, done.stdout)
+    assert "Kafka does not answer" in done.stderr
+
+
+def test_a_store_that_remembers_nothing(file: Path) -> None:
+    """There is nothing to show, and nothing to set."""
+    store = ["--set", "offsets={store: {name: none}}", "--set", "delivery.guarantee=at-least-once"]
+
+    done = reset(file, "--to-latest", *store)
+
+    assert 2 == done.exit_code
+    assert "offsets.store: none keeps nothing between two runs" in done.stderr

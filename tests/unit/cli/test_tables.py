@@ -1,0 +1,51 @@
+"""What commands print: a table that tools can split, or one JSON value."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from app.cli.tables import View, show, watch
+from app.errors import Unreachable
+
+VIEW = View(("TOPIC", "#LAG"), [("raw", 5), ("a-long-name", None)], {"lag": 5}, code=1, footer="lag 5")
+
+
+def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers stand on the right, what there is not is a dash, and no line is broken."""
+    assert 1 == show(VIEW._replace(footer="x" * 300), as_json=False)
+
+    head, first, second, footer = capsys.readouterr().out.splitlines()
+    assert ["TOPIC", "LAG"] == head.split()
+    assert ["raw", "5"] == first.split()
+    assert ["a-long-name", "-"] == second.split()
+    assert "x" * 300 == footer.rstrip()
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The value is one line, with the same exit code."""
+    assert 1 == show(VIEW, as_json=True)
+    assert {"lag": 5} == json.loads(capsys.readouterr().out)
+
+
+def test_to_watch_goes_on_while_kafka_is_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage is a line on stderr; the next look may find Kafka again. Ctrl-C ends it with 0."""
+    looks: Iterator[View | BaseException] = iter([VIEW, Unreachable("no answer"), VIEW, KeyboardInterrupt()])
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+
+    def look() -> View:
+        found = next(looks)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    assert 0 == watch(look, as_json=True)
+
+    printed = capsys.readouterr()
+    assert [{"lag": 5}] * 2 == [json.loads(line) for line in printed.out.splitlines()]
+    assert "winnow: no answer\n" == printed.err

@@ -1,0 +1,77 @@
+"""The JSON schema of the configuration takes what the configuration takes, as far as single keys go."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from app.config import described, schema
+from tests.unit.config.good import GOOD
+
+ROOT = Path(__file__).parents[3]
+CHECKER = jsonschema.Draft202012Validator(schema())
+
+
+def test_the_schema_is_one() -> None:
+    """Editors can read it."""
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_every_key_is_in_it_with_its_meaning() -> None:
+    """An editor shows the same words as README."""
+    meanings = {name: meaning for name, _, meaning in described()}
+
+    assert meanings == {name: found["description"] for name in meanings if (found := _found(name))}
+
+
+def _found(name: str) -> dict[str, Any]:
+    """Return what the schema says of a key; sections refer to each other."""
+    at, rest = schema(), name
+    while rest:
+        key = next(
+            each for each in sorted(at["properties"], key=len, reverse=True) if f"{rest}.".startswith(f"{each}.")
+        )
+        at, rest = at["properties"][key], rest[len(key) + 1 :]
+        if "$ref" in at and rest:
+            at = schema()["$defs"][at["$ref"].rpartition("/")[2]]
+    return at
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"commit.interval": "500ms", "round.interval": 10},
+        {"source": {"topics": "a,b"}, "kafka": {"linger.ms": 5, "enable.ssl.certificate.verification": True}},
+        {"starting.offsets": {"by.duration": "2h"}},
+        {"starting.offsets": "latest", "parser": {"name": "delimited", "fields": ["a"], "separator": ","}},
+        {"offsets": {"mirrors": [{"name": "redis", "url": "redis://cache"}]}},
+        {"parser": {"samples": [{"line": "", "reason": "empty"}]}},
+    ],
+    ids=str,
+)
+def test_what_is_right_is_taken(more: dict[str, Any]) -> None:
+    """Durations as text or numbers, lists as text, numbers among properties, options of parsers and stores."""
+    assert [] == [error.message for error in CHECKER.iter_errors(GOOD | more)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"sorce": 1}, {"out.of.range": "perhaps"}, {"sink": {"topik": "x"}}, {"starting.offsets": {"timestamp": -1}}],
+    ids=str,
+)
+def test_what_is_wrong_is_marked(wrong: dict[str, Any]) -> None:
+    """A misspelt key and a value that there is not."""
+    assert [error.message for error in CHECKER.iter_errors(GOOD | wrong)]
+
+
+def test_the_example_in_the_readme_is_taken() -> None:
+    """What a user copies is not marked."""
+    (example,) = re.findall(r"```yaml\n(group\.id.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+    assert [] == [error.message for error in CHECKER.iter_errors(yaml.safe_load(example))]

@@ -1,0 +1,52 @@
+"""What the demo takes from the service's log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from app.demo import show
+from app.demo.show import page_in
+
+PROGRAM = """
+from app import log
+from app.status.server import StatusServer
+log.configure("info", group="g")
+with StatusServer("127.0.0.1", 0, lambda: None) as server:
+    print(server.url)
+"""
+
+
+def test_the_page_is_where_the_log_says() -> None:
+    """A service at a free port tells it in a line, whose format the demo knows; before that there is no page."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+
+    assert "" == page_in("") == page_in(json.dumps({"url": "x", "event": "another"}))
+    assert done.stdout.strip() == page_in(f"noise\n{done.stderr}more noise")
+
+
+def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board shows the figure that it saw last until the group's coordinator answers again."""
+    answers = iter([5, None, 7])
+
+    class Reader:
+        def __init__(self, settings: object) -> None:
+            pass
+
+        def committed(self, partitions: Sequence[TopicPartition], seconds: float) -> list[TopicPartition]:
+            if (answer := next(answers)) is None:
+                raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+            return [TopicPartition("raw-logs", 0, answer), TopicPartition("raw-logs", 1)]
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(show, "Consumer", Reader)
+
+    with show._committed("nowhere") as committed:
+        assert [5, 5, 7] == [committed(), committed(), committed()]

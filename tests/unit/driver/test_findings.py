@@ -1,0 +1,232 @@
+"""What a preflight finds: each finding from the facts that cause it, and none where all is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.driver.findings import (
+    UNLIMITED_MS,
+    Expiry,
+    Finding,
+    Look,
+    Need,
+    Severity,
+    lacking,
+    of_clocks,
+    of_destination,
+    of_expiry,
+    of_limits,
+    of_sizes,
+    of_source,
+    of_times,
+    release,
+    without_features,
+)
+from app.driver.preflight import refuse
+from app.errors import NotAllowed, NotUsable
+from app.facts import BrokerFacts, TopicFacts
+from app.model import Guarantee
+
+NEW = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
+DAY_MS = 86_400_000
+
+
+def topic(replicas: int = 3, **settings: object) -> TopicFacts:
+    """Return a topic with these settings; `_` stands for a dot."""
+    kept = {"cleanup.policy": "delete"} | {name.replace("_", "."): str(value) for name, value in settings.items()}
+    return TopicFacts(None, replicas, kept)
+
+
+class TestRights:
+    """Only what is missing is named, with what to type."""
+
+    def test_a_missing_right_refuses(self) -> None:
+        """Nothing works without it."""
+        (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}))
+
+        assert Severity.REFUSES is finding.severity
+        assert isinstance(finding.error, NotAllowed)
+        assert (
+            "Winnow may not Read on topic 'raw': "
+            "kafka-acls --add --allow-principal User:NAME --operation Read --topic raw"
+        ) == str(finding)
+
+    def test_a_right_that_only_a_part_needs_warns(self) -> None:
+        """It says which part."""
+        (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset())
+
+        assert Severity.WARNS is finding.severity
+        assert str(finding).startswith("Winnow may not Read on group 'g', so winnow pause does not work: kafka-acls ")
+
+    @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
+    def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
+        """Also where the broker does not tell."""
+        assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights))
+
+
+class TestFeatures:
+    """What the brokers cannot do."""
+
+    def test_brokers_that_know_everything(self) -> None:
+        """And those of which nothing is known."""
+        assert [] == list(without_features(BrokerFacts(NEW), Guarantee.EXACTLY_ONCE))
+        assert [] == list(without_features(BrokerFacts(), Guarantee.EXACTLY_ONCE))
+
+    def test_transactions_without_stable_offsets(self) -> None:
+        """Kafka 2.4 knows neither KIP-447 nor topic ids; at least once, only these are missed."""
+        old = BrokerFacts(NEW | {"OffsetFetch": 6, "TxnOffsetCommit": 2, "Metadata": 9})
+
+        refusal, other, warning = without_features(old, Guarantee.EXACTLY_ONCE)
+
+        assert (
+            "a broker does not know OffsetFetch version 7: stable offsets (KIP-447): upgrade it to Kafka 2.5, or set "
+            "delivery.guarantee to at-least-once"
+        ) == str(refusal)
+        assert "TxnOffsetCommit version 3" in str(other)
+        assert Severity.WARNS is warning.severity
+        assert [str(warning)] == list(map(str, without_features(old, Guarantee.AT_LEAST_ONCE)))
+
+    @pytest.mark.parametrize(
+        ("versions", "name"),
+        [({"Produce": 13}, "4.1"), ({"Produce": 11}, "3.7"), ({"OffsetFetch": 7}, "2.5"), ({}, "")],
+    )
+    def test_the_release_is_told_by_its_requests(self, versions: dict[str, int], name: str) -> None:
+        """The newest whose request is known."""
+        assert name == release(BrokerFacts(versions))
+
+
+class TestTopics:
+    """What is wrong with the settings of topics."""
+
+    def test_topics_as_they_should_be(self) -> None:
+        """Nothing is found, also where nothing may be read."""
+        for each in (topic(), TopicFacts(None)):
+            assert [] == [*of_source("raw", each), *of_destination("sink", "clean", each)]
+            assert [] == [*of_limits({"raw": each}, ("clean", each)), *of_sizes({"raw": each}, ("dead", each))]
+
+    def test_a_compacted_source(self) -> None:
+        """Records vanish before they are read."""
+        (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"))
+
+        assert "the source 'raw' is compacted" in str(finding)
+        assert str(finding).endswith("kafka-configs --alter --topic raw --add-config cleanup.policy=delete")
+
+    def test_too_few_replicas_refuse(self) -> None:
+        """No write is ever acknowledged."""
+        (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2))
+
+        assert Severity.REFUSES is finding.severity
+        assert "the sink 'clean' takes no record: its replication factor is 1, and min.insync.replicas is 2" in str(
+            finding
+        )
+
+    def test_the_time_of_writing(self) -> None:
+        """An audit knows lines by their time."""
+        (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"))
+
+        assert "winnow audit cannot know them: set lineage.headers to true, or kafka-configs" in str(finding)
+        assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime")))
+
+    def test_records_that_are_too_old_for_the_sink(self) -> None:
+        """They would all become dead letters; a sink that sets the time itself takes any."""
+        sink = {"message_timestamp_before_max_ms": DAY_MS}
+        sources = {"a": topic(retention_ms=DAY_MS), "b": topic(retention_ms=-1), "c": topic(retention_ms=2 * DAY_MS)}
+
+        (finding,) = of_limits(sources, ("clean", topic(**sink)))
+
+        assert "older than 1 day (message.timestamp.before.max.ms), and 'b' (and 1 more) keeps older" in str(finding)
+        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink))))
+        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS))))
+
+    def test_dead_letters_that_are_cut(self) -> None:
+        """The headers of a dead letter need room, too."""
+        (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)))
+
+        assert "takes 1000 bytes (max.message.bytes), and 'raw' takes 9000: a rejected record" in str(finding)
+        assert str(finding).endswith("--add-config max.message.bytes=17192")
+
+
+class TestExpiry:
+    """Where brokers forget offsets."""
+
+    EXPIRY = Expiry("earliest", 600, 60)
+
+    def found(self, minutes: int | None, retention_ms: int, expiry: Expiry = EXPIRY) -> list[str]:
+        settings = None if minutes is None else {"offsets.retention.minutes": str(minutes)}
+        found = of_expiry({"raw": topic(retention_ms=retention_ms)}, BrokerFacts({}, settings), expiry)
+        return list(map(str, found))
+
+    def test_offsets_that_outlive_the_records(self) -> None:
+        """Nothing is read again that is not there any more; and what may not be read is not known."""
+        assert [] == self.found(10_080, 7 * DAY_MS)
+        assert [] == self.found(None, -1)
+
+    def test_records_that_outlive_their_offsets(self) -> None:
+        """After a long stop they would be cleansed again."""
+        (said,) = self.found(10_080, 14 * DAY_MS)
+
+        assert (
+            "brokers forget offsets that nobody commits after 7 days (offsets.retention.minutes), and 'raw' keeps records "
+            "for longer: after a stop of that length the service would begin at starting.offsets (earliest): set "
+            "starting.offsets to error once the group has offsets, or offsets.retention.minutes to 20160"
+        ) == said
+        assert [] == self.found(10_080, 14 * DAY_MS, self.EXPIRY._replace(starting="error"))
+        (said,) = self.found(10_080, -1)
+        assert said.endswith("once the group has offsets")
+
+    def test_idle_partitions_that_are_renewed_too_late(self) -> None:
+        """Their offsets would vanish while the service runs."""
+        (said,) = self.found(10, 1)
+
+        assert "10:00 (offsets.retention.minutes), and those of idle partitions are renewed every 0:10:00" in said
+        assert "set round.interval to 5s or less" in said
+
+
+class TestClocks:
+    """What can be known of the brokers' clock without writing anything."""
+
+    @pytest.mark.parametrize(
+        ("first", "second", "said"),
+        [
+            (Look(None, 1000), Look(None, 1001), ""),
+            (Look(900, 1000), Look(900, 1001), ""),
+            (Look(1099, 1000), Look(1099, 1001), "98 s or more behind"),
+            (Look(899, 1000), Look(900, 1001), "100 s or more ahead of"),
+            (Look(999, 1000), Look(1000, 1001), ""),
+        ],
+        ids=["nothing is known", "an old commit", "a commit in the future", "a new commit in the past", "alike"],
+    )
+    def test_clocks(self, first: Look, second: Look, said: str) -> None:
+        """An old commit says only that the brokers' clock is not earlier."""
+        found = "".join(map(str, of_clocks(first, second)))
+
+        assert said in found
+        assert bool(said) == bool(found)
+
+
+class TestRefuse:
+    """What a start makes of findings."""
+
+    RIGHT = Finding.refuses(NotAllowed("may not", "allow it"))
+    OTHER = Finding.refuses(NotUsable("cannot", "mend it"))
+    WARNING = Finding.warns("soon", "mind it")
+
+    def test_warnings_are_returned(self) -> None:
+        """The service runs."""
+        assert ["soon: mind it"] == refuse([self.WARNING])
+
+    @pytest.mark.parametrize(
+        ("findings", "kind", "text"),
+        [
+            ([RIGHT, WARNING], NotAllowed, "may not: allow it"),
+            ([RIGHT, RIGHT], NotAllowed, "may not: allow it\nmay not: allow it"),
+            ([RIGHT, OTHER], NotUsable, "may not: allow it\ncannot: mend it"),
+        ],
+    )
+    def test_all_refusals_are_raised(self, findings: list[Finding], kind: type[NotUsable], text: str) -> None:
+        """Rights alone may come back: a broker that restarts knows no ACLs for a moment."""
+        with pytest.raises(NotUsable) as raised:
+            refuse(findings)
+
+        assert kind is type(raised.value)
+        assert text == str(raised.value)

@@ -1,0 +1,185 @@
+"""A pause: the mark, what the service does while there is one, and what must not expire meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.driver.pause import AGAIN_SECONDS, PauseMark
+from app.driver.renewal import RENEW_SECONDS
+from app.driver.stop import Stop
+from app.errors import NotAllowed, Unreachable
+from app.model import Assignment, CommittedOffset, Partition, Pause
+from app.runtime import Runtime
+from tests.fakes.driver import DriverKafka, FakeRounds, works
+from tests.unit.driver.test_service import config, service
+
+A = Partition("raw", 0)
+PAUSE = Pause(5_000, "ops 1")
+
+
+class Store:
+    """Offsets of one group in memory."""
+
+    transactional = True
+
+    def __init__(self) -> None:
+        self.stored: dict[Partition, CommittedOffset] = {}
+        self.trouble: Exception | None = None
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+        assert not stable, "nobody commits in that group in a transaction"
+        if self.trouble:
+            raise self.trouble
+        return {each: self.stored[each] for each in partitions if each in self.stored}
+
+    def save(self, partition: Partition, offset: int, metadata: str) -> None:
+        raise AssertionError("a mark may go back")
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self.stored[partition] = CommittedOffset(offset, metadata)
+
+    def close(self) -> None:
+        pass
+
+
+class TestMark:
+    def test_it_is_set_and_cleared(self) -> None:
+        """Whoever reads it learns since when, and from where."""
+        mark = PauseMark(Store(), "dead")
+
+        assert mark.read() is None
+        mark.set(PAUSE)
+        assert mark.read() == PAUSE
+        mark.clear()
+        assert mark.read() is None
+
+    def test_a_mark_of_somebody_else(self) -> None:
+        """It counts, whatever stands beside it."""
+        store = Store()
+        store.stored[Partition("dead", 0)] = CommittedOffset(1, "since=x")
+
+        assert Pause(0, "") == PauseMark(store, "dead").read()
+
+    def test_who_may_not_ask(self) -> None:
+        """A service without the right to read the mark works; an outage is one."""
+        store = Store()
+        store.trouble = NotAllowed("no")
+        assert PauseMark(store, "dead").read() is None
+        store.trouble = Unreachable("away")
+        with pytest.raises(Unreachable):
+            PauseMark(store, "dead").read()
+
+    def test_who_may_not_ask_asks_rarely(self) -> None:
+        """Each such question takes seconds; the right may come later."""
+        store, now = Store(), [0.0]
+        mark = PauseMark(store, "dead", lambda: now[0])
+        mark.set(PAUSE)
+        store.trouble = NotAllowed("no")
+        assert mark.read() is None
+
+        store.trouble = None
+        now[0] = AGAIN_SECONDS - 1
+        assert mark.read() is None
+        now[0] = AGAIN_SECONDS
+        assert PAUSE == mark.read()
+
+
+class Marked:
+    """A mark that is there for so many questions."""
+
+    def __init__(self, times: int, *, after: int = 0) -> None:
+        self.answers = [None] * after + [PAUSE] * times
+        self.renewed: list[Pause] = []
+
+    def read(self) -> Pause | None:
+        return self.answers.pop(0) if self.answers else None
+
+    def set(self, pause: Pause) -> None:
+        self.renewed.append(pause)
+
+    def clear(self) -> None:
+        raise AssertionError("only a person ends a pause")
+
+
+class Waits(Stop):
+    """A stop whose waits take no time, but tell how long they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        return super().wait(0)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The time passes in these waits only."""
+        return Runtime(monotonic=lambda: sum(self.waited))
+
+
+class TestService:
+    def test_a_service_that_starts_paused(self) -> None:
+        """It plans no round until it is resumed, and says both."""
+        kafka, stop = DriverKafka(p0=(0, 10)), Waits()
+        kafka.pauses = Marked(3)
+        rounds = FakeRounds(works(kafka))
+
+        with capture_logs() as logs:
+            assert 0 == service(kafka, rounds, stop=stop, runtime=stop.runtime).run(until_end=True)
+
+        assert [10.0] * 3 == stop.waited
+        assert 10 == kafka.committed[A].offset
+        assert ["paused; no records are taken", "resumed"] == [
+            each["event"] for each in logs if "pause" in each["event"] or "resumed" in each["event"]
+        ]
+
+    def test_offsets_do_not_expire_meanwhile(self) -> None:
+        """From time to time the mark and the offsets are committed again, behind a fence."""
+        kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Waits()
+        kafka.committed[A] = CommittedOffset(4, "metadata")
+        kafka.pauses = mark = Marked(8)
+        settings = config("round.interval=3600s")
+
+        service(kafka, FakeRounds(works(kafka)), settings, stop=stop, runtime=stop.runtime).run(until_end=True)
+
+        assert RENEW_SECONDS <= sum(stop.waited) < 2 * RENEW_SECONDS
+        assert [PAUSE, PAUSE] == mark.renewed
+        assert [A, A] == kafka.renewed
+        assert [[A], [A]] == kafka.fenced[1:3]
+
+
+def test_a_running_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of a round sees the mark; its tasks are ended as for a rebalance."""
+    kafka = DriverKafka(p0=(0, 10))
+    found: list[str] = []
+
+    def act(assignments: list[Assignment]) -> list[object]:
+        running.append(True)
+        return works(kafka)(assignments)  # type: ignore[return-value]
+
+    running: list[bool] = []
+    one = service(kafka, FakeRounds(act))  # type: ignore[arg-type]
+    kafka_clients = one._clients
+    monkeypatch.setattr(type(kafka_clients.pauses), "read", lambda _self: PAUSE)
+    found.append(one._needs_rebalance(FakeRounds(act), _Round(), None))  # type: ignore[arg-type]
+
+    assert ["the service is paused"] == found
+
+
+class _Round:
+    lost_tasks = done_tasks = 0
+
+
+def test_the_configuration_is_used() -> None:
+    """The wait is the interval of the rounds."""
+    kafka, stop = DriverKafka(p0=(0, 10)), Waits()
+    kafka.pauses = Marked(1)
+
+    settings = config("round.interval=7s")
+    service(kafka, FakeRounds(works(kafka)), settings, stop=stop, runtime=stop.runtime).run(until_end=True)
+
+    assert [7.0] == stop.waited

@@ -1,0 +1,120 @@
+"""The offsets that no task renews: brokers must not forget them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.driver.renewal import RENEW_SECONDS, SHARE, Renewal
+from app.driver.stop import Stop
+from app.errors import Unreachable
+from app.model import CommittedOffset, Partition
+from tests.fakes.driver import DriverKafka, FakeRounds, works
+from tests.unit.driver.test_service import config, service
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+
+
+class Scene:
+    def __init__(self, *, transactional: bool = True) -> None:
+        self.kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        self.kafka.committed = {A: CommittedOffset(4, "winnow/2 in=4"), B: CommittedOffset(-1, corrupt="rubbish")}
+        self.now = 0.0
+        self.renewal = Renewal(self.kafka.clients, lambda: self.now, transactional=transactional)
+
+
+def test_it_changes_nothing() -> None:
+    """Offset and metadata stay, and what is no offset is left alone; a fence comes first."""
+    scene = Scene()
+    before = dict(scene.kafka.committed)
+
+    scene.renewal.renew([A, B])
+
+    assert before == scene.kafka.committed
+    assert [A] == scene.kafka.renewed
+    assert [[A, B]] == scene.kafka.fenced
+
+
+def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
+    """A service that runs for minutes a day renews them, too."""
+    scene = Scene()
+    for scene.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
+        scene.renewal.renew([A])
+
+    assert [A, A] == scene.kafka.renewed
+
+
+@pytest.mark.parametrize(
+    ("retention", "every"), [(None, RENEW_SECONDS), (60.0, 60 / SHARE), (604_800.0, RENEW_SECONDS)]
+)
+def test_brokers_that_forget_soon_are_told_often(retention: float | None, every: float) -> None:
+    """Where that may not be asked, Kafka's default of 7 days is believed."""
+    scene = Scene()
+    scene.kafka.retention = retention
+
+    scene.renewal.learn()
+
+    assert every == scene.renewal.every
+
+
+def test_without_a_fence_nothing_is_committed() -> None:
+    """
+    Where Kafka is away, a task might be alive; it is tried again at the next look.
+
+    At least once there is no fence, and the store refuses to go back.
+    """
+    scene, unfenced = Scene(), Scene(transactional=False)
+    scene.kafka.reachable = unfenced.kafka.reachable = False
+
+    for each in (scene, unfenced):
+        each.renewal.renew([A])
+
+    assert [] == scene.kafka.renewed
+    assert [A] == unfenced.kafka.renewed
+    scene.kafka.reachable = True
+    scene.renewal.renew([A])
+    assert [A] == scene.kafka.renewed
+
+
+def test_an_outage_is_no_error() -> None:
+    """It is tried again at the next look."""
+    scene = Scene()
+
+    def away() -> None:
+        raise Unreachable("away")
+
+    scene.renewal.renew([A], also=away)
+    scene.renewal.renew([A])
+
+    assert [A] == scene.kafka.renewed
+
+
+def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task works on it, so the driver renews its offset; the tasks renew the others."""
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+    kafka = DriverKafka(p0=(0, 10), p1=(5, 10))
+    kafka.committed[B] = CommittedOffset(2)
+
+    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+
+    assert [B] == kafka.renewed
+
+
+def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
+    """A run from time to time is all that idle partitions see of the service."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed = {A: CommittedOffset(10), B: CommittedOffset(4)}
+
+    assert 0 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+
+    assert [A] == kafka.renewed
+
+
+def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
+    """Its tasks renew the offsets of idle partitions when it ends."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.retention = 60.0
+    rounds = FakeRounds(works(kafka))
+
+    service(kafka, rounds, config("round.interval=10s")).run(until_end=True)
+
+    assert 60.0 / SHARE == rounds.rounds[0][0].seconds

@@ -1,0 +1,61 @@
+"""Which partitions may hold a record that kills or hangs the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.driver.discover import Discovery
+from app.driver.stop import Stop
+from app.driver.suspects import SUSPECT_SECONDS, Suspects
+from app.errors import SparkFailed
+from app.model import Assignment, CommittedOffset, Partition
+from tests.fakes.driver import DriverKafka, FakeRounds, Result, works
+from tests.unit.driver.test_service import config, service
+
+A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
+
+
+def test_who_stood_still_although_records_wait() -> None:
+    """Not one that went on after it was last seen, and not one that has nothing to read."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
+    kafka.committed = {A: CommittedOffset(4), B: CommittedOffset(4), C: CommittedOffset(10)}
+    discovery, suspects = Discovery(config(), kafka.clients), Suspects(lambda: 0.0)
+    suspects.round_died(discovery.discover().offsets)
+    kafka.committed[B] = CommittedOffset(5)
+
+    assert {A} == suspects.among(discovery.discover())
+
+
+def test_a_suspicion_ends() -> None:
+    """One record may be followed by others, but not for ever; what happened before another round is forgotten."""
+    kafka, now = DriverKafka(p0=(0, 10)), [0.0]
+    discovery, suspects = Discovery(config(), kafka.clients), Suspects(lambda: now[0])
+    suspects.round_died(discovery.discover().offsets)
+
+    assert {A} == suspects.among(discovery.discover())
+    now[0] = SUSPECT_SECONDS - 1
+    assert {A} == suspects.among(discovery.discover())
+    now[0] = SUSPECT_SECONDS
+    assert not suspects.among(discovery.discover())
+
+
+def test_the_next_round_isolates_the_parser_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only that of their tasks: it costs a little."""
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    act = works(kafka)
+
+    def die_once(assignments: Sequence[Assignment]) -> Result:
+        if len(rounds.rounds) == 1:
+            kafka.committed[B] = CommittedOffset(5)
+            return SparkFailed("a worker died too often")
+        return act(assignments)
+
+    rounds = FakeRounds(die_once)
+    service(kafka, rounds).run(until_end=True)
+
+    assert [{A: False, B: False}, {A: True, B: False}] == [
+        {each.partition: task.isolate for task in round_ for each in task.ranges} for round_ in rounds.rounds
+    ]

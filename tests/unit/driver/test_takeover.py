@@ -1,0 +1,369 @@
+"""A take-over as both services see it: who has what, what the later one leaves alone until it is ready, how both end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.config import Config
+from app.driver.service import Service
+from app.driver.starting_offsets import PartitionOffsets
+from app.driver.takeover import GONE_SECONDS, Takeover, control_partitions_last
+from app.driver.tracker import StatusTracker
+from app.errors import SparkFailed
+from app.model import (
+    NOBODY,
+    Assignment,
+    Attempt,
+    CommittedOffset,
+    OffsetRange,
+    Outcome,
+    Owner,
+    Partition,
+    Receipt,
+    Watermarks,
+)
+from app.offsets.metadata import OffsetMetadata
+from app.offsets.times import NO_TIME, TaskReport
+from app.runtime import REAL
+from app.status import log
+from tests.fakes.driver import DriverKafka, FakeRound, FakeRounds, Result, works
+from tests.fakes.simulation import SimulatedStop, SimulatedTime
+from tests.unit.driver.test_service import config
+
+A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
+EARLIER, ME = Owner(9_000, "there", "clean", 1), Owner(5_000, "here", "clean", 2)
+OURS = Owner(0, REAL.host, "clean", 2)
+"""The service itself, on simulated time."""
+LATER, LATEST = Owner(1_000, "there", "clean", 3), Owner(500, "there", "clean", 4)
+
+
+class Scene:
+    """A take-over on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.takeover = Takeover(ME, lambda: self.now)
+
+    def look(self, moved: Mapping[Partition, Owner]) -> None:
+        self.takeover.look(moved)
+
+
+class TestTakeover:
+    def test_the_last_commit_says_whose_a_partition_is(self) -> None:
+        """A larger number is a later generation, whenever it started."""
+        scene = Scene()
+
+        scene.look({A: EARLIER, B: LATER})
+
+        assert {A} == scene.takeover.to_take
+        assert {B: LATER} == scene.takeover.taken
+        scene.look({A: ME, B: ME})
+        assert not scene.takeover.to_take
+        assert not scene.takeover.taken
+
+    def test_an_offset_that_a_person_set_is_nobodys(self) -> None:
+        """There is no service to take it over from."""
+        scene = Scene()
+
+        scene.look({A: NOBODY})
+
+        assert not scene.takeover.to_take
+
+    def test_a_later_generation_that_shows_no_sign_of_life_has_nothing(self) -> None:
+        """Its partitions are ours again after a minute; one commit shows that it is back."""
+        scene = Scene()
+        scene.look({A: LATER, B: LATER})
+
+        scene.now += GONE_SECONDS - 1
+        assert {A, B} == scene.takeover.taken.keys()
+        scene.now += 1
+        assert not scene.takeover.taken
+        scene.look({B: LATER})
+        assert {A, B} == scene.takeover.taken.keys()
+
+    def test_everything_is_taken_when_each_partition_is(self) -> None:
+        """Partitions that we do not work on do not matter."""
+        scene = Scene()
+        assert not scene.takeover.has_all([])
+
+        scene.look({A: LATER})
+
+        assert scene.takeover.has_all([A])
+        assert not scene.takeover.has_all([A, B])
+
+    def test_what_a_later_generation_leaves_for_a_minute_is_not_wanted(self) -> None:
+        """A partition may wait for a person there; the earlier service must not wait for ever."""
+        scene = Scene()
+        for _ in range(3):
+            scene.look({A: LATER})
+            assert not scene.takeover.has_all([A, B])
+            scene.now += GONE_SECONDS / 3
+
+        assert scene.takeover.has_all([A, B])
+
+    def test_a_second_attempt_has_its_own_minute(self) -> None:
+        """A later generation that came back after a crash is not as far as one that never left."""
+        scene = Scene()
+        scene.look({A: LATER})
+        scene.now += 2 * GONE_SECONDS
+
+        scene.look({A: LATER})
+
+        assert not scene.takeover.has_all([A, B])
+
+
+def owned(offset: int, owner: Owner) -> CommittedOffset:
+    return CommittedOffset(offset, str(OffsetMetadata("id-1", 0, owner=owner)))
+
+
+class Flow:
+    """A service of generation 2 beside others, on simulated time."""
+
+    def __init__(self, kafka: DriverKafka, rounds: FakeRounds, *, seconds: float = 500.0) -> None:
+        self.kafka, self.rounds, self.time = kafka, rounds, SimulatedTime()
+        self.stop = SimulatedStop(self.time, seconds)
+        self.tracker = StatusTracker("g", [log.write], self.time.runtime)
+        self.started_after: list[int] = []
+
+    def run(self, settings: Config | None = None, *, until_end: bool = False) -> list[Mapping[str, object]]:
+        def start() -> FakeRounds:
+            self.started_after.append(len(self.kafka.fenced))
+            return self.rounds
+
+        made = Service(
+            settings or config("generation=2"),
+            self.kafka.clients,
+            start,
+            stop=self.stop,
+            tracker=self.tracker,
+            runtime=self.time.runtime,
+        )
+        with capture_logs() as logs:
+            assert 0 == made.run(until_end=until_end)
+        return list(logs)
+
+
+def test_the_control_partition_of_the_other_service_comes_last() -> None:
+    """Its task would end at that fence, and leave the others alone before they are taken over."""
+    report = TaskReport(Attempt(1, 0), NO_TIME)
+    texts = {
+        A: str(OffsetMetadata("id-1", 0, owner=EARLIER, report=report)),
+        B: str(OffsetMetadata(owner=EARLIER)),
+        C: "",
+    }
+    marks = Watermarks(0, 9, 9)
+    offsets = {
+        each: PartitionOffsets(each, "id-1", marks, CommittedOffset(5, text) if text else None)
+        for each, text in texts.items()
+    }
+    task = [OffsetRange(each, None, 0) for each in (A, B, C)]
+
+    assert [B, C, A] == [each.partition for each in control_partitions_last(task, offsets)]
+
+
+class TestTheLater:
+    def test_it_is_ready_before_it_fences_anything(self) -> None:
+        """Spark and its workers are up, and the driver itself fences nobody: each task does, partition by partition."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, EARLIER), B: owned(4, ME)}
+        rounds = FakeRounds(works(kafka))
+
+        Flow(kafka, rounds).run(until_end=True)
+
+        assert rounds.warm
+        assert [] == kafka.fenced
+        assert [True] * len(rounds.rounds[0]) == [each.takes_over for each in rounds.rounds[0]]
+
+    @pytest.mark.parametrize("owner", [ME, Owner(1, "there", "clean", 2)])
+    def test_a_restart_takes_nothing_over(self, owner: Owner) -> None:
+        """Where all offsets are of its own generation, what a crash left open is ended before Spark starts."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, owner)}
+        rounds = FakeRounds(works(kafka))
+        flow = Flow(kafka, rounds)
+
+        flow.run(until_end=True)
+
+        assert [1] == flow.started_after
+        assert not rounds.warm
+        assert [[False]] == [[each.takes_over for each in tasks] for tasks in rounds.rounds]
+
+    def test_later_rounds_open_their_partitions_side_by_side(self) -> None:
+        """Once its tasks have committed everything in its name there is nobody to take over from."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, EARLIER)}
+        seen: list[bool] = []
+
+        def act(assignments: Sequence[Assignment]) -> Result:
+            seen.extend(each.takes_over for each in assignments)
+            kafka.committed[A] = owned(5, OURS)
+            flow.time.pass_by(2)
+            return []
+
+        flow = Flow(kafka, FakeRounds(act), seconds=5)
+        flow.run()
+
+        assert [True, False] == seen[:2]
+
+    def test_a_service_of_an_earlier_generation_is_no_rival(self) -> None:
+        """It ends by itself, so nobody needs to be told."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, ME)}
+        offsets = iter(range(4, 10_000))
+
+        def act(_: Sequence[Assignment]) -> Result:
+            kafka.committed[A] = owned(next(offsets), EARLIER)
+            flow.time.pass_by(2)
+            return []
+
+        flow = Flow(kafka, FakeRounds(act), seconds=30)
+        flow.run()
+
+        assert flow.tracker.snapshot.rival is None
+
+
+class Beside(FakeRounds):
+    """A round that goes on until it is killed, while others commit."""
+
+    def __init__(
+        self,
+        kafka: DriverKafka,
+        time: Callable[[], SimulatedTime],
+        commits: Mapping[float, Mapping[Partition, CommittedOffset]],
+    ) -> None:
+        super().__init__(lambda _: SparkFailed("cancelled"), unending=True)
+        self.kafka, self._time, self._commits = kafka, time, dict(commits)
+
+    def submit(self, assignments: Sequence[Assignment]) -> FakeRound:
+        made = super().submit(assignments)
+        real = made.wait
+
+        def wait(seconds: float) -> bool:
+            self._time().pass_by(seconds)
+            for at in [at for at in self._commits if at <= self._time().now]:
+                self.kafka.committed |= self._commits.pop(at)
+            return real(seconds)
+
+        made.wait = wait  # type: ignore[method-assign]
+        return made
+
+
+class TestTheEarlier:
+    def test_it_ends_with_0_and_names_who_took_over(self) -> None:
+        """Its tasks are killed when nothing is left to them, and nothing is fenced that somebody else has."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
+        rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER)}, 65.0: {B: owned(4, LATER)}})
+        flow = Flow(kafka, rounds)
+
+        logs = flow.run()
+
+        assert rounds.cancelled
+        assert 1 == len(rounds.rounds)
+        assert 1 == len([fenced for fenced in kafka.fenced if fenced])  # before Spark started
+        assert 65 < flow.time.now < 85
+        handed = [each for each in logs if each["event"].__str__().startswith("a later generation takes over")]
+        assert [(1, 2), (2, 2)] == [(each["taken"], each["partitions"]) for each in handed]
+        assert f"taken over by {LATER}" == logs[-1]["cause"]
+        assert "of generation 3 on there that started at 1970-01-01T00:00:01" in str(LATER)
+
+    def test_it_goes_on_with_what_it_still_has(self) -> None:
+        """While only a part is taken, its round does not end, however uneven the work is, or done."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
+        alive = {float(at): {A: owned(at, LATER)} for at in range(40, 80, 5)}
+        rounds = Beside(kafka, lambda: flow.time, alive)
+        flow = Flow(kafka, rounds, seconds=85)
+
+        flow.run()
+
+        assert 1 == len(rounds.rounds)
+        assert [A] not in kafka.fenced
+        assert all(A not in fenced for fenced in kafka.fenced[1:])
+
+    def test_when_the_later_one_is_gone_it_works_on_everything_again(self) -> None:
+        """A crash in the middle of a take-over must leave somebody who works."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
+
+        def act(assignments: Sequence[Assignment]) -> Result:
+            if len(rounds.rounds) == 3:
+                kafka.committed[A] = owned(4, LATER)
+            flow.time.pass_by(2)
+            return []
+
+        rounds = FakeRounds(act)
+        flow = Flow(kafka, rounds, seconds=80)
+
+        logs = flow.run()
+
+        assert 3 < len(rounds.rounds)
+        assert {A, B} == {each.partition for task in rounds.rounds[3] for each in task.ranges}
+        events = [each["event"] for each in logs]
+        assert "the later generation is gone; this service works on everything again" in events
+
+    def test_whoever_fences_its_tasks_has_a_moment_to_say_who_they_are(self) -> None:
+        """A new round at once would fence the later one before its first commit, and so on."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, OURS)}
+
+        def act(assignments: Sequence[Assignment]) -> Result:
+            commits.append(flow.time.now + 1)
+            return [Receipt(A, 3, 3, outcome=Outcome.FENCED)]
+
+        def load(*args: Any, **named: Any) -> dict[Partition, CommittedOffset]:
+            if commits and flow.time.now >= commits[0]:
+                kafka.committed[A] = owned(3, LATER)
+            return real(*args, **named)
+
+        commits: list[float] = []
+        rounds = FakeRounds(act)
+        flow = Flow(kafka, rounds)
+        real = kafka.load
+        kafka.load = load  # type: ignore[method-assign]
+
+        logs = flow.run()
+
+        assert 1 == len(rounds.rounds)
+        assert f"taken over by {LATER}" == logs[-1]["cause"]
+
+    def test_a_fence_by_nobody_who_commits_costs_a_moment(self) -> None:
+        """Then the partitions are planned again, as after any fence."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, OURS)}
+        began: list[float] = []
+
+        def act(assignments: Sequence[Assignment]) -> Result:
+            began.append(flow.time.now)
+            return [Receipt(A, 3, 3, outcome=Outcome.FENCED)]
+
+        flow = Flow(kafka, FakeRounds(act), seconds=20)
+        flow.run()
+
+        assert 3 <= began[1] - began[0] < 6
+
+    def test_one_that_starts_beside_a_later_one_stands_by(self) -> None:
+        """Kubernetes starts it again after its end; it takes nothing back, not even Spark's memory, until it must."""
+        kafka = DriverKafka(p0=(0, 10))
+        kafka.committed = {A: owned(3, LATER)}
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+
+        logs = flow.run(until_end=True)
+
+        assert 1 == len(flow.rounds.rounds)
+        assert GONE_SECONDS <= flow.time.now < GONE_SECONDS + 20
+        said = [each["event"] for each in logs]
+        assert "a later generation works for this group; this service stands by until that is gone" == said[0]
+
+    def test_of_several_the_last_generation_is_named(self) -> None:
+        """Two may take over at the same time; only the last one goes on."""
+        kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+        kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
+        rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER), B: owned(4, LATEST)}})
+        flow = Flow(kafka, rounds)
+
+        assert f"taken over by {LATEST}" == flow.run()[-1]["cause"]

@@ -1,0 +1,127 @@
+"""The circuit breaker of the dead letters: good data are not drained into them because a parser is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from app.errors import TooManyDeadLetters
+from app.executor import task
+from app.executor.breaker import CircuitBreaker
+from app.executor.cleansed import Cleansed
+from app.executor.parse import make_parser
+from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.rates import BreakerLimit
+from app.records import DeadLetter, Lines
+from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.independent import cleansed, line
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+HALF = BreakerLimit(0.5, minimum=20, seconds=60)
+
+
+def good(records: int) -> list[Record | None]:
+    return [Record(line(n)) for n in range(records)]
+
+
+def bad(records: int) -> list[Record | None]:
+    return [Record(b"rubbish")] * records
+
+
+def cleanse(kafka: FakeKafka, limit: BreakerLimit | None) -> dict[Partition, Receipt]:
+    task_config, clock = make_task_config(breaker=limit), FakeClock()
+    clients = FakeClients(kafka, task_config, clock)
+    ranges = (OffsetRange(partition, None, 0) for partition in kafka.source)
+    receipts = task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), 60, clock.runtime)
+    return {receipt.partition: receipt for receipt in receipts}
+
+
+class TestTask:
+    def test_a_partition_with_too_many_dead_letters_is_blocked(self) -> None:
+        """It says how many and why, and what to do; the other partition goes on to its end."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)], B: [*good(300), *bad(100)]})
+
+        receipts = cleanse(kafka, HALF)
+
+        blocked, other = receipts[A], receipts[B]
+        assert (Outcome.BLOCKED, True) == (blocked.outcome, blocked.tripped)
+        assert "records within 60 s are dead letters, the last ones mostly for 'no_marker'" in blocked.error
+        assert "dead.letters.breaker.ratio allows 50.0%" in blocked.error
+        assert "winnow offsets reset" in blocked.cure
+        assert (Outcome.DONE, 400, False) == (other.outcome, other.records, other.tripped)
+
+    def test_nothing_counts_half(self) -> None:
+        """The transaction that was open is aborted: sink, dead letters and offset tell the same."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)]})
+
+        (receipt,) = cleanse(kafka, HALF).values()
+
+        assert 40 < receipt.end == kafka.committed[A].offset <= 80
+        assert [cleansed(n) for n in range(40)] == kafka.sink[A]
+        assert receipt.end - 40 == len(kafka.dead[A]) == receipt.dead["no_marker"]
+        assert receipt.balances
+
+    def test_any_number_may_come_by_default(self) -> None:
+        """Dead letters lose nothing, and can be replayed; only who asks for it has partitions that wait."""
+        kafka = FakeKafka({A: bad(400)})
+
+        (receipt,) = cleanse(kafka, None).values()
+
+        assert (Outcome.DONE, 400, False) == (receipt.outcome, len(kafka.dead[A]), receipt.tripped)
+
+
+def some(records: int, dead: int) -> Cleansed:
+    values: pa.BinaryArray = pa.array([], pa.binary())
+    lines = Lines(values, np.zeros(0, np.int32), values, np.zeros(0, np.int64))
+    letters: Sequence[DeadLetter] = [DeadLetter(None, None, (), 0)] * dead
+    return Cleansed(records, 0, lines, 0, letters, ["empty"] * dead, 0)
+
+
+class TestWindow:
+    def setup_method(self) -> None:
+        """Make a breaker that allows half of at least 20 records within a minute."""
+        self.clock = FakeClock()
+        self.breaker = CircuitBreaker(HALF, self.clock)
+
+    def test_the_ratio_itself_is_allowed(self) -> None:
+        """One more is not."""
+        self.breaker.judge(A, some(100, 50))
+
+        with pytest.raises(TooManyDeadLetters, match="51 of 101 records within 60 s"):
+            self.breaker.judge(A, some(1, 1))
+        assert {A} == set(self.breaker.tripped)
+
+    def test_few_records_are_not_judged(self) -> None:
+        """The twentieth is."""
+        self.breaker.judge(A, some(19, 19))
+
+        with pytest.raises(TooManyDeadLetters):
+            self.breaker.judge(A, some(1, 0))
+
+    def test_partitions_are_judged_apart(self) -> None:
+        """The good lines of one do not make up for the other."""
+        self.breaker.judge(B, some(1_000, 0))
+
+        with pytest.raises(TooManyDeadLetters):
+            self.breaker.judge(A, some(20, 20))
+
+    def test_what_is_older_than_the_window_does_not_count(self) -> None:
+        """Good records of last week do not hide that now all are bad."""
+        self.breaker.judge(A, some(1_000_000, 0))
+        self.clock.now += HALF.seconds + 1
+
+        with pytest.raises(TooManyDeadLetters, match="20 of 20"):
+            self.breaker.judge(A, some(20, 20))
+
+    def test_what_is_younger_counts(self) -> None:
+        """However many parts it came in; little is remembered of them."""
+        for _ in range(1_000):
+            self.clock.now += HALF.seconds / 1_100
+            self.breaker.judge(A, some(10, 5))
+
+        with pytest.raises(TooManyDeadLetters, match="5001 of 10001"):
+            self.breaker.judge(A, some(1, 1))
+        assert len(self.breaker._windows[A]) < 30

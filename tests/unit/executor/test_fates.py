@@ -1,0 +1,75 @@
+"""What a task would make of records, for those who read them beside the service."""
+
+from __future__ import annotations
+
+from app.executor.fates import Fates
+from app.model import Destination, Partition, Partitioner, Plugin
+from app.records import Record
+from tests.fakes import make_task_config
+from tests.unit.executor.test_task import cleansed, line
+
+RAW, OTHER = Partition("raw", 3), Partition("other", 0)
+
+
+def record(offset: int, value: bytes | None, partition: Partition = RAW) -> Record:
+    return Record(partition, offset, 1_000 + offset, b"k%d" % offset, value, [("own", b"1")])
+
+
+def test_lines_and_dead_letters_in_order() -> None:
+    """Each goes where a task would put it: lines keep key and time, dead letters the headers, too."""
+    records = [record(7, line(7)), record(8, b"rubbish", OTHER), record(9, line(9), OTHER)]
+
+    first, second, third = Fates(make_task_config()).of(records)
+
+    assert (Partition("clean", 1), cleansed(7), b"k7", 1_007, "") == (
+        first.to,
+        first.written.value,
+        first.written.key,
+        first.written.timestamp,
+        first.reason,
+    )
+    assert [] == first.written.headers
+    assert (records[1], Partition("dead", 0), b"rubbish", "no_marker") == (
+        second.record,
+        second.to,
+        second.written.value,
+        second.reason,
+    )
+    headers = dict(second.written.headers)
+    assert (b"1", b"other", b"8") == (
+        headers["own"],
+        headers["__connect.errors.topic"],
+        headers["__connect.errors.offset"],
+    )
+    assert (Partition("clean", 0), cleansed(9)) == (third.to, third.written.value)
+
+
+def test_what_the_sink_would_not_take() -> None:
+    """The limits of the topics count, as they do for a task."""
+    task_config = make_task_config(sink=Destination("clean", 1, 520), dead_letters=Destination("dead", 1, 1_000_000))
+
+    (fate,) = Fates(task_config).of([record(1, line(1))])
+
+    assert "too_large" == fate.reason
+
+
+def test_by_key() -> None:
+    """With a field as key and partitioner, the line has that key, and Kafka's client chooses its partition."""
+    parser = Plugin("delimited", {"fields": ["a", "b"], "output": "{b}|{a}"})
+    task_config = make_task_config(parser=parser, sink_key="a", sink_partitioner=Partitioner.KEY)
+
+    (fate,) = Fates(task_config).of([record(1, b"1,x")])
+
+    assert (Partition("clean", -1), b"1", b"x|1") == (fate.to, fate.written.key, fate.written.value)
+
+
+def test_a_line_that_kafka_refuses() -> None:
+    """It becomes a dead letter with Kafka's words."""
+    fate = Fates(make_task_config()).refused(record(1, line(1)), "INVALID_RECORD")
+
+    assert ("refused", "INVALID_RECORD", line(1), Partition("dead", 0)) == (
+        fate.reason,
+        fate.detail,
+        fate.written.value,
+        fate.to,
+    )

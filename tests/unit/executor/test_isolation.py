@@ -1,0 +1,107 @@
+"""Whether a task runs its parser apart, and what happens to the other process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from typing import Self
+
+import psutil
+import pytest
+from structlog.testing import capture_logs
+
+from app.executor import task
+from app.executor.isolation import DEATHS, IsolatedParser, parsing
+from app.executor.parse import make_parser, parse
+from app.model import Assignment, Attempt, OffsetRange, Partition
+from app.watchdog import Watchdog
+from parsers.contract import Parsed
+from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.unit.executor.test_task import cleansed, line
+from tests.unit.executor.test_trials import records
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+CONFIG = make_task_config()
+
+
+def assignment(attempt: int = 0, *, isolate: bool = False) -> Assignment:
+    ranges = [OffsetRange(each, None, 0) for each in (A, B)]
+    made = make_assignment(CONFIG, *ranges, seconds=8)
+    return replace(made, attempt=Attempt(1, 0, attempt), isolate=isolate)
+
+
+def children() -> list[psutil.Process]:
+    return list(psutil.Process().children())
+
+
+@pytest.mark.parametrize(
+    ("attempt", "isolate", "apart"), [(0, False, False), (1, False, False), (DEATHS, False, True), (0, True, True)]
+)
+def test_when_it_runs_apart(attempt: int, isolate: bool, apart: bool) -> None:
+    """After two deaths of one task, or if the driver says so; and the log tells it."""
+    before = children()
+    planned = assignment(attempt, isolate=isolate)
+    with capture_logs() as logs, Watchdog() as watchdog, parsing(make_parser(CONFIG), planned, watchdog) as parse_all:
+        assert apart == (children() != before)
+        parsed = parse_all(records(700, rubbish=3))
+
+    assert before == children()
+    assert [3] == parsed.reject_rows.tolist()
+    assert 699 == len(parsed.rows)
+    assert int(apart) == len(logs)
+
+
+def test_a_task_cleanses_the_same() -> None:
+    """What a task makes of its partitions does not depend on where its parser runs."""
+    kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(b"bad"), Record(line(1))]})
+    clock = FakeClock()
+
+    receipts = task.run(
+        assignment(isolate=True), FakeClients(kafka, CONFIG, clock), make_parser(CONFIG), 8, runtime=clock.runtime
+    )
+
+    assert [cleansed(n) for n in range(9)] == kafka.sink[A]
+    assert [cleansed(1)] == kafka.sink[B]
+    assert [b"bad"] == [each.value for each in kafka.dead[B]]
+    assert all(each.balances for each in receipts)
+
+
+def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only the first records of a chunk were parsed, the others come again: none is lost, doubled or out of order."""
+    kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(line(n)) for n in range(20, 25)]})
+    clock = FakeClock()
+
+    class Some:
+        """Parses at most two records at once."""
+
+        def __init__(self, *_: object) -> None:
+            self._parser = make_parser(CONFIG)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def parse(self, values: object) -> Parsed:
+            return parse(self._parser, values[:2])  # type: ignore[index]
+
+    monkeypatch.setattr("app.executor.isolation.IsolatedParser", Some)
+
+    receipts = task.run(
+        assignment(isolate=True), FakeClients(kafka, CONFIG, clock), make_parser(CONFIG), 8, runtime=clock.runtime
+    )
+
+    assert [cleansed(n) for n in range(9)] == kafka.sink[A]
+    assert [cleansed(n) for n in range(20, 25)] == kafka.sink[B]
+    assert [9, 5] == [each.records for each in receipts]
+
+
+def test_a_process_that_dies_fails_the_task() -> None:
+    """Spark tries again then; a task that went on would lose what the process had."""
+    with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog) as isolated:
+        (process,) = children()
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="the parser's process has ended"):
+            isolated.parse(records(10))

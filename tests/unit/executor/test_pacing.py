@@ -1,0 +1,344 @@
+"""How fast a task reads its partitions, where the configuration limits that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Self, cast
+
+import pyarrow as pa
+import pytest
+
+from app.errors import Transient
+from app.executor import isolation, task
+from app.executor.allowance import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, size
+from app.executor.lane import Lane
+from app.executor.pacing import Pacing
+from app.executor.parse import make_parser, parse
+from app.executor.progress import Progress
+from app.model import CommittedOffset, OffsetRange, Partition, TaskConfig
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.rates import BUFFER_MEMORY, UNLIMITED, Rates
+from app.records import DeadLetter
+from parsers.contract import Parsed
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeConsumer,
+    FakeKafka,
+    FakeTransaction,
+    Record,
+    make_assignment,
+    make_task_config,
+)
+
+A, B = Partition("raw", 0), Partition("raw", 3)
+SECONDS = 60
+PLENTY = 20_000
+
+
+class Watched(FakeConsumer):
+    """A consumer that remembers how much it was asked for at once, and how often it was started."""
+
+    def __init__(self, clients: FakeClients, most: int) -> None:
+        super().__init__(clients, most)
+        self.asked: set[int | None] = set()
+        self.starts = 0
+
+    def start(self, partition: Partition, offset: int, epoch: int = -1) -> None:
+        self.starts += 1
+        super().start(partition, offset, epoch)
+
+    def poll(self, seconds: float, most: int | None = None) -> object:  # type: ignore[override]
+        self.asked.add(most)
+        return super().poll(seconds, most)
+
+
+def cleanse(kafka: FakeKafka, rates: Rates, *ranges: OffsetRange, chunk: int = 1_000) -> tuple[Watched, dict[str, int]]:
+    """Run a task for a minute; return its consumer, and how many records it committed of each partition."""
+    task_config, clock = make_task_config(rates=rates), FakeClock()
+    clients = FakeClients(kafka, task_config, clock)
+    consumer = Watched(clients, chunk)
+    clients.consumer = lambda: consumer  # type: ignore[method-assign]
+    assignment = make_assignment(task_config, *ranges)
+    receipts = task.run(assignment, clients, make_parser(task_config), SECONDS, clock.runtime)
+    assert all(receipt.balances for receipt in receipts)
+    return consumer, {str(receipt.partition): receipt.records for receipt in receipts}
+
+
+def rubbish(records: int) -> list[Record | None]:
+    return [Record(b"x")] * records
+
+
+@pytest.mark.parametrize("rate", [1, 7, 40, 170])
+@pytest.mark.parametrize("chunk", [3, 1_000])
+def test_each_partition_is_read_at_its_rate(rate: int, chunk: int) -> None:
+    """Within 5 % over a minute, whatever a poll brings, and each by itself."""
+    kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
+
+    _, records = cleanse(kafka, Rates(rate), OffsetRange(A, None, 0), OffsetRange(B, None, 0), chunk=chunk)
+
+    expected = min(rate, 5 * chunk) * SECONDS  # the fake brings a chunk five times a second
+    assert records == {str(each): pytest.approx(expected, rel=0.05) for each in (A, B)}
+
+
+def test_nothing_is_limited_by_default() -> None:
+    """Polls bring what the consumer finds best, and no partition is ever held."""
+    kafka = FakeKafka({A: rubbish(PLENTY)})
+
+    consumer, records = cleanse(kafka, Rates(), OffsetRange(A, None, 0))
+
+    assert ({None}, 1, PLENTY) == (consumer.asked, consumer.starts, records[str(A)])
+
+
+def test_a_partition_below_its_rate_is_never_held() -> None:
+    """It has nothing to make up for."""
+    kafka = FakeKafka({A: rubbish(PLENTY)})
+
+    consumer, records = cleanse(kafka, Rates(PLENTY), OffsetRange(A, None, 0), chunk=50)
+
+    assert 1 == consumer.starts
+    assert records[str(A)] == pytest.approx(50 * 5 * SECONDS, rel=0.02)
+
+
+class TestInitialRate:
+    """The rate of what waited when the group began with a partition."""
+
+    RATE, BACKLOG = 20, 400  # so it takes 20 s
+
+    def test_the_backlog_is_read_slowly_and_the_rest_is_not(self) -> None:
+        """Records that came after the plan do not count as backlog, so a live stream cannot outrun it for ever."""
+        kafka = FakeKafka({A: rubbish(PLENTY)})
+
+        consumer, records = cleanse(
+            kafka, Rates(initial=self.RATE), OffsetRange(A, None, 0, backlog=self.BACKLOG), chunk=30
+        )
+
+        slow = self.BACKLOG / self.RATE
+        assert records[str(A)] == pytest.approx(self.BACKLOG + (SECONDS - slow) * 30 * 5, rel=0.05)
+        assert {self.RATE // 2, None} == consumer.asked
+
+    def test_the_lower_of_two_rates_applies(self) -> None:
+        """After the backlog `max.rate.per.partition` goes on."""
+        kafka = FakeKafka({A: rubbish(PLENTY)})
+
+        _, records = cleanse(kafka, Rates(50, self.RATE), OffsetRange(A, None, 0, backlog=self.BACKLOG))
+
+        slow = self.BACKLOG / self.RATE
+        assert records[str(A)] == pytest.approx(self.BACKLOG + (SECONDS - slow) * 50, rel=0.05)
+
+    def test_it_goes_on_in_the_next_task(self) -> None:
+        """The end of the backlog stands beside the offset; a restart does not make more backlog of what came since."""
+        kafka = FakeKafka({A: rubbish(PLENTY)})
+        cleanse(kafka, Rates(initial=5), OffsetRange(A, None, 0, backlog=self.BACKLOG))
+        begun = kafka.committed[A].offset
+        assert 5 * SECONDS == pytest.approx(begun, rel=0.05)
+
+        _, records = cleanse(kafka, Rates(initial=5), OffsetRange(A, begun, begun, backlog=PLENTY), chunk=30)
+
+        slow = (self.BACKLOG - begun) / 5
+        assert records[str(A)] == pytest.approx((SECONDS - slow) * 30 * 5, rel=0.1)
+
+    @pytest.mark.parametrize(
+        ("counts", "slow"),
+        [(Counts(records=7, dead={"empty": 7}, committed=1), False), (Counts(), True)],
+    )
+    def test_an_offset_that_a_person_has_set_begins_with_a_backlog(self, counts: Counts, slow: bool) -> None:
+        """Nothing is counted beside it yet; where a task has counted, the group has begun long ago."""
+        kafka = FakeKafka({A: rubbish(PLENTY)})
+        kafka.committed[A] = CommittedOffset(7, str(OffsetMetadata("id", 7, counts)))
+
+        _, records = cleanse(kafka, Rates(initial=5), OffsetRange(A, 7, 7, topic_id="id", backlog=PLENTY), chunk=30)
+
+        assert slow == (records[str(A)] < 6 * SECONDS)
+
+
+def size_of(records: int) -> int:
+    """Return what so many records of rubbish take in memory."""
+    return size(Counts(records=records, bytes_in=records))
+
+
+def a_lane(taken: Counts) -> Lane:
+    """Make a lane of `A` that has taken something."""
+    return cast("Lane", SimpleNamespace(partition=A, progress=Progress(open=taken)))
+
+
+class Slow(FakeTransaction):
+    """A writer whose commit takes as long as its sink needs for what was sent, and gives up after ten seconds."""
+
+    PER_SECOND = 2_000
+    sizes: list[int]
+    failures: list[int]
+
+    def __init__(self, clients: FakeClients, partition: Partition) -> None:
+        super().__init__(clients, partition)
+        self._clock = clients.clock
+
+    def commit(self, offset: int, metadata: str) -> None:
+        size = len(self._dead_letters)
+        self._clock.now += min(10.0, size / self.PER_SECOND)
+        if size > 10 * self.PER_SECOND:
+            self.failures.append(size)
+            raise Transient(self._partition, f"{size} records were not acknowledged")
+        self.sizes.append(size)
+        super().commit(offset, metadata)
+
+
+class TestSlowSink:
+    def test_transactions_become_as_small_as_the_sink_is_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """After one that is far too large; from then on none takes much longer than it should."""
+        Slow.sizes, Slow.failures = [], []
+        kafka = FakeKafka({A: rubbish(100_000)})
+        monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
+
+        consumer, records = cleanse(kafka, Rates(), OffsetRange(A, None, 0), chunk=25_000)
+
+        assert 1 >= len(Slow.failures)
+        assert max(Slow.sizes) <= GROWTH * SLOW_SECONDS * Slow.PER_SECOND
+        assert records[str(A)] >= 0.5 * Slow.PER_SECOND * (SECONDS - 20)
+        assert len(kafka.dead[A]) == kafka.committed[A].offset, "what failed is read again"
+        assert {None} < consumer.asked, "a poll brings no more than a transaction takes"
+
+    def test_quick_commits_forget_it(self) -> None:
+        """So a sink that was slow once, or away, costs seconds."""
+        allowance = Allowance()
+        allowance.failed(MOST // 5, 10.0)
+        assert MOST // 50 == allowance.bytes
+
+        commits = 0
+        while (most := allowance.bytes) is not None:
+            allowance.committed(most, 0.1)
+            commits += 1
+
+        assert 8 <= commits <= 12
+
+    def test_it_does_not_grow_by_what_it_did_not_limit(self) -> None:
+        """A few records that were committed quickly show nothing."""
+        allowance = Allowance()
+        allowance.committed(1_000_000, 2 * SLOW_SECONDS)
+        assert 500_000 == allowance.bytes
+
+        allowance.committed(499_999, 0.1)
+
+        assert 500_000 == allowance.bytes
+
+    def test_a_slow_commit_of_little_shrinks_it_too(self) -> None:
+        """But never so far that an outage leaves nothing, and never by more than there was."""
+        allowance = Allowance()
+        allowance.committed(10 * MOST, 10.0)
+        before = allowance.bytes
+        assert before is not None
+        allowance.committed(before // 2, SLOW_SECONDS + 0.1)
+        assert (allowance.bytes or 0) < before
+        for _ in range(9):
+            allowance.failed(LEAST, 10.0)
+
+        assert LEAST == allowance.bytes
+
+    def test_a_quick_failure_says_nothing_about_the_sink(self) -> None:
+        """A refused record does not become less by waiting."""
+        allowance = Allowance()
+
+        allowance.failed(MOST, SLOW_SECONDS)
+        allowance.committed(MOST, SLOW_SECONDS)
+
+        assert allowance.bytes is None
+
+    def test_a_full_queue_that_does_not_empty_shows_it_too(self) -> None:
+        """Such a lane does not get as far as a commit, and would fill its next producer as well."""
+        taken, clock = Counts(records=1_000, bytes_in=1_000_000), FakeClock()
+        pacing = Pacing(UNLIMITED, BUFFER_MEMORY, {}, clock)
+
+        with suppress(Transient), pacing.delivering(a_lane(taken)):
+            clock.now += 10.0
+            raise Transient(A, "nothing could be delivered")
+
+        assert size(taken) // 10 == pacing.allowance(A)
+
+    @pytest.mark.parametrize(
+        ("dead", "known", "records"),
+        [(False, {}, 5_000), (False, {A: 2_570}, 10), (True, {}, LEAST // 256), (True, {A: 2_570}, 10)],
+    )
+    def test_what_is_known_at_the_beginning(
+        self, dead: bool, known: dict[Partition, int], records: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What the last task has learned; and after workers that have died, a slow sink may have choked them."""
+        Slow.sizes, Slow.failures = [], []
+        monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
+        monkeypatch.setattr(isolation, "IsolatedParser", NotIsolated)
+        task_config, clock = make_task_config(), FakeClock()
+        clients = FakeClients(FakeKafka({A: rubbish(PLENTY)}), task_config, clock)
+        monkeypatch.setattr(clients, "consumer", lambda: FakeConsumer(clients, 5_000))
+        assignment = replace(make_assignment(task_config, OffsetRange(A, None, 0)), isolate=dead, allowances=known)
+
+        (receipt,) = task.run(assignment, clients, make_parser(task_config), 10, clock.runtime)
+
+        assert records == max(Slow.sizes[:3])
+        assert size_of(500) < (receipt.allowance or 0) < size_of(10_000), "and the next task learns it from us"
+
+
+class NotIsolated:
+    """An isolated parser that shares our process."""
+
+    def __init__(self, config: TaskConfig, _watchdog: object) -> None:
+        self._parser = make_parser(config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def parse(self, values: pa.BinaryArray) -> Parsed:
+        return parse(self._parser, values)
+
+
+class Stuck(FakeTransaction):
+    """A writer; Kafka acknowledges nothing to the one of `B`."""
+
+    writers: list[Stuck]
+    most: int
+
+    def __init__(self, clients: FakeClients, partition: Partition) -> None:
+        super().__init__(clients, partition)
+        self._acknowledged = 0
+        self.writers.append(self)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._dead_letters) - self._acknowledged
+
+    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+        super()._send_dead_letters(dead_letters)
+        Stuck.most = max(Stuck.most, sum(writer.waiting for writer in self.writers))
+
+    def _commit(self, at: CommittedOffset) -> None:
+        super()._commit(at)
+        self._acknowledged = 0
+
+    def free(self) -> None:
+        if self._partition != B:
+            self._acknowledged = len(self._dead_letters)
+
+
+@pytest.mark.parametrize(("chunk", "most"), [(100, 1_450), (5_000, 10_250)])
+def test_a_task_holds_no_more_than_its_memory(chunk: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for each partition's share and a chunk; and who fills it with what nobody acknowledges starves no other."""
+    Stuck.writers, Stuck.most = [], 0
+    records = 1_000
+    kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
+    task_config, clock = make_task_config(buffer_memory=size_of(records), commit_seconds=1_000.0), FakeClock()
+    clients = FakeClients(kafka, task_config, clock)
+    monkeypatch.setattr(clients, "consumer", lambda: FakeConsumer(clients, chunk))
+    monkeypatch.setattr(clients, "writer", lambda partition, _: Stuck(clients, partition))
+    ranges = OffsetRange(A, None, 0), OffsetRange(B, None, 0)
+
+    flowing, stuck = task.run(
+        make_assignment(task_config, *ranges), clients, make_parser(task_config), SECONDS, clock.runtime
+    )
+
+    assert Stuck.most <= most
+    assert stuck.records <= records + 2 * chunk  # the first chunk is committed at once
+    assert flowing.records > 10_000

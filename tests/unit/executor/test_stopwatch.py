@@ -1,0 +1,25 @@
+"""Where the time of a task goes."""
+
+from __future__ import annotations
+
+from app.executor.stopwatch import Stopwatch
+from app.model import Attempt
+from app.offsets.times import Histogram, TaskReport, TaskTimes
+from tests.fakes import FakeClock
+
+
+def test_each_second_is_spent_on_one_thing() -> None:
+    """What came before the start, is none of them."""
+    clock = FakeClock()
+    stopwatch = Stopwatch(Attempt(2, 1), clock)
+    clock.now += 100
+    stopwatch.start()
+    spent = ((1, stopwatch.waited), (2, stopwatch.parsed), (4, stopwatch.produced), (8, stopwatch.kept_up))
+    for seconds, take in spent:
+        clock.now += seconds
+        take()
+    stopwatch.committed(0.5)
+
+    parsed, produced = Histogram.of(2.0), Histogram.of(4.0)
+    assert TaskReport(Attempt(2, 1), TaskTimes(1, 8, parsed, produced, Histogram.of(0.5))) == stopwatch.report()
+    assert 15 == stopwatch.report().times.seconds

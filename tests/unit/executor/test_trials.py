@@ -1,0 +1,145 @@
+"""Records that kill or hang the parser: what a process finds that runs it in forks of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import count
+
+import pyarrow as pa
+import pytest
+
+from app.executor import trials
+from app.executor.parse import parse
+from app.executor.trials import parse_apart
+from parsers.contract import Parsed
+from parsers.idc_access_log import IdcAccessLog
+from tests.unit.executor.test_task import cleansed, line
+
+INNER = IdcAccessLog()
+DEADLY: Mapping[bytes, Callable[[], object]] = {
+    b"exit": lambda: os._exit(0),
+    b"crash": lambda: ctypes.string_at(0),
+    b"leave": lambda: sys.exit(3),
+    b"hang": lambda: time.sleep(60),
+    b"hang in C": lambda: ctypes.PyDLL(None).sleep(60),  # holds the interpreter's lock
+}
+
+
+class Deadly:
+    """The built-in parser, which some lines kill or hang."""
+
+    def parse(self, lines: pa.BinaryArray) -> Parsed:
+        for each in lines.to_pylist():
+            if each in DEADLY:
+                DEADLY[each]()
+        return INNER.parse(lines)
+
+
+def records(number: int, **deadly: int) -> pa.BinaryArray:
+    """Make good lines, with deadly ones at some places."""
+    lines = [line(n) for n in range(number)]
+    for what, place in deadly.items():
+        lines[place] = what.replace("_", " ").encode()
+    return pa.array(lines, pa.binary())
+
+
+@pytest.mark.parametrize(
+    ("deadly", "detail"),
+    [
+        ("exit", "the parser ended its process with exit code 0"),
+        ("crash", "the parser ended its process by SIGSEGV"),
+        ("leave", "the parser ended its process with exit code 1"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1_234, 1_999])
+def test_one_record_is_found(deadly: str, detail: str, place: int) -> None:
+    """It alone becomes a reject, wherever it is and whatever it does; all others are cleansed, in order."""
+    the_one_is_found(deadly, detail, place)
+
+
+@pytest.mark.parametrize("deadly", ["hang", "hang_in_C"])
+def test_one_that_hangs_is_found(deadly: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel ends its process, also where a C call holds the interpreter's lock."""
+    monkeypatch.setattr(trials, "PIECE_SECONDS", 0.5)
+    monkeypatch.setattr(trials, "ALONE_SECONDS", 2.0)
+
+    the_one_is_found(deadly, "the parser did not return within 2 s", 1_234)
+
+
+def the_one_is_found(deadly: str, detail: str, place: int) -> None:
+    parsed = parse_apart(Deadly(), records(2_000, **{deadly: place}), clock=lambda: 0.0)
+
+    assert [(place, "parser_error", detail)] == list(parsed.rejects())
+    assert [cleansed(n) for n in range(2_000) if n != place] == parsed.values.to_pylist()
+    assert [n for n in range(2_000) if n != place] == parsed.rows.tolist()
+
+
+def test_a_few_attempts_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt that fails takes time where a record hangs: four of them find one in 20,000."""
+    codes: list[int] = []
+
+    def in_words(_: trials.Trial, code: int) -> str:
+        codes.append(code)
+        return "it ended"
+
+    monkeypatch.setattr(trials.Trial, "_in_words", in_words)
+
+    parse_apart(Deadly(), records(20_000, crash=12_345), clock=lambda: 0.0)
+
+    assert 4 == codes.count(-signal.SIGSEGV)
+
+
+def test_without_such_a_record_nothing_changes() -> None:
+    """What comes out is what the parser makes of all records at once, rejects included."""
+    values = records(1_500, rubbish=7)
+
+    apart, at_once = parse_apart(INNER, values), parse(INNER, values)
+
+    assert [*at_once.rejects()] == [*apart.rejects()]
+    assert at_once.values.equals(apart.values)
+    assert at_once.rows.tolist() == apart.rows.tolist()
+
+
+def test_nothing_makes_nothing() -> None:
+    """Where only the end of a partition was read, there is nothing to try."""
+    assert 0 == parse_apart(Deadly(), records(0)).records
+
+
+def test_records_that_kill_only_together_are_cleansed() -> None:
+    """A record that does no harm alone is no dead letter."""
+
+    class Jealous(Deadly):
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            if len(lines) > 1:
+                os._exit(1)
+            return super().parse(lines)
+
+    parsed = parse_apart(Jealous(), records(50))
+
+    assert (50, 0) == (len(parsed.rows), len(parsed.reject_rows))
+
+
+def test_what_took_long_is_reported_first() -> None:
+    """After some time only the records so far are told, so that they can be committed; at least one piece is."""
+    ticks = count(step=trials.REPORT_SECONDS + 1)
+
+    parsed = parse_apart(Deadly(), records(2_000, crash=600), clock=lambda: float(next(ticks)))
+
+    assert trials.PIECE == parsed.records
+
+
+def test_a_parser_that_is_slow_is_only_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece that takes too long is taken in smaller ones, and none of its records is lost."""
+    monkeypatch.setattr(trials, "PIECE_SECONDS", 0.1)
+
+    class Slow(Deadly):
+        def parse(self, lines: pa.BinaryArray) -> Parsed:
+            time.sleep(0.002 * len(lines))
+            return super().parse(lines)
+
+    assert 100 == len(parse_apart(Slow(), records(100)).rows)

@@ -1,0 +1,24 @@
+"""The brokers' versions, as librdkafka's log tells them."""
+
+from __future__ import annotations
+
+from app.kafka.cluster import versions
+
+LINES = [
+    "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap: Broker API support:",
+    "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap:   ApiKey Produce (0) Versions 0..13",
+    "APIVERSION [rdkafka#producer-5] [thrd:a:1/bootstrap]: a:1/bootstrap:   ApiKey OffsetFetch (9) Versions 1..10",
+    "APIVERSION [rdkafka#producer-5] [thrd:b:1/2]: b:1/2:   ApiKey Produce (0) Versions 0..11",
+    "APIVERSION [rdkafka#producer-5] [thrd:b:1/2]: b:1/2:  Feature LZ4: Produce (1..32767) supported by broker",
+]
+
+
+def test_the_oldest_broker_counts() -> None:
+    """A request that one of them does not know is not known."""
+    assert {"Produce": 11} == versions(LINES)
+    assert {"OffsetFetch": 10, "Produce": 13} == versions(LINES[:3])
+
+
+def test_nothing_is_said() -> None:
+    """Another librdkafka may have other words: then nothing is known."""
+    assert {} == versions(["CONNECT: something else"])

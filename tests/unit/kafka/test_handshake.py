@@ -1,0 +1,66 @@
+"""What a handshake objects to rests on an answer: who is away, silent or no broker, is no objection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app.kafka import handshake
+from app.kafka.handshake import Objection, objection
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+
+
+@contextmanager
+def answering(answer: bytes | None) -> Iterator[str]:
+    """Listen, and answer each connection with some bytes and its end; with None not at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_all() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1 << 10)
+                    connection.sendall(answer or b"")
+
+        if answer is not None:
+            threading.Thread(target=answer_all, daemon=True).start()
+        yield "127.0.0.1:{}".format(*server.getsockname()[1:])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_who_is_away_is_no_objection(protocol: str) -> None:
+    """Nobody listens, or the name of the host is unknown."""
+    for server in ("127.0.0.1:9", "nowhere.invalid:9092", "", "127.0.0.1:no-port"):
+        assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x00\x00\x06\x00\x00"])
+def test_what_is_no_broker_is_no_objection(
+    protocol: str, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that starts takes connections before it answers; a proxy closes them; neither says what to change."""
+    monkeypatch.setattr(handshake, "SECONDS", 0.1)
+    with answering(answer) as server:
+        assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
+
+
+def test_a_login_is_asked_for() -> None:
+    """The mechanisms of a listener are those that it names, in the words of the section that they stand in."""
+    names = b"".join(len(each).to_bytes(2, "big") + each for each in (b"SCRAM-SHA-512", b"PLAIN"))
+    body = b"\x00\x00\x00\x00" + b"\x00\x21" + b"\x00\x00\x00\x02" + names
+    with answering(len(body).to_bytes(4, "big") + body) as server:
+        found = objection({"bootstrap.servers": f"PLAINTEXT://{server}"}, "sink.kafka")
+
+    assert found == Objection(
+        f"{server} asks for a login (PLAIN, SCRAM-SHA-512), and we bring none",
+        "set sink.kafka.security.protocol to SASL_PLAINTEXT, and sasl.mechanisms to one of PLAIN, SCRAM-SHA-512",
+    )

@@ -1,0 +1,142 @@
+"""How a transaction ended whose offset is pending, by what it left in the sink and among the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import KafkaException
+
+from app.kafka.hanging import LOOKS, Ends, HangingTransactions, mark
+from app.model import Partition
+from app.records import Header
+
+RAW, OTHER = Partition("raw", 0), Partition("raw", 1)
+CLEAN, DEAD = Partition("clean", 0), Partition("dead", 0)
+BEGAN_AT = 50
+
+
+class Message(NamedTuple):
+    """A record of a target, as a consumer returns it."""
+
+    at: int
+    header: Sequence[Header] = ()
+    visible: bool = True
+
+    def offset(self) -> int:
+        return self.at
+
+    def headers(self) -> Sequence[Header]:
+        return self.header
+
+
+class Logs(HangingTransactions):
+    """Targets made of lists."""
+
+    def __init__(self, logs: dict[Partition, list[Message]]) -> None:
+        super().__init__({}, "g")
+        self.logs = logs
+
+    def _read(
+        self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
+    ) -> Iterator[Any]:
+        records = (each for each in self.logs[partition] if begin <= each.at < end)
+        return (each for each in records if each.visible or isolation == "read_uncommitted")
+
+
+def line(at: int, began_at: int = BEGAN_AT, source: Partition = RAW, *, visible: bool = True) -> Message:
+    """Return the first line of a transaction."""
+    return Message(at, [mark(source, "g", began_at)], visible)
+
+
+def letter(at: int, offset: int, *, visible: bool = True) -> Message:
+    """Return a dead letter of the source."""
+    origin = {"topic": RAW.topic, "partition": str(RAW.number), "offset": str(offset)}
+    return Message(at, [(f"__connect.errors.{name}", text.encode()) for name, text in origin.items()], visible)
+
+
+def was_committed(lines: list[Message], letters: list[Message], stable: int = 100, high: int = 100) -> bool | None:
+    """Ask how the transaction ended that began at BEGAN_AT; both targets have the same ends."""
+    ends = Ends(stable, high)
+    return Logs({CLEAN: lines, DEAD: letters}).was_committed(RAW, {CLEAN: ends, DEAD: ends}, BEGAN_AT)
+
+
+START = Message(0)
+"""A record of somebody else, which shows that nothing was deleted."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "letters", "committed"),
+    [
+        ([START, line(7)], [START], True),
+        ([START], [START, letter(7, BEGAN_AT + 3)], True),
+        ([START, line(7, visible=False)], [START], False),
+        ([START], [START, letter(7, BEGAN_AT, visible=False)], False),
+        ([START], [START], False),
+        ([], [START], None),
+        ([START, line(7, 40)], [Message(5), letter(7, BEGAN_AT - 1)], False),
+        ([START, line(7, source=OTHER)], [START], False),
+        ([START, line(7), line(9, visible=False)], [START], False),
+        ([START, line(7, BEGAN_AT + 5)], [START], None),
+        ([START, line(7), line(9, BEGAN_AT + 5, visible=False)], [START], True),
+        (
+            [START, line(7), line(9, BEGAN_AT + 5, visible=False)],
+            [START, letter(7, BEGAN_AT), letter(9, BEGAN_AT + 5, visible=False)],
+            True,
+        ),
+        ([START, line(7, visible=False), line(9, BEGAN_AT + 5, visible=False)], [START], False),
+        ([Message(5)], [START], None),
+        ([Message(5), line(7)], [Message(5)], True),
+        ([Message(5), line(7, visible=False)], [Message(5)], False),
+        ([START, line(7, visible=False)], [START, letter(7, BEGAN_AT)], None),
+    ],
+    ids=[
+        "lines",
+        "dead letters",
+        "aborted lines",
+        "aborted dead letters",
+        "an offset alone",
+        "an empty log",
+        "only earlier ones",
+        "only those of another source",
+        "a second attempt",
+        "the offset was set back",
+        "the next one was aborted",
+        "the next one was aborted, with dead letters",
+        "both were aborted",
+        "lines deleted",
+        "dead letters deleted, lines visible",
+        "dead letters deleted, lines aborted",
+        "contradiction",
+    ],
+)
+def test_its_last_records_tell(lines: list[Message], letters: list[Message], committed: bool | None) -> None:  # a case
+    """What readers see was committed; what nobody sees was not; in doubt a person decides."""
+    assert committed is was_committed(lines, letters)
+
+
+def test_what_hangs_everywhere_counts_as_aborted() -> None:
+    """Nobody has seen any of it, so it is the same for all if it is aborted in all places."""
+    assert was_committed([START, line(7)], [START, letter(7, BEGAN_AT)], stable=7) is False
+
+
+def test_what_hangs_in_one_place_is_known_by_another() -> None:
+    """The markers were written where there was a leader."""
+    logs = Logs({CLEAN: [START, line(7)], DEAD: [START, letter(7, BEGAN_AT)]})
+
+    assert logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: Ends(100, 100)}, BEGAN_AT) is True
+
+
+def test_behind_an_open_transaction_nothing_is_known() -> None:
+    """It may be committed there, and not be readable yet."""
+    with pytest.raises(KafkaException, match="another transaction"):
+        was_committed([START, line(6, 10, OTHER), line(7)], [START], stable=6)
+
+
+@pytest.mark.parametrize(("back", "committed"), [(LOOKS[0] + 1, True), (LOOKS[-1] + 1, None)])
+def test_it_is_looked_for_at_the_end(back: int, committed: bool | None) -> None:  # a case
+    """A little back it is found, too far back it is not looked for."""
+    high = 10 * LOOKS[-1]
+
+    assert committed is was_committed([START, line(high - back)], [START], high, high)

@@ -1,0 +1,56 @@
+"""A bounded replay of the source: what it reads, where it goes on, and what it never writes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import ConfigError
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
+from app.operate.bounded import as_json, group_of, parts, problem_of, refuse_own_topics
+from app.operate.lag import PartitionLag
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+
+
+def at(partition: Partition, end: int = 50) -> PartitionLag:
+    return PartitionLag(partition, None, Watermarks(3, end, end + 9), topic_id="id")
+
+
+def test_what_lies_between_two_times() -> None:
+    """Where no record is as late as the end, it is all that is committed; where none is as late as the begin, nothing."""
+    (first,) = parts([at(A), at(B)], {}, {A: 10, B: None}, {A: 20, B: None})
+    (second,) = parts([at(A)], {}, {A: 10}, {A: None})
+
+    assert OffsetRange(A, None, 10, 20, "id", 3) == first.range
+    assert (10, 50) == (second.start, second.end)
+    assert [] == parts([at(A), PartitionLag(B, None, None)], {}, {A: 10, B: 0}, {A: 10, B: 5})
+
+
+def test_it_goes_on() -> None:
+    """From the position of an earlier attempt at the same range, which has a group of its own."""
+    (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20})
+
+    assert OffsetRange(A, 17, 17, 20, "id", 3) == part.range
+    assert "g.replay.other.5-9" == group_of("g", "other", 5, 9)
+
+
+def test_topics_of_the_service_are_refused() -> None:
+    """Its sink would hold lines twice."""
+    refuse_own_topics("other", "other.dlq", {"raw", "clean", "dead"})
+    with pytest.raises(ConfigError, match=r"--into: 'clean' .*\n--dead-letters: 'dead'"):
+        refuse_own_topics("clean", "dead", {"raw", "clean", "dead"})
+    with pytest.raises(ConfigError, match="must differ"):
+        refuse_own_topics("other", "other", set())
+
+
+def test_what_became_of_a_part() -> None:
+    """Counts of this attempt, the position, and why it is not finished."""
+    (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20})
+    done = Receipt(A, 17, 20, 3, 2, {"empty": 1})
+
+    assert (20, 3, 2, {"empty": 1}, None) == tuple(as_json(part, done).values())[4:]
+    assert (17, 0, 0, {}, None) == tuple(as_json(part, None).values())[4:]
+    assert "another replay" in problem_of(Receipt(A, 17, 17, outcome=Outcome.FENCED))
+    assert "it broke: mend it" == problem_of(
+        Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it broke", cure="mend it")
+    )

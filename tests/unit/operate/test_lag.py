@@ -1,0 +1,110 @@
+"""How far the group is behind: each figure, and what is wrong where a figure would mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from app.config import Source
+from app.model import CommittedOffset, Partition, Watermarks
+from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
+from tests.fakes.driver import DriverKafka
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+SOURCE = Source(topics=("raw",))
+NOW = 1_000.0
+
+
+class Records:
+    """The timestamps of first records, in milliseconds."""
+
+    def __init__(self, times: Mapping[Partition, int | None]) -> None:
+        self.known = times
+        self.asked: list[Mapping[Partition, int]] = []
+
+    def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        self.asked.append(offsets)
+        return {each: self.known[each] for each in offsets if each in self.known}
+
+
+def measured(kafka: DriverKafka, **times: int | None) -> list[PartitionLag]:
+    return measure(SOURCE, kafka.clients, Records({Partition("raw", int(p[1:])): at for p, at in times.items()}), NOW)
+
+
+def test_the_lag_in_offsets_and_in_seconds() -> None:
+    """Seconds count from the record at the committed offset, not from how fast offsets grow."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
+
+    first, second = measured(kafka, p0=960_000, p1=1)
+
+    assert (60, 40, 40, 40.0, "") == (first.offset, first.lag, first.lag_to_end, first.seconds, first.problem)
+    assert (7, 0, 0, 0.0, "") == (second.offset, second.lag, second.lag_to_end, second.seconds, second.problem)
+    assert {"lag": 40, "max_lag": 40, "max_lag_seconds": 40.0} == summed([first, second])
+
+
+def test_only_what_lags_is_read() -> None:
+    """A partition without lag costs no read."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
+    records = Records({})
+
+    measure(SOURCE, kafka.clients, records, NOW)
+
+    assert [{A: 60}] == records.asked
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [({"p0": None}, 0.0), ({}, None), ({"p0": 2_000_000}, 0.0)],
+    ids=["control records only", "unknown", "a clock that is ahead"],
+)
+def test_seconds_where_no_record_tells(times: dict[str, int | None], seconds: float | None) -> None:
+    """Where only control records wait it is 0; where no record was read in time it is unknown; it is never negative."""
+    kafka = DriverKafka(p0=(0, 100))
+    kafka.committed = {A: CommittedOffset(60)}
+
+    (found,) = measured(kafka, **times)
+
+    assert seconds == found.seconds
+
+
+@pytest.mark.parametrize(
+    ("committed", "watermarks", "offset", "lag", "problem"),
+    [
+        (None, Watermarks(0, 9, 9), None, None, ""),
+        (CommittedOffset(4), None, 4, None, NO_ANSWER),
+        (CommittedOffset.not_readable("'x' is not an offset"), Watermarks(0, 9, 9), None, None, "'x' is not an offset"),
+        (CommittedOffset(4), Watermarks(6, 9, 9), 4, 5, "2 offsets were deleted before they were read"),
+        (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below its offset"),
+        (CommittedOffset(8), Watermarks(6, 7, 9), 8, 0, ""),
+    ],
+)
+def test_what_is_wrong_is_said(
+    committed: CommittedOffset | None, watermarks: Watermarks | None, offset: int, lag: int, problem: str
+) -> None:
+    """A figure that there is not is None, and why it is not is a sentence."""
+    at = PartitionLag(A, committed, watermarks)
+
+    assert (offset, lag, problem) == (at.offset, at.lag, at.problem)
+    assert (offset, lag, problem or None) == tuple(at.as_json()[key] for key in ("current_offset", "lag", "problem"))
+
+
+def test_records_behind_an_open_transaction() -> None:
+    """Up to the last stable offset nothing waits for Winnow; Kafka's own tool counts up to the end."""
+    at = PartitionLag(A, CommittedOffset(5), Watermarks(0, 5, 9))
+
+    assert (0, 4) == (at.lag, at.lag_to_end)
+
+
+def test_a_partition_without_a_leader_hides_no_other() -> None:
+    """It is shown with its offset and what is wrong."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
+    kafka.leaderless = {0}
+
+    first, second = measured(kafka)
+
+    assert (60, None, NO_ANSWER) == (first.offset, first.lag, first.problem)
+    assert 0 == second.lag

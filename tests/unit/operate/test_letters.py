@@ -1,0 +1,117 @@
+"""Dead letters as a person sees them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.model import Partition, Watermarks
+from app.operate.letters import NO_REASON, Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
+from app.records import Header, Record
+
+A, B = Partition("dead", 0), Partition("dead", 1)
+
+
+def headers(reason: str, offset: int, topic: str = "raw") -> list[Header]:
+    values = {
+        "topic": topic,
+        "partition": "3",
+        "offset": str(offset),
+        "exception.class.name": reason,
+        "exception.message": f"it is {reason}",
+    }
+    return [("own", b"\xff"), *((f"__connect.errors.{name}", value.encode()) for name, value in values.items())]
+
+
+def record(offset: int, timestamp: int, reason: str = "empty", partition: Partition = A) -> Record:
+    return Record(partition, offset, timestamp, None, b"x\xff", headers(reason, offset + 100))
+
+
+RECORDS = [record(0, 50), record(1, 10, "houseid"), record(0, 30, "empty", B), record(1, 70, "srcip", B)]
+
+
+def test_where_it_came_from_and_why() -> None:
+    """The headers of Kafka Connect, in words; everything can be written as JSON."""
+    letter = Letter.of(RECORDS[1])
+
+    assert ("0@1", "houseid", "it is houseid", "raw-3@101") == (
+        letter.place,
+        letter.reason,
+        letter.detail,
+        letter.origin,
+    )
+    found = json.loads(json.dumps(letter.with_content()))
+    assert ("raw", 3, 101) == tuple(found[f"source_{name}"] for name in ("topic", "partition", "offset"))
+    assert (None, "x\\xff", ["own", "\\xff"]) == (found["key"], found["value"], found["headers"][0])
+
+
+def test_a_record_of_somebody_else() -> None:
+    """What has no such headers is shown all the same."""
+    letter = Letter.of(Record(A, 0, 1, b"k", None, [("__connect.errors.offset", b"many")]))
+
+    assert (NO_REASON, "", "") == (letter.reason, letter.detail, letter.origin)
+    assert (None, None) == (letter.as_json()["source_topic"], letter.as_json()["source_offset"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (Choice(), [50, 10, 30, 70]),
+        (Choice(since=30), [50, 30, 70]),
+        (Choice(until=50), [10, 30]),
+        (Choice(30, 70), [50, 30]),
+        (Choice(reasons=("houseid", "srcip")), [10, 70]),
+    ],
+)
+def test_which_are_wanted(choice: Choice, expected: list[int]) -> None:
+    """Timestamps are those of the source, so they need not ascend: each record is looked at."""
+    assert expected == [each.record.timestamp for each in choice.of(RECORDS)]
+    assert choice.takes_all == (len(expected) == len(RECORDS))
+
+
+def test_the_newest() -> None:
+    """By their time, the oldest of them first."""
+    assert [50, 70] == [each.record.timestamp for each in newest(map(Letter.of, RECORDS), 2)]
+    assert [10, 30, 50, 70] == [each.record.timestamp for each in newest(map(Letter.of, RECORDS), 9)]
+
+
+def test_the_last_ones_without_reading_everything() -> None:
+    """Control records take offsets, too: where too few records come, more is read, and never all if that is not needed."""
+    offsets = {A: [*range(900), 996], B: [3]}
+    marks = {A: Watermarks(0, 1_000, 1_000), B: Watermarks(2, 10, 10)}
+    asked: list[dict[Partition, int]] = []
+
+    def read(starts: dict[Partition, int]) -> list[Letter]:
+        asked.append(starts)
+        there = [(each, offset) for each in starts for offset in offsets[each] if offset >= starts[each]]
+        return [Letter.of(record(offset, offset, partition=each)) for each, offset in there]
+
+    assert [899, 996] == [each.record.offset for each in last_written(marks, 2, read)]
+    assert [{A: 996, B: 6}, {A: 984, B: 2}, {A: 936, B: 2}, {A: 744, B: 2}] == asked
+
+
+def test_how_many() -> None:
+    """By reason, the most frequent first, with the share of each."""
+    found = Statistics.of(map(Letter.of, RECORDS))
+
+    assert [("empty", 2, 50.0), ("houseid", 1, 25.0), ("srcip", 1, 25.0)] == found.rows()
+    assert (4, 10, 70, {"raw": 4}) == (found.total, found.first, found.last, found.topics)
+    assert [] == Statistics.of([]).rows()
+
+
+def test_where_reading_begins() -> None:
+    """At the beginning, at a time, or so many records before the end: never before the beginning."""
+    marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
+
+    assert {A: 5, B: 0} == first_offsets(marks, None, None)
+    assert {A: 70, B: 0} == first_offsets(marks, None, 20)
+    assert {A: 40, B: 10} == first_offsets(marks, {A: 40, B: None}, None)
+
+
+def test_a_place() -> None:
+    """As `ls` writes it."""
+    assert (3, 1042) == place_of("3@1042")
+    for wrong in ("", "3", "3@", "@5", "a@5", "3@-1"):
+        with pytest.raises(ValueError, match="write partition@offset"):
+            place_of(wrong)

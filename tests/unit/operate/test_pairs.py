@@ -1,0 +1,59 @@
+"""Records and what the parser makes of them, as a person sees them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from app.executor.parse import parse
+from app.model import Partition
+from app.operate.pairs import Pair, pairs
+from app.records import Record
+from parsers import registry
+from tests.unit.executor.test_task import cleansed, line
+
+A = Partition("raw", 0)
+PARSE = partial(parse, registry.load("idc-access-log", {}))
+
+
+def record(offset: int, value: bytes | None) -> Record:
+    return Record(A, offset, 1_000, None, value, [])
+
+
+RECORDS = [record(3, line(3)), record(4, b"rubbish \xff"), record(5, b""), record(9, line(9)), record(10, None)]
+
+
+def test_each_record_with_its_outcome() -> None:
+    """Good and rejected ones, in order; a record without a value is rejected as the service does it."""
+    found = list(pairs(RECORDS, PARSE))
+
+    assert RECORDS == [each.record for each in found]
+    assert [cleansed(3), None, None, cleansed(9), None] == [each.output for each in found]
+    assert ["", "no_marker", "empty", "", "empty"] == [each.reason for each in found]
+
+
+def test_only_some_reasons() -> None:
+    """A person looks for one kind of trouble."""
+    assert [4] == [each.record.offset for each in pairs(RECORDS, PARSE, ["no_marker", "houseid"])]
+
+
+def test_nothing_has_arrived() -> None:
+    """An idle topic shows nothing."""
+    assert [] == list(pairs([], PARSE))
+
+
+def test_what_is_printed() -> None:
+    """Bytes that are not text can be told apart, also as JSON."""
+    good, bad = Pair(RECORDS[0], b"clean"), Pair(RECORDS[1], None, "no_marker", "there is none")
+
+    assert "raw-0@4\n  input   rubbish \\xff\n  reason  no_marker: there is none" == str(bad)
+    assert str(good).endswith("\n  output  clean")
+    assert {
+        "topic": "raw",
+        "partition": 0,
+        "offset": 4,
+        "timestamp": 1_000,
+        "input": "rubbish \\xff",
+        "reason": "no_marker",
+        "detail": "there is none",
+    } == bad.as_json()
+    assert "clean" == good.as_json()["output"]

@@ -1,0 +1,277 @@
+"""A replay of dead letters: what is taken, what is written, and where the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.errors import NotUsable, Refused
+from app.model import CommittedOffset, Partition, Watermarks
+from app.operate.ledger import Ledger, Waiting
+from app.operate.letters import Choice, Letter
+from app.operate.replays import Pace, Plan, Replay, Span, steps
+from app.records import DeadLetter, Fate, Header, Record
+
+DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
+Commit = tuple[list[tuple[Partition, DeadLetter]], int, str]
+
+
+def letter(offset: int, value: bytes = b"good", *, source: int | None = None, more: Sequence[Header] = ()) -> Record:
+    origin = offset + 100 if source is None else source
+    errors = {"stage": "V", "topic": "raw", "partition": "3", "offset": str(origin), "exception.class.name": "empty"}
+    named = [(f"__connect.errors.{name}", text.encode()) for name, text in errors.items()]
+    return Record(DEAD, offset, 50 + origin, b"k", value, [("own", b"1"), *named, *more])
+
+
+def waiting(record: Record) -> Waiting:
+    found = Waiting.of(Letter.of(record))
+    assert found is not None
+    return found
+
+
+class Cleanse:
+    """A parser that takes `good`."""
+
+    def of(self, records: Sequence[Record]) -> list[Fate]:
+        return [self._fate(each) for each in records]
+
+    def _fate(self, record: Record) -> Fate:
+        if record.value in (b"good", b"heavy"):
+            return Fate(record, CLEAN, DeadLetter(record.key, b"line", [], record.timestamp))
+        return self.refused(record, "", "bad")
+
+    def refused(self, record: Record, cause: str, reason: str = "refused") -> Fate:
+        return Fate(record, DEAD, DeadLetter(record.key, record.value, record.headers, record.timestamp), reason, cause)
+
+
+class Writer:
+    """What was committed; Kafka refuses lines whose source has one of these offsets, or dead letters of these values."""
+
+    def __init__(self, refused: Sequence[bytes] = ()) -> None:
+        self.commits: list[Commit] = []
+        self._refused = refused
+
+    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+        if any(
+            value in self._refused
+            for _, each in records
+            for value in (each.value, dict(each.headers).get("winnow.source"))
+        ):
+            raise Refused(DEAD, "INVALID_RECORD")
+        self.commits.append((list(records), position, metadata))
+
+    def written(self, topic: str) -> list[DeadLetter]:
+        return [each for records, *_ in self.commits for to, each in records if to.topic == topic]
+
+    @property
+    def metadata(self) -> str:
+        return self.commits[-1][2]
+
+
+def replay(
+    ledger: Ledger | None = None, limit: int | None = None, choice: Choice | None = None, attempts: int = 3
+) -> Replay:
+    plan = Plan(choice or Choice(), limit, attempts, ("dead.parked", 1))
+    return Replay(plan, ledger or Ledger(LEDGER, "clean"), Cleanse())
+
+
+def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Span:
+    return Span.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
+
+
+def run(one: Replay, *records: Record, writer: Writer | None = None, over: Span | None = None) -> Writer:
+    used = writer or Writer()
+    list(one.run(over or span(), [list(records)], used))
+    return used
+
+
+def as_read(entries: Sequence[DeadLetter], destination: str = "clean") -> Ledger:
+    """Return what another replay reads of these entries."""
+    ledger = Ledger(LEDGER, destination)
+    for each in entries:
+        ledger.read(Record(ledger.place, 0, 0, each.key, each.value, []))
+    return ledger
+
+
+class TestWaiting:
+    def test_which_record_it_was(self) -> None:
+        """Its own headers are those before ours; a time that was moved stands in a header."""
+        moved = letter(1, more=[("__connect.errors.timestamp", b"-5"), ("__connect.errors.timestamp", b"7")])
+
+        found = waiting(moved)
+
+        assert (Partition("raw", 3), 101, 7, b"k", b"good", [("own", b"1")]) == tuple(found.record)
+        assert ("raw-3@101", 0) == (found.source, found.replays)
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            Record(DEAD, 1, 2, None, b"x", []),
+            letter(1)._replace(headers=[("__connect.errors.topic", b"raw"), ("__connect.errors.partition", b"x")]),
+            letter(1, more=[("__connect.errors.exception.message", b"long; cut from 9 bytes, SHA-256 " + b"a" * 64)]),
+        ],
+        ids=["nobody's", "no place", "cut"],
+    )
+    def test_what_cannot_be_replayed(self, record: Record) -> None:
+        """A dead letter must say where it came from, and be whole."""
+        one = replay()
+
+        writer = run(one, record)
+
+        assert (1, []) == (one.tally.not_replayable, writer.written("clean"))
+        assert "clean=10" in writer.metadata
+
+
+class TestReplay:
+    def test_a_line_and_what_fails_again(self) -> None:
+        """A line names its source; what fails goes back with a count; both are in the ledger; then the end is stored."""
+        one = replay()
+
+        writer = run(one, letter(1), letter(2, b"bad"))
+
+        (line,), (back,) = writer.written("clean"), writer.written("dead")
+        assert (b"line", [("winnow.source", b"raw-3@101"), ("winnow.replays", b"1")]) == (line.value, line.headers)
+        assert ("winnow.replays", b"1") == back.headers[-1]
+        assert [b"raw-3@101>clean", b"raw-3@102"] == [each.key for each in writer.written(LEDGER)]
+        assert [0, 3, 10] == [position for _, position, _ in writer.commits]
+        assert "winnow-replay/1 clean=10" == writer.metadata
+        assert (1, 1, 0, {"empty": 2}, {"bad": 1}) == (
+            one.tally.cleansed,
+            one.tally.failed,
+            one.tally.parked,
+            one.tally.then,
+            one.tally.now,
+        )
+        assert [("empty", 2, 0), ("bad", 0, 1)] == one.tally.rows()
+
+    def test_what_was_replayed_is_left_alone(self) -> None:
+        """By its source: whatever offset the dead letter has, in this replay and in others."""
+        writer = run(replay(), letter(1), letter(2, b"bad"), letter(3, source=101))
+        assert 1 == len(writer.written("clean"))
+
+        ledger = as_read(writer.written(LEDGER))
+        one = replay(ledger)
+        again = run(one, letter(1), letter(2, b"bad"), letter(7, b"bad", source=102, more=[("winnow.replays", b"1")]))
+
+        assert [] == again.written("clean")
+        assert [b"2"] == [dict(each.headers)["winnow.replays"] for each in again.written("dead")]
+        assert (2, 1) == (one.tally.handled, one.tally.failed)
+
+    def test_another_destination_has_its_own_lines(self) -> None:
+        """What went into the sink can go into another topic as well."""
+        entries = run(replay(), letter(1), letter(2, b"bad")).written(LEDGER)
+
+        ledger = as_read(entries, "other")
+
+        assert not ledger.holds(waiting(letter(1)))
+        assert ledger.holds(waiting(letter(2, b"bad")))
+
+    def test_a_topic_that_was_created_again(self) -> None:
+        """Another record at the same offset has another time, and is not taken for the one that was replayed."""
+        ledger = as_read(run(replay(), letter(1), letter(2, b"bad")).written(LEDGER))
+
+        assert not ledger.holds(waiting(letter(1)._replace(timestamp=9)))
+        assert not ledger.holds(waiting(letter(2)._replace(timestamp=9)))
+
+    def test_what_fails_too_often_is_parked(self) -> None:
+        """The count goes on over replays."""
+        one = replay(attempts=2)
+
+        writer = run(one, letter(1, b"bad", more=[("winnow.replays", b"1")]), letter(2, b"bad"))
+
+        assert [b"2"] == [dict(each.headers)["winnow.replays"] for each in writer.written("dead.parked")]
+        assert (1, 2, 1) == (one.tally.parked, one.tally.failed, len(writer.written("dead")))
+
+    def test_what_is_not_chosen_waits(self) -> None:
+        """The next replay begins no later than there."""
+        writer = run(replay(choice=Choice(reasons=["other"])), letter(4), letter(5))
+
+        assert ([], "winnow-replay/1 clean=4") == (writer.written("clean"), writer.metadata)
+
+    def test_a_limit(self) -> None:
+        """It ends as soon as there are enough, and stores no end that it has not seen."""
+        one = replay(limit=2)
+
+        writer = run(one, letter(1), letter(2), letter(3))
+
+        assert (2, 1, True) == (one.tally.cleansed, one.tally.not_chosen, one.enough)
+        assert (4, "winnow-replay/1 clean=3") == writer.commits[-1][1:]
+
+    def test_a_dry_run_counts(self) -> None:
+        """Nothing is written, and a record that has two dead letters counts once."""
+        one = replay()
+
+        one.foresee([letter(1), letter(2, b"bad"), letter(3, source=101)])
+
+        assert (1, 1, 1) == (one.tally.cleansed, one.tally.failed, one.tally.handled)
+
+    def test_a_line_that_kafka_refuses(self) -> None:
+        """It is found among the others, and goes back; its neighbours are written once, each position larger than the last."""
+        one, writer = replay(), Writer(refused=[b"raw-3@104"])
+
+        run(one, *map(letter, range(1, 8)), writer=writer)
+
+        assert [b"raw-3@%d" % n for n in (101, 102, 103, 105, 106, 107)] == [
+            dict(each.headers)["winnow.source"] for each in writer.written("clean")
+        ]
+        assert (6, {"refused": 1}) == (one.tally.cleansed, one.tally.now)
+        positions = [position for _, position, _ in writer.commits]
+        assert sorted(set(positions)) == positions
+
+    def test_a_dead_letter_that_kafka_refuses(self) -> None:
+        """A person must act: it would be lost."""
+        with pytest.raises(NotUsable, match=r"0@1 of raw-3@101.*INVALID_RECORD"):
+            run(replay(), letter(1, b"bad"), writer=Writer(refused=[b"bad"]))
+
+
+class TestSpan:
+    def test_the_first_replay_reads_all(self) -> None:
+        """Nothing is settled where there is no position, or none of ours."""
+        assert (2, 10, None) == _shape(span(log_start=2))
+        assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "someone's clean=5")))
+
+    def test_later_ones_go_on(self) -> None:
+        """They begin where something was left, or where it is wanted; then what lies before that still waits."""
+        committed = CommittedOffset(9, "winnow-replay/1 other=8 clean=4")
+
+        assert (4, 10, None) == _shape(span(committed=committed))
+        assert (6, 10, 4) == _shape(span(6, committed=committed))
+        assert "winnow-replay/1 other=8 clean=9" == span(committed=committed).metadata(9)
+
+    def test_what_was_not_read_waits(self) -> None:
+        """A replay from a time on does not settle what is older."""
+        writer = run(replay(), letter(6), over=span(6))
+
+        assert "winnow-replay/1 clean=0" == writer.metadata
+
+    def test_few_destinations_are_remembered(self) -> None:
+        """The place beside an offset is small."""
+        many = " ".join(f"t{n}={n}" for n in range(20))
+
+        found = span(committed=CommittedOffset(9, f"winnow-replay/1 {many}")).metadata(3)
+
+        assert (9, "clean=3") == (len(found.split()), found.split()[-1])
+
+
+def _shape(of: Span) -> tuple[int, int, int | None]:
+    return of.begin, of.end, of.first_left
+
+
+def test_steps() -> None:
+    """A transaction is never larger than a step."""
+    assert [2, 1, 1] == [len(each) for each in steps([[letter(1), letter(2), letter(3)], [], [letter(4)]], 2)]
+
+
+def test_a_rate_is_kept() -> None:
+    """So many a second, in small steps; without one there is no wait."""
+    slept: list[float] = []
+    pace = Pace(20, clock=lambda: sum(slept), sleep=slept.append)
+
+    for _ in range(8):
+        pace.wait(pace.step(1_000))
+
+    assert (5, 2.0) == (pace.step(1_000), sum(slept))
+    free = Pace(None, sleep=slept.append)
+    free.wait(1_000)
+    assert (8, 1_000) == (len(slept), free.step(1_000))

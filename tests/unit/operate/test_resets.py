@@ -1,0 +1,197 @@
+"""Where each offset goes, what stands beside it, and in which order it gets there."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import Unreachable
+from app.model import CommittedOffset, Owner, Partition, Watermarks
+from app.offsets.metadata import Counts, OffsetMetadata
+from app.operate.lag import NO_ANSWER, PartitionLag
+from app.operate.resets import NO_OFFSET, Goal, Reset, Target, carry_out, chosen, resets, seconds_of
+from tests.fakes.driver import DriverKafka
+
+A, B = Partition("raw", 0), Partition("raw", 1)
+OURS = str(OffsetMetadata("id-1", 3, Counts(57, 50, {"empty": 7}), owner=Owner(5, "there", "clean")))
+
+
+MARKS = Watermarks(10, 90, 95)
+
+
+def at(offset: int | None = 60, metadata: str = OURS, watermarks: Watermarks | None = MARKS) -> PartitionLag:
+    committed = None if offset is None else CommittedOffset(offset, metadata)
+    return PartitionLag(A, committed, watermarks, topic_id="id-1")
+
+
+@pytest.mark.parametrize(
+    ("target", "offset", "note"),
+    [
+        (Target(Goal.EARLIEST), 10, ""),
+        (Target(Goal.LATEST), 90, ""),
+        (Target(Goal.CURRENT), 60, ""),
+        (Target(Goal.OFFSET, 70), 70, ""),
+        (Target(Goal.OFFSET, 93), 93, ""),
+        (Target(Goal.OFFSET, 5), 10, "5 is not in the partition: its beginning"),
+        (Target(Goal.OFFSET, 96), 95, "96 is not in the partition: its end"),
+        (Target(Goal.SHIFT, -20), 40, ""),
+        (Target(Goal.SHIFT, -60), 10, "0 is not in the partition: its beginning"),
+        (Target(Goal.SHIFT, 1), 61, ""),
+    ],
+)
+def test_where_an_offset_goes(target: Target, offset: int, note: str) -> None:
+    """As kafka-consumer-groups does it: what lies outside the partition becomes its nearest end, and that is said."""
+    (reset,) = resets([at()], target, DriverKafka().clients)
+
+    assert (offset, note, offset - 60) == (reset.offset, reset.note, reset.change)
+
+
+class Timed(DriverKafka):
+    """A Kafka where each partition has its own first record after a time."""
+
+    def __init__(self, starts: dict[Partition, int | None]) -> None:
+        super().__init__()
+        self.starts = starts
+
+    def offsets_at(self, partitions: object, milliseconds: int) -> dict[Partition, int | None]:
+        self.asked_for_time.append(milliseconds)
+        return self.starts
+
+
+@pytest.mark.parametrize(
+    ("starts", "offset", "note"),
+    [({A: 33}, 33, ""), ({A: None}, 90, "no record is that late: the end"), ({}, None, NO_ANSWER)],
+)
+def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note: str) -> None:
+    """The first record at or after the time; the end of the committed records where there is none."""
+    kafka = Timed(starts)
+
+    (reset,) = resets([at()], Target(Goal.TIME, 1_000), kafka.clients)
+
+    assert [1_000] == kafka.asked_for_time
+    assert (offset, note) == (reset.offset, reset.note)
+
+
+@pytest.mark.parametrize(
+    ("found", "goal", "note"),
+    [
+        (at(watermarks=None), Goal.EARLIEST, NO_ANSWER),
+        (at(None), Goal.SHIFT, NO_OFFSET),
+        (at(None), Goal.CURRENT, NO_OFFSET),
+    ],
+)
+def test_what_cannot_be_set(found: PartitionLag, goal: Goal, note: str) -> None:
+    """It gets no offset, and the reason is said."""
+    (reset,) = resets([found], Target(goal), DriverKafka().clients)
+
+    assert (None, note) == (reset.offset, reset.note)
+
+
+def test_the_counts_begin_at_the_offset_that_is_set() -> None:
+    """The topic's id stays, so that a recreated topic is noticed; counts and run do not: they were of other records."""
+    committed = Reset(at(), 40).committed
+
+    assert OffsetMetadata("id-1", 40) == OffsetMetadata.parse(committed.metadata)
+    assert 40 == committed.offset
+
+
+@pytest.mark.parametrize("metadata", ["", "kafka-consumer-groups", str(OffsetMetadata("another", 3, Counts(7, 7)))])
+def test_an_offset_where_no_task_has_worked_shows_nothing(metadata: str) -> None:
+    """It must not look as if the group had worked on this topic: partitions without an offset would count as new."""
+    assert "" == Reset(at(60, metadata), 40).committed.metadata
+    assert "" == Reset(at(None), 40).committed.metadata
+
+
+class Store(DriverKafka):
+    """A store that notes what is done to it, and when."""
+
+    def __init__(self) -> None:
+        super().__init__(p0=(0, 100), p1=(0, 100))
+        self.done: list[object] = []
+
+    def fence(self, partitions: object) -> bool:
+        self.done.append("fenced")
+        return self.reachable
+
+    def make_room(self, partitions: object) -> None:
+        self.done.append("made room")
+
+    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        self.done.append((partition, offset))
+
+
+def test_a_fence_comes_before_the_offsets() -> None:
+    """A transaction that a crash left open could still move an offset after it was set."""
+    kafka = Store()
+    kafka.room = {}
+    told: list[int] = []
+
+    written = carry_out([Reset(at(), 7)], kafka.clients, transactional=True, done=lambda: told.append(1))
+
+    assert ["made room", "fenced", (A, 7)] == kafka.done
+    assert {A: Reset(at(), 7).committed} == written
+    assert [1] == told
+
+
+def test_without_transactions_nothing_is_fenced() -> None:
+    """At least once there is no transactional id."""
+    kafka = Store()
+
+    carry_out([Reset(at(), 7)], kafka.clients, transactional=False, done=lambda: None)
+
+    assert [(A, 7)] == kafka.done
+
+
+def test_what_cannot_be_fenced_is_not_set() -> None:
+    """An offset that a transaction may still move must not look as if it were set."""
+    kafka = Store()
+    kafka.reachable = False
+
+    with pytest.raises(Unreachable, match="nothing is changed"):
+        carry_out([Reset(at(), 7)], kafka.clients, transactional=True, done=lambda: None)
+    assert ["fenced"] == kafka.done
+
+
+PARTITIONS = [Partition("raw", number) for number in range(6)] + [Partition("x", 0)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ([], PARTITIONS),
+        (["x"], [Partition("x", 0)]),
+        (["raw:1"], [B]),
+        (["raw:0,2-3", "x"], [A, Partition("raw", 2), Partition("raw", 3), Partition("x", 0)]),
+        (["raw:1", "raw:1"], [B]),
+    ],
+)
+def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
+    """All, those of a topic, or some of it; each once."""
+    assert expected == chosen(wanted, PARTITIONS)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        ("rwa", "'rwa' is not a source topic; these are: raw, x"),
+        ("raw:6", "raw-6 does not exist: raw has 6 partitions"),
+        ("raw:", "'' names no partitions: write them as 0,3-5"),
+        ("raw:1-", "'1-' names no partitions: write them as 0,3-5"),
+    ],
+)
+def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
+    """A typo must not reset all partitions."""
+    with pytest.raises(ValueError, match="^" + answer):
+        chosen([wanted], PARTITIONS)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("90", 90), ("PT2H", 7200), ("p1dt30m", 88_200)])
+def test_durations(text: str, seconds: float) -> None:
+    """As the configuration writes them, and as kafka-consumer-groups does."""
+    assert seconds == seconds_of(text)
+
+
+@pytest.mark.parametrize("text", ["soon", "P", "-2h"])
+def test_what_is_no_duration(text: str) -> None:
+    """It is an error, not zero."""
+    with pytest.raises(ValueError, match="valid"):
+        seconds_of(text)

@@ -1,0 +1,91 @@
+"""One word for each partition: what it says, without a threshold, for flows that a person would recognise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.model import Partition
+from app.status.condition import Condition, judge, records_per_second
+from app.status.snapshot import PartitionState, PartitionStatus
+from app.status.window import HOUR_SECONDS, WINDOW_SECONDS, Look, Moment, with_look, with_moment
+
+P = Partition("raw", 0)
+
+
+def seen(
+    end: Callable[[float], float], done: Callable[[float], float], *, seconds: float = 300, every: float = 10
+) -> PartitionStatus:
+    """Return a partition that was looked at for so long; both functions take seconds and return offsets."""
+    looks: tuple[Look, ...] = ()
+    for step in range(int(seconds / every) + 1):
+        at = step * every
+        looks = with_look(looks, Look(1_000 + at, int(end(at)), int(done(at)), int(done(at))))
+    return PartitionStatus(P, PartitionState.RUNNING, 0, looks=looks)
+
+
+Flow = tuple[Callable[[float], float], Callable[[float], float], Condition]
+FLOWS: dict[str, Flow] = {
+    "idle": (lambda _: 500, lambda _: 500, Condition.OK),
+    "always less than a look behind": (lambda t: 1_000 * t, lambda t: max(0, 1_000 * t - 800), Condition.OK),
+    "commits once a minute": (lambda t: 5 * t, lambda t: 5 * (t // 60 * 60), Condition.OK),
+    "a rebalance just now": (lambda t: 1_000 * t, lambda t: min(1_000 * t, 250_000), Condition.OK),
+    "faster than what comes": (lambda t: 1_000_000 + 10 * t, lambda t: 1_000 * t, Condition.CATCHING_UP),
+    "slower than what comes": (lambda t: 1_000 * t, lambda t: 10 * t, Condition.FALLING_BEHIND),
+    "a gap that does not close": (lambda t: 100_000 + 10 * t, lambda t: 10 * t, Condition.FALLING_BEHIND),
+    "nothing moves": (lambda t: 1_000 * t, lambda _: 7, Condition.STALLED),
+    "one record is enough": (lambda _: 8, lambda _: 7, Condition.STALLED),
+}
+
+
+@pytest.mark.parametrize(("end", "done", "word"), FLOWS.values(), ids=FLOWS)
+def test_the_word_for_a_flow(end: Callable[[float], float], done: Callable[[float], float], word: Condition) -> None:
+    """After five minutes of such a flow the partition is called that, however often it is looked at."""
+    assert {word} == {judge(seen(end, done, every=every)).condition for every in (5, 10, 30)}
+
+
+def test_a_gap_that_closes_has_its_time() -> None:
+    """A million behind, 2,000 a second done and 1,000 new ones: seven hundred thousand are left after five minutes."""
+    judgement = judge(seen(lambda t: 1_000_000 + 1_000 * t, lambda t: 2_000 * t))
+
+    assert Condition.CATCHING_UP is judgement.condition
+    assert 700 == pytest.approx(judgement.seconds_to_close)
+
+
+def test_a_start_is_not_a_stall() -> None:
+    """Until the window is whole, a task that has committed nothing may just be opening."""
+    words = [judge(seen(lambda _: 500, lambda _: 0, seconds=s)).condition for s in (0, 10, 60, WINDOW_SECONDS)]
+
+    assert [Condition.CATCHING_UP] * 3 + [Condition.STALLED] == words
+
+
+def test_blocked_is_blocked() -> None:
+    """Whatever the offsets do, a partition that waits for a person is called that; one that nobody saw yet is ok."""
+    assert Condition.BLOCKED is judge(PartitionStatus(P, PartitionState.BLOCKED, 0)).condition
+    assert Condition.OK is judge(PartitionStatus(P, PartitionState.PLANNED, 0)).condition
+    assert Condition.PAUSED is judge(PartitionStatus(P, PartitionState.PAUSED, 0)).condition
+
+
+def test_a_rate_is_that_of_the_window() -> None:
+    """What was fast an hour ago does not count; one look shows no rate, and a count that went back none either."""
+    status = seen(lambda t: t, lambda t: 100 * t if t < 1_000 else 100_000 + 5 * (t - 1_000), seconds=3_600)
+
+    assert 5 == pytest.approx(records_per_second(status.looks))
+    assert 0 == records_per_second(status.looks[:1]) == records_per_second(())
+    assert 0 == records_per_second((Look(0, 0, 0, 9), Look(10, 0, 0, 3)))
+
+
+def test_windows_stay_small() -> None:
+    """However often somebody looks, a window keeps a look for each five seconds, and an hour a moment for each ten."""
+    looks: tuple[Look, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    for second in range(5_000):
+        looks = with_look(looks, Look(second, 0, 0, 0))
+        moments = with_moment(moments, Moment(second, 0, 0, 0, 0))
+
+    assert (4_999, 4_999) == (looks[-1].at, moments[-1].at)
+    assert WINDOW_SECONDS - 10 <= looks[-1].at - looks[0].at < WINDOW_SECONDS
+    assert HOUR_SECONDS - 20 <= moments[-1].at - moments[0].at < HOUR_SECONDS
+    assert 20 <= len(looks) <= 26
+    assert 350 <= len(moments) <= 362

@@ -1,0 +1,187 @@
+"""What Prometheus reads of a snapshot."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families as plain_text
+
+from app.model import NOBODY, Partition
+from app.offsets.metadata import Counts
+from app.status.metrics import TIMES, SnapshotCollector, described, exposition
+from app.status.snapshot import PartitionStatus, Phase, Problem, Snapshot
+from tests.unit.status.snapshots import BLOCKED, FLOWING, IDLE, NOTHING_YET, NOW, SNAPSHOT, large
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
+    text = exposition(snapshot, now)[0].decode()
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in plain_text(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("winnow_records_in_total", 100),
+        ("winnow_records_out_total", 90),
+        ("winnow_bytes_in_total", 5_000),
+        ("winnow_bytes_out_total", 4_000),
+        ("winnow_lag_offsets", 50),
+        ("winnow_lag_to_high_watermark_offsets", 90),
+        ("winnow_lag_seconds", 120),
+        ("winnow_retention_margin_seconds", 3_480),
+        ("winnow_lost_offsets_total", 7),
+        ("winnow_transactions_committed_total", 12),
+        ("winnow_transactions_aborted_total", 1),
+        ("winnow_transactions_fenced_total", 2),
+        ("winnow_producers_replaced_total", 3),
+        ("winnow_last_commit_timestamp_seconds", 9_995),
+        ("winnow_open_transaction_age_seconds", 30),
+        ("winnow_partition_state", 1),
+        ("winnow_partition_condition", 1),
+        ("kafka_consumergroup_group_lag", 90),
+        ("kafka_consumergroup_group_lag_seconds", 120),
+        ("kafka_consumergroup_group_offset", 900),
+        ("kafka_partition_latest_offset", 990),
+    ],
+)
+def test_a_metric_of_a_partition(name: str, value: float) -> None:
+    """Each has topic and partition as labels, and the value of the snapshot; ages go on after it was taken."""
+    assert value == samples(SNAPSHOT)[name, ("raw", "0")]
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "value"),
+    [
+        ("winnow_dead_letters_total", ("raw", "0", "empty"), 8),
+        ("winnow_rounds_total", ("rebalance",), 4),
+        ("winnow_task_wait_seconds_total", ("1",), 43),
+        ("winnow_task_parse_seconds_total", ("0",), 3),
+        ("winnow_task_produce_seconds_total", ("0",), 1),
+        ("winnow_task_commit_seconds_total", ("0",), 0.5),
+        ("winnow_parse_seconds_bucket", ("0.0025",), 0),
+        ("winnow_parse_seconds_bucket", ("0.005",), 5),
+        ("winnow_produce_seconds_count", (), 5),
+        ("winnow_commit_seconds_bucket", ("10.0",), 1),
+        ("winnow_commit_seconds_bucket", ("+Inf",), 2),
+        ("winnow_commit_seconds_sum", (), 20.25),
+        ("winnow_start_timestamp_seconds", (), 8_000),
+        ("winnow_alive_timestamp_seconds", (), 9_999),
+        ("winnow_ready", (), 1),
+        ("winnow_snapshot_age_seconds", (), 10),
+        ("winnow_outage_seconds", (), 0),
+        ("winnow_problems", (), 1),
+        ("kafka_consumergroup_group_max_lag", (), 90),
+    ],
+)
+def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
+    """The service's own have at most a reason or a task's number as label; histograms are those of all tasks."""
+    assert value == samples(SNAPSHOT)[name, labels]
+
+
+def test_an_idle_partition_has_no_lag() -> None:
+    """Its lag in seconds is 0 however old its last record is, and nothing of it is in danger."""
+    found = samples(SNAPSHOT)
+
+    assert 0 == found["winnow_lag_seconds", ("other", "0")] == found["winnow_lag_offsets", ("other", "0")]
+    assert ("winnow_retention_margin_seconds", ("other", "0")) not in found
+
+
+def test_what_is_not_known_is_not_shown() -> None:
+    """A partition without a committed offset has none, and none of Kafka's figures that need one; a wrong 0 would lie."""
+    found = samples(SNAPSHOT)
+    absent = {
+        "kafka_consumergroup_group_offset",
+        "kafka_consumergroup_group_lag",
+        "winnow_last_commit_timestamp_seconds",
+    }
+
+    assert absent == {name for name in absent if (name, ("other", "0")) not in found}
+    assert ("winnow_lag_seconds", ("raw", "1")) not in found
+    assert IDLE.committed is None
+    assert BLOCKED.waiting_since is None
+
+
+def test_a_blocked_partition_is_seen() -> None:
+    """Both its state and its condition say so."""
+    found = samples(SNAPSHOT)
+
+    assert (3, 4) == (found["winnow_partition_state", ("raw", "1")], found["winnow_partition_condition", ("raw", "1")])
+
+
+def test_an_outage_has_an_age() -> None:
+    """The figures stay the last ones, and two metrics say how old they are."""
+    found = samples(replace(SNAPSHOT, outage=Problem("connection refused", "", 9_991.0)), now=NOW + 50)
+
+    assert (59, 60) == (found["winnow_outage_seconds", ()], found["winnow_snapshot_age_seconds", ()])
+    assert (0, 100) == (found["winnow_ready", ()], found["winnow_records_in_total", ("raw", "0")])
+
+
+def test_a_service_that_stands_by() -> None:
+    """It is not ready, and nobody must be woken for that: the alert asks how much a later generation has taken over."""
+    taken = dict.fromkeys(SNAPSHOT.partitions, NOBODY)
+    found = samples(replace(SNAPSHOT, phase=Phase.STARTING, taken=taken))
+
+    assert (0, len(taken)) == (found["winnow_ready", ()], found["winnow_taken_over", ()])
+
+
+def test_before_the_first_look() -> None:
+    """There are no partitions yet, and the service's own metrics answer."""
+    found = samples(NOTHING_YET)
+
+    assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ()])
+    assert ("winnow_snapshot_age_seconds", ()) not in found
+
+
+def test_every_metric_is_declared() -> None:
+    """Names, types and labels are those that are declared, and no label is an offset or a line."""
+    declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
+    seen = {
+        re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"le"})
+        for family in plain_text(exposition(SNAPSHOT, NOW)[0].decode())
+        for sample in family.samples
+    }
+
+    assert declared == {name: labels for name, (_, labels) in seen.items()}
+    assert {"topic", "partition", "reason", "task"} >= set().union(*declared.values())
+    for name, (kind, _) in seen.items():
+        usual = "counter" if name.endswith("_total") else "gauge"
+        assert ("histogram" if name in {each.name for each in TIMES} else usual) == kind
+
+
+def test_the_text_is_that_of_the_library() -> None:
+    """What is written faster says the same: names, types, meanings, labels and values, down to large and small numbers."""
+    odd = Partition('a"b\\c\nd', 0)
+    status = replace(FLOWING, partition=odd, counts=Counts(10**18, 2, {'say "no"': 3}), moved=1.7e9 + 0.123456)
+    snapshot = replace(SNAPSHOT, partitions={**SNAPSHOT.partitions, odd: status})
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(snapshot, NOW))
+
+    ours, theirs = (
+        list(plain_text(each.decode())) for each in (exposition(snapshot, NOW)[0], generate_latest(registry))
+    )
+    assert theirs == ours
+
+
+def test_a_thousand_partitions_fit_into_a_scrape() -> None:
+    """The text stays below 5 MB, with eight reasons of dead letters in each partition."""
+    body, _ = exposition(large(1_000), NOW)
+
+    assert 20_000 < body.count(b"\n")
+    assert len(body) < 5_000_000
+
+
+def test_a_lag_in_seconds_is_never_negative() -> None:
+    """The clock of a producer may be ahead of ours; a margin may be negative: deletion is overdue."""
+    ahead = replace(FLOWING, waiting_since=NOW + 5)
+    overdue: PartitionStatus = replace(FLOWING, waiting_since=NOW - 4_000)
+
+    assert (0.0, -400.0) == (ahead.lag_seconds(NOW), overdue.retention_margin(NOW))

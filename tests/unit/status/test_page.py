@@ -1,0 +1,93 @@
+"""The status page is one file that needs nothing else, and shows only what the status document has."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from app.status.answers import PAGE
+from app.status.condition import Condition
+from app.status.document import Document, document
+from tests.unit.status.snapshots import NOW, SNAPSHOT
+
+TEXT = PAGE.decode()
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def elements() -> list[tuple[str, dict[str, str | None]]]:
+    parser = Elements()
+    parser.feed(TEXT)
+    return parser.found
+
+
+def test_nothing_comes_from_outside() -> None:
+    """No script, style, font or picture is loaded, and only our own status is asked for; the page is small."""
+    addresses = [value for _, attributes in elements() for name, value in attributes.items() if name in ("src", "href")]
+
+    assert ["data:,"] == addresses
+    assert {"http://www.w3.org/2000/svg"} == set(re.findall(r"https?://[^\"'\s)]+", TEXT))  # a name, not an address
+    assert not re.search(r"@import|url\(", TEXT)
+    assert ['"api/status"'] == re.findall(r"fetch\(([^,]+),", TEXT)
+    assert len(PAGE) < 30_000
+
+
+def test_what_comes_from_the_driver_is_never_markup() -> None:
+    """A topic's name or an error's words cannot become an element or a script."""
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", TEXT)
+
+
+def test_every_field_that_the_page_reads_exists() -> None:
+    """The page and the status document agree on their names."""
+    status = document(SNAPSHOT, NOW)
+    known = keys(status)
+    read = set(re.findall(r"\b(?:status|each|before|now|status\.\w+)\.([a-z_]+)\b(?!\()", TEXT))
+    of_the_page = {"name", "rank", "length"}
+
+    assert read - of_the_page
+    assert set() == read - of_the_page - known
+
+
+def keys(tree: object) -> set[str]:
+    if isinstance(tree, dict):
+        return {*tree, *(name for value in tree.values() for name in keys(value))}
+    return {name for each in tree for name in keys(each)} if isinstance(tree, list) else set()
+
+
+def test_every_element_that_the_script_fills_exists() -> None:
+    """Each id that the script looks up is in the page once."""
+    ids = [attributes["id"] for _, attributes in elements() if "id" in attributes]
+    looked_up = set(re.findall(r'at\("([\w-]+)"\)', TEXT))
+
+    assert len(ids) == len(set(ids))
+    assert looked_up
+    assert set() == looked_up - set(ids)
+    assert {f"{chart}{part}" for chart in ("rate", "lag") for part in ("", "-now", "-scale")} <= set(ids)
+
+
+def test_every_condition_has_a_rank_and_a_colour() -> None:
+    """The worst comes first; what a person has paused is between the bad and the good."""
+    listed = re.search(r"WORST = \[(.*?)\]", TEXT)
+    assert listed
+
+    bad, good = [Condition.BLOCKED, Condition.STALLED, Condition.FALLING_BEHIND], [Condition.CATCHING_UP, Condition.OK]
+    ranked = [*bad, Condition.PAUSED, *good]
+    assert set(ranked) == set(Condition)
+    assert [each.value for each in ranked] == re.findall(r'"([^"]+)"', listed[1])
+    assert all(f".{each.value.replace(' ', '-')}" in TEXT for each in Condition)
+
+
+def test_the_document_names_no_record() -> None:
+    """Offsets, counts and errors only: a record's key, value or header has no place in it."""
+    status: Document = document(SNAPSHOT, NOW)
+
+    assert set() == keys(status) & {"value", "key", "headers", "line", "payload"}

@@ -1,0 +1,155 @@
+"""
+What Winnow 0.1.0 wrote: read from `tests/data`, and, where its commit is at hand, written anew by 0.1.0 itself.
+
+`python -m tests.upgrade` writes the file: it runs 0.1.0 on an embedded Kafka with `given()` until the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+from app.embedded.broker import Broker
+from tests.independent import Record, Written, line, produce, read
+from tests.integration.service import Winnow, settings
+
+COMMIT = "86e68a37cd4acd3175631b5617a8520113f254d4"
+"""The last commit of 0.1.0, before the metadata beside the offsets got the second version."""
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "tests/data/written-by-0.1.0.json"
+GOOD, PARTITIONS = 30, 2
+"""How many good lines 0.1.0 was given in each partition, and in how many partitions; one bad line follows in each."""
+SOURCE, SINK, DEAD, GROUP = "raw", "clean", "dead", "winnow-0.1.0"
+
+
+class Left(NamedTuple):
+    """
+    What 0.1.0 has left in Kafka when it has ended.
+
+    Args:
+        offsets: the committed offset of each source partition, with its metadata, by the partition's number.
+        transactional_ids: those that the broker knows, sorted.
+        sink: the cleansed records.
+        dead: the dead letters.
+    """
+
+    offsets: dict[int, tuple[int, str]]
+    transactional_ids: list[str]
+    sink: list[Written]
+    dead: list[Written]
+
+
+def given() -> list[Written]:
+    """Return the records that 0.1.0 was given."""
+    return [
+        record
+        for partition in range(PARTITIONS)
+        for record in (
+            *(Written(line(n, partition), b"%d" % n, partition) for n in range(GOOD)),
+            Written(b"bad %d" % partition, b"bad", partition, headers=[("trace", b"7")]),
+        )
+    ]
+
+
+def recorded() -> Left:
+    """Return what the file holds."""
+    told = json.loads(FILE.read_text("utf-8"))
+    records = {
+        name: [
+            Written(
+                bytes.fromhex(each["value"]),
+                bytes.fromhex(each["key"]),
+                each["partition"],
+                each["timestamp"],
+                [(name, bytes.fromhex(text)) for name, text in each["headers"]],
+            )
+            for each in told[name]
+        ]
+        for name in ("sink", "dead")
+    }
+    offsets = {int(number): (offset, metadata) for number, (offset, metadata) in told["offsets"].items()}
+    return Left(offsets, told["transactional_ids"], **records)
+
+
+def is_at_hand() -> bool:
+    """Return whether git has the commit; in a shallow clone it has not."""
+    command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{COMMIT}^{{commit}}"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def unpacked(folder: Path) -> dict[str, str]:
+    """Unpack 0.1.0 into a folder; return the environment in which Python and Spark's workers import it from there."""
+    command = ["git", "-C", str(ROOT), "archive", COMMIT, "app", "parsers"]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as tar:
+        tar.extractall(folder, filter="data")
+    environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+    # Otherwise its workers compile the kernels in its first round, which ends before they are done on a busy machine.
+    compiled = [sys.executable, "-c", "import app.kafka.bulk.kernels, parsers.compiled.kernels"]
+    subprocess.run(compiled, env={**os.environ, **environment}, check=True)
+    return environment
+
+
+def settings_of(bootstrap: str, group: str, source: str, sink: str, dead: str) -> dict[str, Any]:
+    """Return a configuration that 0.1.0 reads: it knows no status page."""
+    config = settings(bootstrap, group=group, sources=[source], sink=sink, dead=dead)
+    del config["http"]
+    return config
+
+
+def offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """Return the committed offset of each partition, with its metadata."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    try:
+        found = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], 60)
+    finally:
+        consumer.close()
+    return {at.partition: (at.offset, at.metadata or "") for at in found}
+
+
+def transactional_ids(bootstrap: str) -> list[str]:
+    """Return those that the coordinator knows; a key of its log is a version, a length, and the id."""
+    return sorted({(record.key or b"")[4:].decode() for record in read(bootstrap, "__transaction_state")})
+
+
+def _record() -> None:
+    """Let 0.1.0 write, and write down what it has left."""
+    with tempfile.TemporaryDirectory() as folder, Broker() as broker:
+        for name in (SOURCE, SINK, DEAD):
+            broker.create_topic(name, PARTITIONS)
+        produce(broker.bootstrap, SOURCE, given())
+        config = settings_of(broker.bootstrap, GROUP, SOURCE, SINK, DEAD)
+        environment = unpacked(Path(folder) / "0.1.0")
+        with Winnow(config, Path(folder), "--until-end", environment=environment) as service:
+            if code := service.code(400):
+                sys.exit(f"0.1.0 ended with {code}: {service.noise[-5:]}")
+        told = {
+            "transactional_ids": transactional_ids(broker.bootstrap),
+            "offsets": offsets(broker.bootstrap, GROUP, SOURCE),
+            "sink": list(map(_told, read(broker.bootstrap, SINK))),
+            "dead": list(map(_told, read(broker.bootstrap, DEAD))),
+        }
+    FILE.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def _told(record: Record) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "key": (record.key or b"").hex(),
+        "value": (record.value or b"").hex(),
+        "timestamp": record.timestamp,
+        "headers": [(name, (text or b"").hex()) for name, text in record.headers],
+    }
+
+
+if __name__ == "__main__":
+    _record()
