@@ -1,8 +1,8 @@
 """
 The main application file on Kubernetes: the `winnow` command, started by Spark instead of by a shell.
 
-It also does what nobody else does there. A driver that cannot use Kafka or Spark starts itself again: the Spark
-operator would wait longer after each attempt, without a bound. And it removes the finished executors of earlier
+It also does what nobody else does there. A driver that fails starts itself again: the Spark operator would wait longer
+after each attempt, without a bound. And it removes the finished executors of earlier
 drivers: those belong to the application or to the pod, too, so Kubernetes keeps them as long as these.
 """
 
@@ -28,7 +28,8 @@ log = structlog.get_logger()
 
 # The command takes its configuration out of the environment, because that may hold secrets.
 ENVIRONMENT = dict(os.environ)
-NOT_USABLE = 3
+# Neither a clean end nor a wrong configuration, which only another pod cures, is tried again.
+FINAL = (None, 0, 2)
 ATTEMPT = "DRIVER_ATTEMPT"
 FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
 # A driver that ran for so long was well: its end is the first one of another trouble.
@@ -41,14 +42,16 @@ FINISHED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
 
 def run() -> None:
-    """Run the command; if Kafka or Spark is not usable, run it again in this very process."""
+    """Run the command; if it fails, run it again in this very process, because Kafka or Spark may be usable by then."""
     began = time.monotonic()
     try:
         main()
     except SystemExit as ended:
-        if ended.code == NOT_USABLE:
-            again(1 if time.monotonic() - began > WELL_SECONDS else int(os.environ.get(ATTEMPT, "0")) + 1)
-        raise
+        if ended.code in FINAL:
+            raise
+    except Exception:
+        log.exception("the driver failed for a reason that it does not know: please report this")
+    again(1 if time.monotonic() - began > WELL_SECONDS else int(os.environ.get(ATTEMPT, "0")) + 1)
 
 
 def again(attempt: int) -> NoReturn:
