@@ -31,6 +31,7 @@ ENVIRONMENT = dict(os.environ)
 # Neither a clean end nor a wrong configuration, which only another pod cures, is tried again.
 FINAL = (None, 0, 2)
 ATTEMPT = "DRIVER_ATTEMPT"
+RUN, STAND_BY = "run", "--stand-by"
 FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
 # A driver that ran for so long was well: its end is the first one of another trouble.
 WELL_SECONDS = 600.0
@@ -64,7 +65,11 @@ def again(attempt: int) -> NoReturn:
     while time.monotonic() < until:  # in steps: a signal that another thread receives does not end a long sleep
         time.sleep(LOOK_SECONDS)
     as_before = ENVIRONMENT | {ATTEMPT: str(attempt)}
-    os.execve(sys.executable, [sys.executable, *sys.argv], as_before)  # noqa: S606  # without a shell, as it was started
+    command = [sys.executable, *sys.argv]
+    if RUN in command and STAND_BY not in command:
+        # Another driver that works by now has replaced this one, whose node may have been lost for a while.
+        command.append(STAND_BY)
+    os.execve(sys.executable, command, as_before)  # noqa: S606  # without a shell, as it was started
 
 
 def pause(attempt: int) -> float:

@@ -17,8 +17,9 @@ from app.cli.options import check_clients, configuration, overrides, read, repor
 @configuration
 @overrides
 @click.option("--until-end", is_flag=True, help="Stop at the ends that the partitions have when the service starts.")
+@click.option("--stand-by", is_flag=True, help="Wait while another service of this generation works for the group.")
 @reports_errors
-def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int:  # noqa: FBT001  # click's flag
+def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
     """Run the service until SIGTERM, SIGINT, or the end."""
     loaded = read(file, assignments)
     check_clients(loaded)
@@ -40,4 +41,4 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool) -> int
     def rounds() -> Rounds:
         return start_rounds(settings.spark, settings.group_id, submitted=submitted)
 
-    return service(settings, rounds, stop).run(until_end=until_end)
+    return service(settings, rounds, stop).run(until_end=until_end, stand_by=stand_by)

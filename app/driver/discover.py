@@ -122,8 +122,8 @@ class Discovery:
         self._clients = clients
         self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
         """This run of the service."""
-        self._owners = Owners(self.owner, config.group_id, runtime.monotonic)
-        self.takeover = self._owners.takeover
+        self.owners = Owners(self.owner, config.group_id, runtime.monotonic)
+        self.takeover = self.owners.takeover
         self._fenced: set[Partition] = set()
         """Those that tasks lost to somebody else since the last discovery."""
         self._destinations = Destinations(config, clients.destinations)
@@ -180,7 +180,7 @@ class Discovery:
             skipped=_only_spans(lost),
             rewound=_only_spans(again),
             fenced=owners,
-            rival=self._owners.rival,
+            rival=self.owners.rival,
             mirrors=self._clients.mirrors.status,
             undeliverable=self._destinations.undeliverable(ranges),
             # The others wait for the next round: they are asked for while it runs.
@@ -199,7 +199,7 @@ class Discovery:
             offsets,
             found.unreadable,
             undeliverable,
-            self._owners.rival,
+            self.owners.rival,
             self._clients.mirrors.status,
             self._waiting(found.offsets.values()),
         )
@@ -295,7 +295,7 @@ class Discovery:
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
             for each, marks in watermarks.items()
         }
-        self._owners.look(offsets)
+        self.owners.look(offsets)
         return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
 
     def _topics(self) -> Mapping[str, Topic]:

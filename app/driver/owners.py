@@ -35,6 +35,8 @@ class Owners:
         self._rival, self._rival_at = NOBODY, 0.0
         self.takeover = Takeover(me, clock)
         """What runs of other generations do."""
+        self.stands_by = False
+        """Whether this run leaves the work to any other one of its generation, also to one that started earlier."""
 
     def look(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         """
@@ -42,7 +44,7 @@ class Owners:
 
         Raises:
             ForeignSink: somebody writes the group's records to another sink.
-            Superseded: a run of the same generation that started later is at work.
+            Superseded: a run of the same generation that started later is at work, and this one does not stand by.
         """
         moved = {
             partition: owner_of(at.committed)
@@ -61,13 +63,13 @@ class Owners:
 
     @property
     def rival(self) -> Owner | None:
-        """An earlier run that is still at work; None if there is none."""
+        """An earlier run, or any where this one stands by, that is still at work; None if there is none."""
         alive = self._rival != NOBODY and self._clock() - self._rival_at < GONE_SECONDS
         return self._rival if alive else None
 
     def _meet(self, others: set[Owner]) -> None:
         latest = max(others, default=NOBODY)
-        if latest > self._me:
+        if latest > self._me and not self.stands_by:
             msg = f"a later run of the service works for group {self._group!r}: {latest}; this one is {self._me}"
             cure = "stop one of them, or give it another group.id; to take over, give it a larger generation"
             raise Superseded(msg, cure)

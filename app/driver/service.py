@@ -86,22 +86,26 @@ class Service:
         self._beside_others = config.generation > 0
         """Whether a service of another generation may be at work, whose commits never stand still."""
 
-    def run(self, *, until_end: bool) -> int:
+    def run(self, *, until_end: bool, stand_by: bool = False) -> int:
         """
         Run; return 0 after a clean stop or at the end, 1 if the end was reached except in blocked partitions.
+
+        Args:
+            until_end: stop at the ends that the partitions have now.
+            stand_by: first wait until no other service of this generation works for the group.
 
         Raises:
             NotUsable: Kafka, Spark or the page's port cannot be worked with; a person must act.
             AccountingError: records are missing in a receipt.
         """
         with self._page:
-            return self._run(until_end=until_end)
+            return self._run(until_end=until_end, stand_by=stand_by)
 
-    def _run(self, *, until_end: bool) -> int:
+    def _run(self, *, until_end: bool, stand_by: bool) -> int:
         rounds: Rounds | None = None
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
-            config, workload = self._stand_by(*self._discover())
+            config, workload = self._stand_by(for_equals=stand_by)
             topics = {each.topic for each in workload.offsets}
             warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings(topics)))
             self._tracker.warned(warnings)
@@ -137,7 +141,8 @@ class Service:
         config, workload = self._as_soon_as_kafka_answers(self._look)
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
-        self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
+        stands_by = self._discovery.owners.stands_by
+        self._beside_others = stands_by or bool(self._tracker.taken) or self._takes_over(workload.ranges)
         return config, workload
 
     def _look(self) -> tuple[TaskConfig, Workload]:
@@ -153,14 +158,30 @@ class Service:
         """Return what all tasks have in common; sink and dead letters are looked up, because they may grow."""
         return task_config(self._config, self._clients.destinations, self._discovery.owner)
 
-    def _stand_by(self, config: TaskConfig, workload: Workload) -> tuple[TaskConfig, Workload]:
-        """Wait while a service of a later generation works; return what to work with and on when it is gone."""
-        while self._tracker.taken:
-            self._wait(self._config.round_interval)
+    def _stand_by(self, *, for_equals: bool) -> tuple[TaskConfig, Workload]:
+        """Wait while a later generation works, or with `for_equals` the same; return what to work with and on then."""
+        self._discovery.owners.stands_by = for_equals
+        self._beside_others = self._beside_others or for_equals
+        seconds = self._sign_of_life_seconds if for_equals else 0
+        watched_until = self._runtime.monotonic() + seconds
+        config, workload = self._discover()
+        while self._is_behind(workload) or self._runtime.monotonic() < watched_until:
+            self._wait(self._config.round_interval if self._is_behind(workload) else NEW_OWNER_LOOK_SECONDS)
             if self._stop.requested:
                 raise Stopped
             config, workload = self._discover()
+        self._discovery.owners.stands_by = False
         return config, workload
+
+    def _is_behind(self, workload: Workload) -> bool:
+        """Return whether this service stands by because another one works."""
+        rival = self._discovery.owners.stands_by and workload.rival is not None
+        return rival or bool(self._tracker.taken)
+
+    @property
+    def _sign_of_life_seconds(self) -> float:
+        """How long to look for commits of another service: a task commits once a second, or as rarely as it is told."""
+        return max(NEW_OWNER_SECONDS, 2 * self._config.commit_interval)
 
     def _takes_over(self, partitions: Iterable[Partition]) -> bool:
         """Return whether one of these partitions still belongs to an earlier generation, which may be at work."""

@@ -126,6 +126,8 @@ class StatusTracker:
         if owner is None:
             return None
         cure = "stop it, or give it another group.id; two services of one group fence each other"
+        if self.snapshot.phase is Phase.STARTING:
+            cure = "nothing to do: this service stands by, and works when that one is gone"
         return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:

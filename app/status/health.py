@@ -23,6 +23,8 @@ def not_ready(snapshot: Snapshot) -> str:
         return f"Kafka does not answer: {snapshot.outage}"
     if snapshot.phase is Phase.STARTING and snapshot.taken:
         return "a later generation works for this group; this service stands by until that is gone"
+    if snapshot.phase is Phase.STARTING and snapshot.rival is not None:
+        return "another service works for this group; this one stands by until that is gone"
     if snapshot.phase is not Phase.RUNNING:
         return "the first round has not begun" if snapshot.phase is Phase.STARTING else f"it is {snapshot.phase}"
     return ""

@@ -89,11 +89,10 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield what other runs of the service do to this one."""
     rival = after.rival
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
-        yield Line(
-            "warning",
-            "another service works for this group; this one, which started later, goes on",
-            {"rival": str(rival)},
-        )
+        event = "another service works for this group; this one, which started later, goes on"
+        if after.phase is Phase.STARTING:
+            event = "another service works for this group; this one stands by until that is gone"
+        yield Line("warning", event, {"rival": str(rival)})
     if after.taken and len(after.taken) != len(before.taken):
         event = "a later generation takes over; this service goes on with what it still has"
         if after.round is None:

@@ -36,7 +36,8 @@ codes = Path({codes!r})
 def command():
     first, *rest = codes.read_text().split()
     codes.write_text(" ".join(rest))
-    print("run", os.getpid(), os.environ.get(program.ATTEMPT), os.environ.pop("WINNOW_GROUP__ID"), flush=True)
+    group = os.environ.pop("WINNOW_GROUP__ID")
+    print("started", os.getpid(), os.environ.get(program.ATTEMPT), group, *sys.argv[1:], flush=True)
     sys.exit(int(first)) if first.isdecimal() else int(first)
 program.main, program.FIRST_SECONDS, program.LONGEST_SECONDS = command, {first}, {longest}
 program.reap()
@@ -51,24 +52,31 @@ def started(folder: Path, codes: str, *, first: float = 0.05, longest: float = 0
     script.write_text(PROGRAM.format(main="main", codes=str(folder / "codes"), first=first, longest=longest))
     environment = os.environ | {"PYTHONPATH": f"{MAIN.parent}:{ROOT}", "PYTHONUNBUFFERED": "1", "WINNOW_GROUP__ID": "g"}
     return subprocess.Popen(
-        [sys.executable, script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, script, "run", "-c", "file"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
 def runs(output: str) -> list[list[str]]:
-    return [line.split()[1:] for line in output.splitlines() if line.startswith("run ")]
+    return [line.split()[1:] for line in output.splitlines() if line.startswith("started ")]
 
 
 def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
     """
     After the exit codes 1 and 3 and an unknown error, in the same process; what it waits grows, the log says to what.
 
-    The command has taken its configuration out of the environment; there it is again.
+    The command has taken its configuration out of the environment; there it is again. It stands by from then on: another
+    driver may have replaced it.
     """
     with started(tmp_path, "3 1 unknown 0") as process:
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert runs(output) == [[str(process.pid), attempt, "g"] for attempt in ("None", "1", "2", "3")]
+    first, *others = runs(output)
+    assert first == [str(process.pid), "None", "g", "run", "-c", "file"]
+    assert others == [[str(process.pid), attempt, *first[2:], "--stand-by"] for attempt in ("1", "2", "3")]
     assert output.count("the driver starts again") == 3
     assert "at_most_seconds=0.1" in output
     assert "invalid literal for int() with base 10: 'unknown'" in output

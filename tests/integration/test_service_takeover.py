@@ -14,6 +14,7 @@ from tests.integration.tasks import until
 PARTITIONS = 4
 LEAVES = "asked to stop; this service works on until another one takes over, or handover.timeout is over"
 STANDS_BY = "a later generation works for this group; this service stands by until that is gone"
+STANDS_BY_EQUAL = "another service works for this group; this one stands by until that is gone"
 
 
 def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -51,3 +52,23 @@ def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path
     (words,) = earlier.logged("stopped")
     assert words["cause"].startswith("taken over by the service of generation 1 on ")
     assert f"and writes to {sink}" in words["cause"]
+
+
+def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """Of the same generation, and although it started later: without it, the earlier one would end."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+
+    with Feeder(broker.bootstrap, source, PARTITIONS - 1, 200) as feeder, Winnow(config, tmp_path) as works:
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS - 1, 120, "a flow")
+        with Winnow(config, tmp_path, "--stand-by") as stands_by:
+            stands_by.wait_for(STANDS_BY_EQUAL)
+            before = len(read(broker.bootstrap, sink))
+            until(lambda: len(read(broker.bootstrap, sink)) > before + 1_000, 120, "a flow beside it")
+            assert 0 == stands_by.stop(signal.SIGTERM)
+        feeder.stop()
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 120, "the end")
+        assert 0 == works.stop(signal.SIGTERM)
+
+    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
+    assert not works.logged("partitions were fenced, and not by this driver")

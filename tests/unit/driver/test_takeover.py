@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -129,7 +129,9 @@ class Flow:
         self.tracker = StatusTracker("g", [log.write], self.time.runtime)
         self.started_after: list[int] = []
 
-    def run(self, settings: Config | None = None, *, until_end: bool = False) -> list[Mapping[str, object]]:
+    def run(
+        self, settings: Config | None = None, *, until_end: bool = False, stand_by: bool = False
+    ) -> list[Mapping[str, object]]:
         def start() -> FakeRounds:
             self.started_after.append(len(self.kafka.fenced))
             return self.rounds
@@ -143,7 +145,7 @@ class Flow:
             runtime=self.time.runtime,
         )
         with capture_logs() as logs:
-            assert 0 == made.run(until_end=until_end)
+            assert 0 == made.run(until_end=until_end, stand_by=stand_by)
         return list(logs)
 
 
@@ -367,3 +369,71 @@ class TestTheEarlier:
         flow = Flow(kafka, rounds)
 
         assert f"taken over by {LATEST}" == flow.run()[-1]["cause"]
+
+
+class Occupied(DriverKafka):
+    """Kafka with one partition, on which another run commits once a second until it is gone."""
+
+    def __init__(self, owner: Owner, until: float) -> None:
+        super().__init__(p0=(0, 10))
+        self.committed = {A: owned(3, owner)}
+        self.owner, self.until = owner, until
+        self.time: Callable[[], float] = lambda: 0.0
+
+    def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        if 0 < self.time() < self.until:
+            report = TaskReport(Attempt(int(self.time()), 0), NO_TIME)
+            self.committed[A] = CommittedOffset(3, str(OffsetMetadata("id-1", 0, owner=self.owner, report=report)))
+        return super().load(partitions, stable=stable)
+
+
+class TestStandBy:
+    """A driver that starts itself again must not take the work back from the one that has replaced it."""
+
+    @pytest.mark.parametrize("host", ["!", "~"])
+    def test_it_waits_for_another_service_of_its_generation(self, host: str) -> None:
+        """Whichever of the two is later: it fences nobody before that one is gone."""
+        kafka = Occupied(Owner(0, host, "clean", 2), until=100)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time = flow.time
+
+        logs = flow.run(config("generation=2"), until_end=True, stand_by=True)
+
+        assert 1 == len(flow.rounds.rounds)
+        assert [[A]] == kafka.fenced
+        assert 100 + GONE_SECONDS - 10 <= flow.time.now < 100 + GONE_SECONDS + 20
+        assert "another service works for this group; this one stands by until that is gone" == logs[0]["event"]
+        assert "nothing to do" in str(logs[0]["rival"])
+
+    @pytest.mark.parametrize(("interval", "least"), [("500ms", 3), ("15s", 30)])
+    def test_it_works_soon_where_there_is_none(self, interval: str, least: float) -> None:
+        """An offset that stands still for two commits is no sign of life."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=0)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+
+        flow.run(config("generation=2", f"commit.interval={interval}"), until_end=True, stand_by=True)
+
+        assert 1 == len(flow.rounds.rounds)
+        assert least <= flow.time.now < least + 1
+
+    def test_it_waits_for_no_earlier_generation(self) -> None:
+        """That one waits to be taken over."""
+        kafka = Occupied(EARLIER, until=2.9)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time = flow.time
+
+        flow.run(until_end=True, stand_by=True)
+
+        assert flow.rounds.rounds[0][0].takes_over
+        assert 3 <= flow.time.now < 10
+
+    def test_it_can_be_stopped(self) -> None:
+        """Before Spark has started."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
+        flow = Flow(kafka, FakeRounds(works(kafka)), seconds=90)
+        kafka.time = flow.time
+
+        flow.run(stand_by=True)
+
+        assert [] == flow.started_after
+        assert [] == kafka.fenced

@@ -149,6 +149,8 @@ def test_another_service_is_told_each_minute() -> None:
     assert [line] == events(replace(rival, at=159), replace(rival, at=161))
     assert {"rival": "the service on there works for the same group: stop it"} == fields(BEFORE, rival)
     assert [] == events(rival, BEFORE)
+    event = "another service works for this group; this one stands by until that is gone"
+    assert [("warning", event)] == events(replace(BEFORE, phase=Phase.STARTING), replace(rival, phase=Phase.STARTING))
 
 
 def test_a_fence_that_the_driver_did_not_cause_is_told_once() -> None:

@@ -101,6 +101,14 @@ def test_a_scrape_during_an_outage(page: Page) -> None:
     assert (200, "alive\n") == page.ask("/healthz")[::2]
 
 
+def test_a_service_that_stands_by_is_not_ready_and_says_so(page: Page) -> None:
+    """Whoever waits for it learns what it waits for."""
+    page.snapshot = replace(NOTHING_YET, rival=Problem("the service on there works for the same group", "", 9_995.0))
+
+    text = "another service works for this group; this one stands by until that is gone\n"
+    assert (503, text) == page.ask("/readyz")[::2]
+
+
 @pytest.mark.parametrize(
     ("snapshot", "silent", "alive", "ready"),
     [
