@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from app.driver.starting_offsets import PartitionOffsets
@@ -12,6 +13,8 @@ from app.offsets.metadata import OffsetMetadata
 
 # What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
 LOOKS_AT_LEFTOVERS = 2
+# A task commits the offset of its control partition once a second, also where nothing comes in.
+SIGN_OF_LIFE_SECONDS = 3.0
 
 
 class Owners:
@@ -35,6 +38,7 @@ class Owners:
         self._rival, self._rival_at = NOBODY, 0.0
         self.takeover = Takeover(me, clock)
         """What runs of other generations do."""
+        self._looks_until = -math.inf
         self.stands_by = False
         """Whether this run leaves the work to any other one of its generation, also to one that started earlier."""
 
@@ -60,6 +64,21 @@ class Owners:
             self._meet({owner for owner in others if owner.generation == self._me.generation})
         self._seen |= {partition: at.committed for partition, at in offsets.items()}
         self._looks += 1
+
+    def stand_by(self, commit_seconds: float) -> None:
+        """Leave the work to whoever else does it; that shows by commits, which come each `commit_seconds` at least."""
+        self.stands_by = True
+        self._looks_until = self._clock() + max(SIGN_OF_LIFE_SECONDS, 2 * commit_seconds)
+
+    @property
+    def must_look(self) -> bool:
+        """Whether it is too soon to say that nobody else works."""
+        return self._clock() < self._looks_until
+
+    @property
+    def goes_first(self) -> Owner | None:
+        """The run of our generation to which we leave the work; None if there is none, or we do not stand by."""
+        return self.rival if self.stands_by else None
 
     @property
     def rival(self) -> Owner | None:

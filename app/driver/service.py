@@ -160,28 +160,18 @@ class Service:
 
     def _stand_by(self, *, for_equals: bool) -> tuple[TaskConfig, Workload]:
         """Wait while a later generation works, or with `for_equals` the same; return what to work with and on then."""
-        self._discovery.owners.stands_by = for_equals
-        self._beside_others = self._beside_others or for_equals
-        seconds = self._sign_of_life_seconds if for_equals else 0
-        watched_until = self._runtime.monotonic() + seconds
+        owners = self._discovery.owners
+        if for_equals:
+            owners.stand_by(self._config.commit_interval)
+            self._beside_others = True
         config, workload = self._discover()
-        while self._is_behind(workload) or self._runtime.monotonic() < watched_until:
-            self._wait(self._config.round_interval if self._is_behind(workload) else NEW_OWNER_LOOK_SECONDS)
+        while (behind := self._tracker.taken or owners.goes_first) or owners.must_look:
+            self._wait(self._config.round_interval if behind else NEW_OWNER_LOOK_SECONDS)
             if self._stop.requested:
                 raise Stopped
             config, workload = self._discover()
-        self._discovery.owners.stands_by = False
+        owners.stands_by = False
         return config, workload
-
-    def _is_behind(self, workload: Workload) -> bool:
-        """Return whether this service stands by because another one works."""
-        rival = self._discovery.owners.stands_by and workload.rival is not None
-        return rival or bool(self._tracker.taken)
-
-    @property
-    def _sign_of_life_seconds(self) -> float:
-        """How long to look for commits of another service: a task commits once a second, or as rarely as it is told."""
-        return max(NEW_OWNER_SECONDS, 2 * self._config.commit_interval)
 
     def _takes_over(self, partitions: Iterable[Partition]) -> bool:
         """Return whether one of these partitions still belongs to an earlier generation, which may be at work."""
