@@ -49,6 +49,11 @@ class Canaries(dict[str, Canary]):
         self[name] = Canary(name, f"c4nary{secrets.token_hex(12)}")
         return self[name]
 
+    @classmethod
+    def of(cls, *secrets: str) -> Canaries:
+        """Return canaries for secrets that are known already."""
+        return cls({each: Canary(each, each) for each in secrets})
+
     def file(self, name: str, folder: Path) -> str:
         """Return the path of a file that holds one."""
         file = folder / f"{name}.secret"

@@ -29,7 +29,7 @@ from tests.conftest import QUICK_JAVA
 from tests.integration.certificates import Authority
 from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer
 
-USER, PASSWORD = "winnow", "right"
+USER, PASSWORD = "winnow", "r1ght-4f2c81"
 ITERATIONS = 4096
 """The fewest that Kafka allows."""
 MODULE = "org.apache.kafka.common.security"

@@ -19,7 +19,8 @@ from app.errors import NotAllowed, Unreachable
 from app.start import clients
 from tests.independent import Written, by_partition, committed, line, produce, read, sequence, values
 from tests.integration import in_process
-from tests.integration.secured import Right, SecuredBroker, allow, forbid, needed, useful
+from tests.integration.canaries import Canaries
+from tests.integration.secured import PASSWORD, Right, SecuredBroker, allow, forbid, needed, useful
 from tests.integration.service import Event, settings
 from tests.integration.test_refusals import TOLD_SECONDS
 from tests.integration.tokens import SECRET
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 WAYS = ("tls", "mtls", "plain", "SCRAM-SHA-256", "SCRAM-SHA-512", "jwt", "oidc")
 LINES = 200
+GUESSED = "gu3ssed-9b7a55"
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +134,13 @@ FAULTS: dict[str, tuple[str, Change, str, str]] = {
     ),
     "wrong password": (
         "plain",
-        lambda _: {"sasl.password": "guessed"},
+        lambda _: {"sasl.password": GUESSED},
         "Invalid username or password",
         "check the credentials kafka.sasl.username and sasl.password",
     ),
     "wrong password of SCRAM": (
         "SCRAM-SHA-512",
-        lambda _: {"sasl.password": "guessed"},
+        lambda _: {"sasl.password": GUESSED},
         "invalid credentials with SASL mechanism SCRAM-SHA-512",
         "check the credentials kafka.sasl.username and sasl.password",
     ),
@@ -186,7 +188,7 @@ FAULTS: dict[str, tuple[str, Change, str, str]] = {
     ),
     "a token server that refuses": (
         "oidc",
-        lambda _: {"sasl.oauthbearer.client.secret": "guessed"},
+        lambda _: {"sasl.oauthbearer.client.secret": GUESSED},
         "Failed to acquire SASL OAUTHBEARER token",
         "check the credentials kafka.sasl.oauthbearer.client.id and client.secret",
     ),
@@ -205,7 +207,7 @@ def showing(certificate: Path) -> dict[str, str]:
 
 def faulty(broker: SecuredBroker, way: str, change: Change) -> Event:
     """Return a configuration with a fault; its topics are never reached."""
-    config = settings("", group="g", sources=["raw"], sink="clean", dead="dead")
+    config = settings("", group="g", sources=["raw"], sink="clean", dead="dead", log_level="debug")
     return config | {"kafka": broker.login(way) | change(broker), "http": {"enabled": False}}
 
 
@@ -237,8 +239,25 @@ def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
         assert (fault, 3, "refuses") == (fault, code, refusal[0])
         for text in (refusal[1], error):
             assert re.search(f"^Kafka .*{cause}.*: .*{cure}", text), (fault, text)
-            assert "guessed" not in text
+            assert GUESSED not in text
         assert max(checking, running) < TOLD_SECONDS, fault
+
+
+def test_no_fault_lays_a_secret_open(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not even where librdkafka says all that it can."""
+    caplog.set_level("DEBUG")
+    configs = [faulty(secured, way, change) for way, change, _, _ in FAULTS.values() if way not in ("tls", "mtls")]
+    for config in configs:
+        config["kafka"]["debug"] = "all"
+
+    with ThreadPoolExecutor() as threads:
+        told = list(threads.map(checked, configs))
+
+    printed = "".join([caplog.text, *capfd.readouterr(), str(told)])
+    assert "Initializing SASL client" in printed  # it does say all
+    assert set() == Canaries.of(PASSWORD, SECRET, GUESSED).found(printed)
 
 
 def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> None:

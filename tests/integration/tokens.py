@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 ISSUER, AUDIENCE = "https://tokens.test", "kafka"
-CLIENT, SECRET = "winnow", "token-secret"  # what the client must know
+CLIENT, SECRET = "winnow", "t0ken-8d1e07"  # what the client must know
 
 
 class TokenServer:
