@@ -113,9 +113,9 @@ class Balance:
     def _trouble(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
     ) -> str:
-        for partition in self._progressed_at:
-            if why := _trouble(before[partition], offsets[partition]):
-                return f"{partition}: {why}"
+        for each in self._ranges:
+            if why := _trouble(each, before[each.partition], offsets[each.partition]):
+                return f"{each.partition}: {why}"
         return ""
 
     def _stalled(self, now: float) -> str:
@@ -144,7 +144,7 @@ class Balance:
         return "the work has become uneven" if uneven and not keeps_up else ""
 
 
-def _trouble(before: PartitionOffsets, at: PartitionOffsets) -> str:
+def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffsets) -> str:
     """Return what a task may not notice or cannot mend; empty if there is nothing."""
     if before.topic_id != at.topic_id:
         return "its topic was deleted and created again"
@@ -154,5 +154,7 @@ def _trouble(before: PartitionOffsets, at: PartitionOffsets) -> str:
         return "the group's offset vanished"
     if at.committed.offset < before.committed.offset:
         return "the group's offset was set back"
-    in_range = at.watermarks.log_start <= at.committed.offset <= at.watermarks.high_watermark
+    # Until its first commit a task reads where the plan says: `out.of.range` may have chosen another record.
+    next_offset = planned.start if at.committed.offset == planned.committed else at.committed.offset
+    in_range = at.watermarks.log_start <= next_offset <= at.watermarks.high_watermark
     return "" if in_range or at.committed != before.committed else "its next record was deleted"

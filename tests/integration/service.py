@@ -103,7 +103,7 @@ class Winnow:
         with self._news:
             return [each for each in self.events if each["event"] == event]
 
-    def wait_for(self, event: str, seconds: float = 90, times: int = 1) -> Event:
+    def wait_for(self, event: str, seconds: float = 150, times: int = 1) -> Event:
         """Wait until the event has been logged so many times; return the last one."""
         self._wait(lambda: len(self.logged(event)) >= times, seconds, f"to log {event!r}")
         return self.logged(event)[times - 1]
@@ -119,7 +119,7 @@ class Winnow:
                     f"waited {seconds} s for it {what}"
                 )
 
-    def code(self, seconds: float = 120) -> int:
+    def code(self, seconds: float = 240) -> int:
         """Wait for the end of the service; return the exit code."""
         self._remember_tree()
         code = self._process.wait(seconds)

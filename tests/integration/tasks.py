@@ -44,7 +44,7 @@ def noise(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size).translate(PRINTABLE)
 
 
-def until(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:
+def until(condition: Callable[[], object], seconds: float = 150, what: str = "it") -> None:
     """Wait for a condition and check it often."""
     deadline = time.monotonic() + seconds
     while not condition():

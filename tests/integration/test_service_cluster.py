@@ -38,7 +38,7 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
     }
 
     with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, Winnow(config, tmp_path) as service:
-        until(lambda: len(busy(spark)) == 2, 60, "work on both executors")
+        until(lambda: len(busy(spark)) == 2, 180, "work on both executors")
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, what="a flow")
         victim = busy(spark)[0]
         victim.kill()

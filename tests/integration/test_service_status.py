@@ -41,7 +41,7 @@ def metrics(url: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> None:
+def until(condition: Callable[[], Any], what: str, seconds: float = 150) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s until {what}"

@@ -83,6 +83,18 @@ def test_a_lane_at_an_end_of_its_partition_is_left_alone(edge: PartitionOffsets)
     assert not balance(BEFORE | {B: at(100)}).needs_rebalance(SourceOffsets(LATER | {B: edge}), 2, 10)
 
 
+@pytest.mark.parametrize("out_of_range", [at(5, low=100), at(2_000, stable=1_000)])
+def test_a_task_has_time_to_commit_where_out_of_range_has_chosen(out_of_range: PartitionOffsets) -> None:
+    """On a busy machine that takes longer than a look, and would never happen if each look ended the round."""
+    before = BEFORE | {B: out_of_range}
+    round_ = balance(before)
+
+    assert not round_.needs_rebalance(SourceOffsets(LATER | {B: out_of_range}), 2, 10)
+    assert "raw-1: its next record was deleted" == round_.needs_rebalance(
+        SourceOffsets(LATER | {B: replace(out_of_range, watermarks=Watermarks(101, 2_500, 2_500))}), 2, 20
+    )
+
+
 def test_an_operator_unblocks_a_partition() -> None:
     """No restart is needed: the check notices the offset that the operator set, and nothing else."""
     before = BEFORE | {B: at(None)}
