@@ -117,6 +117,8 @@ class Discovery:
         self._starting = config.starting_offsets
         starting = self._starting if isinstance(self._starting, str) else "time"
         self._policy = StartPolicy(starting, config.out_of_range)
+        self._latest: dict[tuple[Partition, str], int] = {}
+        """Where `starting.offsets` is latest: the end of each partition, by its topic's id, when it was seen first."""
         self._start_time: int | None = None
         """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
@@ -157,7 +159,7 @@ class Discovery:
         self._look_for_offsets_left_behind(offsets)
         self._meet(found)
         self._take_in_cuts(offsets)
-        starts = self._starts_by_time(offsets)
+        starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
         blocked.update(self._gone(existing))
@@ -311,13 +313,21 @@ class Discovery:
             for partition in sorted(named - existing)
         }
 
-    def _starts_by_time(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
+    def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
+        """
+        Return where partitions without an offset start, if that is a time or the latest offset.
+
+        It stays as at the first look: what comes in before the first commit, which may take several rounds, counts.
+        """
+        without = {each: at for each, at in offsets.items() if at.committed is None and each not in self._new}
+        if self._starting == "latest":
+            ends = {each: at.watermarks.last_stable for each, at in without.items()}
+            return {each: self._latest.setdefault((each, without[each].topic_id), end) for each, end in ends.items()}
         if isinstance(self._starting, str):
             return {}
         if self._start_time is None:
             self._start_time = _milliseconds(self._starting, self._runtime.wall_clock())
-        without = [each for each, at in offsets.items() if at.committed is None and each not in self._new]
-        return self._clients.topics.offsets_at(without, self._start_time)
+        return self._clients.topics.offsets_at(list(without), self._start_time)
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)

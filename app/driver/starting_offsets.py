@@ -71,7 +71,7 @@ def decide(
     Args:
         at: its offsets now.
         policy: the user's wishes.
-        first_seen: the offset to start from where `starting.offsets` is a time.
+        first_seen: the offset to start from where `starting.offsets` is a time; the latest one of the first look.
         had_offset_in: the id of the topic in which this service has seen a committed offset here before; None if it
             has seen none.
         is_new: whether the partition is younger than the group's work on its topic; then all of it is new to us.
@@ -126,9 +126,9 @@ def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None)
     match policy.starting:
         case "earliest":
             return at.watermarks.log_start
-        case "latest":
-            return at.watermarks.last_stable
-        case "time":
+        case "latest" if first_seen is not None:
+            return min(max(first_seen, at.watermarks.log_start), at.watermarks.last_stable)
+        case "latest" | "time":
             return at.watermarks.last_stable if first_seen is None else first_seen
     raise NoStartingOffset(at.partition, "the group has no offset here and starting.offsets is error", cure=RESET)
 

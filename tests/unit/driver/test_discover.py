@@ -347,6 +347,25 @@ class TestNewPartitions:
 
         assert 9 == starts(discovery.discover())[B]
 
+    @pytest.mark.parametrize(("now", "start"), [((0, 15), 10), ((12, 15), 12), ((0, 8), 8)])
+    def test_latest_is_what_it_was_at_the_start(self, now: tuple[int, int], start: int) -> None:
+        """A round may end before its tasks have committed, as on a busy machine; what has come in since is not skipped."""
+        kafka = DriverKafka(p0=(0, 10))
+        discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+        discovery.discover()
+        kafka.watermark[A] = now
+
+        assert start == starts(discovery.discover())[A]
+
+    def test_latest_is_told_anew_for_a_topic_that_was_created_again(self) -> None:
+        """Its offsets have nothing to do with those of the one before."""
+        kafka = DriverKafka(p0=(5, 10))
+        discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
+        discovery.discover()
+        kafka.topic_id, kafka.watermark[A] = "id-2", (0, 20)
+
+        assert 20 == starts(discovery.discover())[A]
+
     def test_a_partition_that_joined_later_is_read_from_its_beginning(self) -> None:
         """It stays new until a task has stored its start, however many tasks that takes."""
         kafka = DriverKafka(p0=(0, 10))
