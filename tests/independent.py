@@ -222,7 +222,8 @@ def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     known = client(bootstrap).list_topics(timeout=30).topics
     asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
-    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 60))
+    # Asked in short tries: a request that waited while the broker started may get no answer at all.
+    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15), 120)
     return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
 
