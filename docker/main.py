@@ -2,8 +2,8 @@
 The main application file on Kubernetes: the `winnow` command, started by Spark instead of by a shell.
 
 It also does what nobody else does there. A driver that fails starts itself again: the Spark operator would wait longer
-after each attempt, without a bound. And it removes the finished executors of earlier
-drivers: those belong to the application or to the pod, too, so Kubernetes keeps them as long as these.
+after each attempt, without a bound. And it removes the finished executors of earlier drivers: those belong to the
+application or to the pod, too, so Kubernetes keeps them as long as these.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Workload:
         undeliverable: the error of each partition whose output nobody takes now.
         rewound: the offsets that `out.of.range` reads again, first and after the last.
         fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
-        rival: an earlier run of the service that still works for the group.
+        rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
         waiting: the first waiting record of each partition that is blocked, where that is known.
     """
@@ -84,7 +84,7 @@ class SourceOffsets:
         offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
         unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
         undeliverable: the error of each partition whose output nobody takes now.
-        rival: an earlier run of the service that still works for the group.
+        rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
         waiting: the first waiting record of each partition, where that is known.
     """

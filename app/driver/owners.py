@@ -13,7 +13,7 @@ from app.offsets.metadata import OffsetMetadata
 
 # What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
 LOOKS_AT_LEFTOVERS = 2
-# A task commits the offset of its control partition once a second, also where nothing comes in.
+# A task without traffic commits one offset each second, so three of these stand still only where no task works.
 SIGN_OF_LIFE_SECONDS = 3.0
 
 
@@ -82,7 +82,7 @@ class Owners:
 
     @property
     def rival(self) -> Owner | None:
-        """An earlier run, or any where this one stands by, that is still at work; None if there is none."""
+        """Another run of our generation that is at work, a later one only where we stand by; None if there is none."""
         alive = self._rival != NOBODY and self._clock() - self._rival_at < GONE_SECONDS
         return self._rival if alive else None
 

@@ -141,12 +141,12 @@ class Service:
         config, workload = self._as_soon_as_kafka_answers(self._look)
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
-        stands_by = self._discovery.owners.stands_by
-        self._beside_others = stands_by or bool(self._tracker.taken) or self._takes_over(workload.ranges)
+        self._beside_others = bool(self._tracker.taken) or self._takes_over(workload.ranges)
         return config, workload
 
     def _look(self) -> tuple[TaskConfig, Workload]:
-        config, workload = self.task_config(), self._discovery.discover(stable=not self._beside_others)
+        stable = not (self._beside_others or self._discovery.owners.stands_by)
+        config, workload = self.task_config(), self._discovery.discover(stable=stable)
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room(workload.ranges)
         return config, workload
@@ -163,7 +163,6 @@ class Service:
         owners = self._discovery.owners
         if for_equals:
             owners.stand_by(self._config.commit_interval)
-            self._beside_others = True
         config, workload = self._discover()
         while (behind := self._tracker.taken or owners.goes_first) or owners.must_look:
             self._wait(self._config.round_interval if behind else NEW_OWNER_LOOK_SECONDS)

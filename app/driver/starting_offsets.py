@@ -71,7 +71,7 @@ def decide(
     Args:
         at: its offsets now.
         policy: the user's wishes.
-        first_seen: the offset to start from where `starting.offsets` is a time; the latest one of the first look.
+        first_seen: the offset to start from where `starting.offsets` is a time, or latest as it was at the first look.
         had_offset_in: the id of the topic in which this service has seen a committed offset here before; None if it
             has seen none.
         is_new: whether the partition is younger than the group's work on its topic; then all of it is new to us.

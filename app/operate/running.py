@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from app.driver.clients import Clients
+from app.driver.owners import SIGN_OF_LIFE_SECONDS
 from app.errors import NotUsable
 from app.model import NOBODY, CommittedOffset, Partition
 from app.offsets.metadata import OffsetMetadata
 
-# A task without traffic commits one offset each second, so three of these stand still only where no task works.
-WATCH_SECONDS = 3.0
 CURE = "stop it, and try again"
 
 Watch = Callable[[float], Partition | None]
@@ -32,7 +31,7 @@ def refuse_running_service(clients: Clients, partitions: Sequence[Partition], wa
     """
     clients.group.refuse_foreign_members()
     before = clients.offsets.load(partitions, stable=False)
-    renewed = watch(WATCH_SECONDS)
+    renewed = watch(SIGN_OF_LIFE_SECONDS)
     now = clients.offsets.load(partitions, stable=False)
     moved = [each for each in partitions if now.get(each) != before.get(each)]
     if (partition := next(iter(moved), renewed)) is not None:
@@ -48,7 +47,7 @@ def refuse_overwritten(
     Raises:
         NotUsable: somebody has.
     """
-    sleep(WATCH_SECONDS)
+    sleep(SIGN_OF_LIFE_SECONDS)
     now = clients.offsets.load(written, stable=False)
     for partition, set_to in written.items():
         if (found := now.get(partition)) != set_to:

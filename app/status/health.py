@@ -8,6 +8,9 @@ from app.status.snapshot import Phase, Snapshot
 ALIVE_SECONDS = 55.0
 # Spark may wait for its cluster before the loop begins.
 START_SECONDS = 300.0
+# Why a service stands by, in the same words for whoever asks whether it is ready and whoever reads its log.
+BEHIND_LATER = "a later generation works for this group; this service stands by until that is gone"
+BEHIND_EQUAL = "another service works for this group; this one stands by until that is gone"
 
 
 def not_alive(snapshot: Snapshot, now: float) -> str:
@@ -22,9 +25,9 @@ def not_ready(snapshot: Snapshot) -> str:
     if snapshot.outage is not None:
         return f"Kafka does not answer: {snapshot.outage}"
     if snapshot.phase is Phase.STARTING and snapshot.taken:
-        return "a later generation works for this group; this service stands by until that is gone"
+        return BEHIND_LATER
     if snapshot.phase is Phase.STARTING and snapshot.rival is not None:
-        return "another service works for this group; this one stands by until that is gone"
+        return BEHIND_EQUAL
     if snapshot.phase is not Phase.RUNNING:
         return "the first round has not begun" if snapshot.phase is Phase.STARTING else f"it is {snapshot.phase}"
     return ""

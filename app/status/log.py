@@ -8,6 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from app.model import NOBODY, Partition, latest
+from app.status.health import BEHIND_EQUAL, BEHIND_LATER
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 log = structlog.get_logger()
@@ -91,12 +92,12 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
         event = "another service works for this group; this one, which started later, goes on"
         if after.phase is Phase.STARTING:
-            event = "another service works for this group; this one stands by until that is gone"
+            event = BEHIND_EQUAL
         yield Line("warning", event, {"rival": str(rival)})
     if after.taken and len(after.taken) != len(before.taken):
         event = "a later generation takes over; this service goes on with what it still has"
         if after.round is None:
-            event = "a later generation works for this group; this service stands by until that is gone"
+            event = BEHIND_LATER
         fields = {
             "by": str(latest(after.taken.values())),
             "taken": len(after.taken),

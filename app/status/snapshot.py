@@ -214,7 +214,7 @@ class Snapshot:
         endings: how many rounds have ended, and why.
         progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
-        rival: that an earlier run of the service still works for the group; None while none does.
+        rival: that another run of this generation still works for the group; None while none does.
         fenced: the partitions that somebody else took over before the last discovery, and who owns them.
         taken: the partitions that a service of a later generation has taken over.
         mirrors: the mirrors of the offsets, as the driver writes them.

@@ -58,7 +58,7 @@ def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
 
 def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """To each kind of place, all partitions or some; a dry run changes nothing."""
-    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
 
@@ -96,7 +96,7 @@ def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped service that is reset cleanses those records again; its counts begin at that offset."""
-    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
     assert 0 == run_service(stage.config)[0]
     code, before = stage.command("show")
 
@@ -134,7 +134,7 @@ def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage) -> None:
 
 def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds an offset that it may still commit: the fence ends it, and the offset that a person set stands."""
-    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     identity = transactional_id(stage.group, Partition(stage.source, 0))
     crashed = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity})
@@ -171,7 +171,7 @@ def test_every_store(
     broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
-    monkeypatch.setattr(running, "WATCH_SECONDS", 0.2)
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
     stage = StoreStage(broker, topics, store)
     for number in range(2):
         stage.write(number, 0, 9)

@@ -207,7 +207,7 @@ def showing(certificate: Path) -> dict[str, str]:
 
 def faulty(broker: SecuredBroker, way: str, change: Change) -> Event:
     """Return a configuration with a fault; its topics are never reached."""
-    config = settings("", group="g", sources=["raw"], sink="clean", dead="dead", log_level="debug")
+    config = settings("", group="g", sources=["raw"], sink="clean", dead="dead")
     return config | {"kafka": broker.login(way) | change(broker), "http": {"enabled": False}}
 
 
