@@ -1,11 +1,16 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites
+.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites
 SHELL := /bin/bash
+# Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
+# Most of a test is waiting for a server, so there are more streams of tests than cores.
+STREAMS ?= 3
 BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready
 READY := .venv/.ready
+CLASSES := .venv/.classes-ready
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 UV_CACHE := .venv/.cache
@@ -44,11 +49,14 @@ setup: $(READY)  ## create .venv with the winnow command, from hash-pinned depen
 demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
 	@$(BIN)/winnow demo
 
-test: $(READY)  ## unit tests, then integration and fault tests on a real Kafka and a real Spark
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+test: $(CLASSES)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark
+	$(BIN)/python -m pytest -n $(STREAMS) --dist loadfile --no-loadscope-reorder
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
+
+faults: $(CLASSES)  ## the integration tests the long way, before a release: every service on Spark, outages, kills and rates in full length
+	$(BIN)/python -m pytest -n 2 --dist loadfile --long tests/faults tests/integration
 
 neighbours: $(READY)  ## a Structured Streaming query on PySpark 4.0, in an environment of its own, with the offset listener (about 2 minutes)
 	$(BIN)/python -m pytest tests/neighbours
@@ -142,4 +150,10 @@ $(READY): $(RUNTIME) tests/requirements.lock
 	@echo "  the packages of the tests"
 	@$(call install,--require-hashes -r tests/requirements.lock)
 	@rm -rf $(UV_CACHE)
+	@touch $@
+
+# An archive of Kafka's classes: brokers of the tests start with half the work.
+$(CLASSES): $(READY)
+	@echo "  Kafka's classes (once)"
+	@$(BIN)/python -m tests.support.java
 	@touch $@

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
+import random
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,40 +14,48 @@ from typing import Protocol
 import hypothesis
 import pytest
 import structlog
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from app.embedded.broker import Broker, Cluster
+from tests.support.java import quick_java
+from tests.support.stages import Stages
 
 # No deadline for an example: on a busy machine its duration means nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
 
 
-QUICK_JAVA = ("-XX:TieredStopAtLevel=1",)
-"""For a broker that lives for minutes: optimising its code takes more time than it saves."""
-ORDER = ("unit", "deploy", "containers", "integration")
-"""The test folders, quick ones first, so that a simple mistake shows before a broker starts."""
+QUICK_JAVA = quick_java()
+ORDER = ("containers", "neighbours", "unit", "deploy", "integration")
+"""The test folders: the image, which takes one stream of tests some minutes, and beside it the quick ones first."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the folders in their order, however pytest was called."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run take the tests in another order, or the long way."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and the tests of each, in random order")
+    parser.addoption("--long", action="store_true", help="every service on Spark, outages and kills in full length")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the process that prints say what is done."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Stages(config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the folders in their order, however pytest was called; or everything in a random one."""
+    if (seed := config.getoption("shuffle")) is not None:
+        dice = random.Random(seed)
+        of_module = {item.path: dice.random() for item in items}
+        items.sort(key=lambda item: (of_module[item.path], dice.random()))
+        return
     places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
 
 
-class OneImage(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives all tests of the image to one worker, which builds it once, and any other test to whichever is free."""
-
-    # Not by xdist's own mark for groups: it does nothing with pytest 9.2, which keeps the ids of tests elsewhere.
-    def _split_scope(self, nodeid: str) -> str:
-        return "image" if nodeid.startswith("tests/containers/") else nodeid
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer | None) -> OneImage:
-    """Schedule like that where there are several workers."""
-    return OneImage(config, log)
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage leave alone what lives as long as the tests: it runs after many of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

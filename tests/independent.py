@@ -29,6 +29,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
+from tests.support.waiting import PATIENCE
+
 Place = tuple[str, int]
 T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | None]]
@@ -128,16 +130,17 @@ def send(producer: Producer, topic: str, records: Iterable[Written], failures: l
         producer.poll(0)
 
 
-def read(bootstrap: str, topic: str, seconds: float = 60) -> list[Record]:
+def read(bootstrap: str, topic: str) -> list[Record]:
     """Return all records of a topic, read_committed; fail if an open transaction blocks its end."""
-    until, deadline = ends(bootstrap, topic), time.monotonic() + seconds
+    until, deadline = ends(bootstrap, topic), time.monotonic() + PATIENCE
     consumer = _consumer(bootstrap)
+    consumer.list_topics(topic, timeout=PATIENCE)  # otherwise it looks for the leaders of a new topic by a timer of 1 s
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in until])
     records: list[Record] = []
     reached = dict.fromkeys(until, 0)
     while any(reached[place] < end for place, end in until.items()):
         assert time.monotonic() < deadline, f"{topic} is readable only up to {reached}, but ends at {until}"
-        for message in consumer.consume(10_000, 0.05):
+        for message in consumer.consume(10_000, 0.01):
             if message.error() is None:
                 records.append(_record(message))
             else:
@@ -205,9 +208,9 @@ def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
     return _retried(ask)
 
 
-def _retried(ask: Callable[[], T], seconds: float = 30) -> T:
+def _retried(ask: Callable[[], T]) -> T:
     """Ask until there is an answer, because a broker that has just started does not know everything yet."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return ask()
@@ -223,7 +226,7 @@ def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     asked = [TopicPartition(topic, number) for topic in topics for number in known[topic].partitions]
     # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
     # Asked in short tries: a request that waited while the broker started may get no answer at all.
-    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15), 120)
+    answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15))
     return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
 
@@ -245,6 +248,11 @@ def _member(bootstrap: str, group: str) -> Consumer:
 def client(bootstrap: str) -> AdminClient:
     """Return an admin client, the same for all calls, because answers arrive only while it lives."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def connections() -> int:
+    """Return how many clients are kept here."""
+    return sum(made.cache_info().currsize for made in (_consumer, _member, client))
 
 
 def connect_again() -> None:

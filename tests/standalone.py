@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 import pyspark
 
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess
 
@@ -37,7 +37,7 @@ class StandaloneSpark:
     def __init__(self, folder: Path, workers: int = 2) -> None:
         """Choose the ports; nothing starts yet."""
         self._folder = folder
-        self._port, self._ui, *_ = ports = list(free_ports(2 + 2 * workers))
+        self._port, self._ui, *_ = self._ports = ports = HeldPorts(2 + 2 * workers)
         self._worker_ports = list(zip(ports[2::2], ports[3::2], strict=True))
         self._processes: dict[str, ManagedProcess] = {}
         self.url = f"spark://127.0.0.1:{self._port}"

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from app.embedded.broker import Broker
 from tests.independent import Record, Written, line, produce, read
-from tests.integration.service import Winnow, settings
+from tests.integration.service import WinnowOnSpark, settings
 
 COMMIT = "86e68a37cd4acd3175631b5617a8520113f254d4"
 """The last commit of 0.1.0, before the metadata beside the offsets got the second version."""
@@ -129,8 +129,8 @@ def _record() -> None:
         produce(broker.bootstrap, SOURCE, given())
         config = settings_of(broker.bootstrap, GROUP, SOURCE, SINK, DEAD)
         environment = unpacked(Path(folder) / "0.1.0")
-        with Winnow(config, Path(folder), "--until-end", environment=environment) as service:
-            if code := service.code(400):
+        with WinnowOnSpark(config, Path(folder), "--until-end", environment=environment) as service:
+            if code := service.code():
                 sys.exit(f"0.1.0 ended with {code}: {service.noise[-5:]}")
         told = {
             "transactional_ids": transactional_ids(broker.bootstrap),

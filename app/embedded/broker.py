@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import shutil
@@ -9,7 +10,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,7 +27,9 @@ from app.errors import NotUsable
 __all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
-START_SECONDS = 60
+START_SECONDS = 120
+META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
+"""What a formatted log folder holds."""
 HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
 LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 # Not from the ephemeral range: a client that retries a stopped broker's port could be given that port as its own.
@@ -88,8 +93,8 @@ class Broker(Cluster):
         self._java = tuple(java)
         self._keep = folder is not None
         self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
-        ports = list(free_ports(2 * nodes))
-        self._ports, self._controllers = ports[:nodes], ports[nodes:]
+        self._held = HeldPorts(2 * nodes)
+        self._ports, self._controllers = self._held[:nodes], self._held[nodes:]
         self._properties = dict(properties or {})
         self._processes: dict[int, ManagedProcess] = {}
         super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
@@ -165,14 +170,13 @@ class Broker(Cluster):
         folder.mkdir(parents=True, exist_ok=True)
         rows = {**self._server_properties(node), **self._properties}
         (folder / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in rows.items()))
-        if (folder / "data" / "meta.properties").exists():
-            return
-        command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", *LOGGING, "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
-        command += ["format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
-        if done.returncode:
-            message = f"Kafka could not format {folder / 'data'}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            raise BrokerFailed(message)
+        data = folder / "data"
+        if not (data / META).exists():
+            data.mkdir()
+            meta, checkpoint = _formatted(java, jars)
+            mine = {"node.id": str(node), "directory.id": _kafka_uuid()}
+            (data / META).write_text("".join(f"{key}={value}\n" for key, value in (meta | mine).items()))
+            (data / CHECKPOINT).write_bytes(checkpoint)
 
     def _server_properties(self, node: int) -> dict[str, str]:
         """Return what one server needs to know to be quick to start and small."""
@@ -233,15 +237,62 @@ class Broker(Cluster):
         raise BrokerFailed(message)
 
 
-def free_ports(count: int) -> Iterator[int]:
-    """Find loopback ports that nobody listens on."""
-    candidates = random.sample(PORTS, len(PORTS))
-    while count:
-        port = candidates.pop()
-        with socket.socket() as probe:
+@cache
+def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
+    """
+    Let Kafka format a log folder, once in this process: each format starts a JVM.
+
+    Returns:
+        What its properties say, of which `node.id` and `directory.id` are those of one node, and its checkpoint.
+    """
+    with tempfile.TemporaryDirectory(prefix="winnow-kafka-") as folder:
+        data, file = Path(folder, "data"), Path(folder, "server.properties")
+        file.write_text(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:1\n"
+            f"controller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://:2,CONTROLLER://:1\nlog.dirs={data}\n"
+        )
+        command = [java, "-Xmx256m", "-XX:TieredStopAtLevel=1", *LOGGING, "-cp", f"{jars}/*", "kafka.tools.StorageTool"]
+        command += ["format", "-t", CLUSTER_ID, "-c", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+        if done.returncode:
+            message = f"Kafka could not format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise BrokerFailed(message)
+        rows = [row for row in (data / META).read_text().splitlines() if not row.startswith("#")]
+        return dict(row.split("=", 1) for row in rows), (data / CHECKPOINT).read_bytes()
+
+
+def _kafka_uuid() -> str:
+    """Return a random id as Kafka writes them: its bytes in URL-safe Base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of its own
+    """
+    Loopback ports that nobody else is given while this object lives.
+
+    Each is bound by a socket that does not listen. A server that sets SO_REUSEADDR, as servers do, can bind it as well;
+    who looks for a free port as we do cannot.
+    """
+
+    _sockets: list[int]
+
+    def __new__(cls, count: int) -> Self:
+        """Find so many ports, and hold them."""
+        candidates, holders = random.sample(PORTS, len(PORTS)), list[socket.socket]()
+        while len(holders) < count:
+            holder = socket.socket()
             try:
-                probe.bind(("127.0.0.1", port))
+                holder.bind(("127.0.0.1", candidates.pop()))
             except OSError:
+                holder.close()
                 continue
-        count -= 1
-        yield port
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # only now: two holders must not share a port
+            holders.append(holder)
+        held = super().__new__(cls, (holder.getsockname()[1] for holder in holders))
+        held._sockets = [holder.detach() for holder in holders]
+        return held
+
+    def __del__(self) -> None:
+        """Let them go."""
+        for number in self._sockets:
+            os.close(number)

@@ -65,4 +65,5 @@ class AcknowledgedWriter(Writer):
         """Drop what is not delivered; the client ends with its last reference."""
         with contextlib.suppress(KafkaException):
             self._client.purge()
+            self._delivery.serve(0)  # each report that nobody takes keeps its producer, whose threads go on
         self._close()

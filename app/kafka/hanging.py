@@ -284,6 +284,7 @@ class HangingTransactions:
         own |= {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
         consumer = Consumer(settings.common(self._kafka) | own, logger=settings.SILENT)
         try:
+            consumer.list_topics(partition.topic, READ_SECONDS)  # a new client finds leaders by a timer of 1 s
             consumer.assign([TopicPartition(*partition, offset)])
             yield consumer
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterator, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from app.kafka import settings
+from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import is_refusal, of_cluster
 from app.model import Partition
 from app.records import Record
@@ -52,6 +53,8 @@ class KafkaRecords:
         consumer = Consumer(own, logger=settings.SILENT)
         try:
             wanted = starts if open_until is None else open_until
+            for topic in {partition.topic for partition in wanted}:  # a new client finds leaders by a timer of 1 s
+                consumer.list_topics(topic, CONTROL_SECONDS)
             consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
             heard_at = time.monotonic()
             while open_until is None or open_until:

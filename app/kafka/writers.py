@@ -168,7 +168,8 @@ class Writer:
         try:
             yield
         except (KafkaException, SystemError) as error:
-            raise of_writing(self._root(raised(error)), self._partition, doing) from error
+            # confluent-kafka never frees the error of a fatal producer; its frames would keep that producer's threads.
+            raise of_writing(self._root(raised(error)), self._partition, doing) from error.with_traceback(None)
 
     def _root(self, error: KafkaException) -> KafkaException:
         """Return the reason of a lost transaction: `produce` says only that it is lost, other calls say why."""

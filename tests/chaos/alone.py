@@ -6,7 +6,6 @@ The processes are forked from one that has everything loaded, as Spark's daemon 
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +28,12 @@ from tests.chaos.load import Batch, fresh_name
 from tests.chaos.run import finish
 from tests.chaos.work import CONTROLS, HONEST
 from tests.independent import line
+from tests.support.forks import FORKS
 
 PARTITIONS = 8
 BAD_EVERY = 10
 TASK_SECONDS = 60.0
 SLOW_COMMIT = "a slow commit"
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.chaos.forked"])
 
 
 class Worker:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     UserScramCredentialUpsertion,
 )
 
-from app.embedded.broker import Broker, Cluster, free_ports
+from app.embedded.broker import Broker, Cluster, HeldPorts
 from tests.independent import client
 
 COORDINATORS = 5
@@ -33,7 +33,7 @@ class ProxiedBroker(Broker):
     def __init__(self, nodes: int) -> None:
         """Choose the ports."""
         super().__init__(nodes, java=SHORT_LIVED)
-        ports = list(free_ports(2 * nodes))
+        self._outside = ports = HeldPorts(2 * nodes)
         self._inner, self.outer = ports[:nodes], ports[nodes:]
         self.routes = dict(zip(self.outer, self._inner, strict=True))
 

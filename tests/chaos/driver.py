@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.chaos.history import Recorder
-from tests.integration.service import Winnow
+from tests.integration.service import WinnowOnSpark
 
 ROOT = Path(__file__).parents[2]
 REBALANCE = "the round ends for a rebalance"
 WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition recovered", "partition no longer blocked")
 """What the history gets of the log below `warning`."""
 LISTEN_SECONDS = 0.25
-STOP_SECONDS = 60
-"""The promise of ten seconds is for a machine that does less at a time; the tests of the stop hold it to that."""
 
 
 def lay_out(product: Path, folder: Path) -> Path:
@@ -49,7 +47,7 @@ class Launch(NamedTuple):
     recorder: Recorder
 
 
-class Driver(Winnow):
+class Driver(WinnowOnSpark):
     """
     The service, started by `tests.chaos.service`; the history gets what it logs from `warning` up.
 
@@ -63,8 +61,8 @@ class Driver(Winnow):
         folder, code, arm, points, recorder = launch
         # Without PYTHONSAFEPATH, `python -m` would import from the working folder first.
         super().__init__(config, folder, environment={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"})
-        self.file = self._command[self._command.index("-c") + 1]
-        self._command = [sys.executable, "-m", "tests.chaos.service", self.file, arm, str(points)]
+        _, _, self.file = self._arguments
+        self._as = arm, str(points)
         self._recorder, self._recorded = recorder, 0
         self._recording = threading.Lock()
         self._over = threading.Event()
@@ -76,6 +74,10 @@ class Driver(Winnow):
         self._scribe.start()
         return self
 
+    @property
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.chaos.service", self.file, *self._as]
+
     def _follow(self) -> None:
         while not self._over.wait(LISTEN_SECONDS):
             self.record_log()
@@ -83,7 +85,7 @@ class Driver(Winnow):
     def record_log(self) -> None:
         """Record what it has logged since the last call."""
         with self._recording:
-            with self._news:
+            with self._lock:
                 news, self._recorded = self.events[self._recorded :], len(self.events)
             for event in news:
                 if event["level"] != "info" or event["event"] in WORTH_KEEPING:
@@ -122,7 +124,7 @@ class Driver(Winnow):
     def terminate(self) -> int:
         """Send SIGTERM and wait for the end; return the exit code."""
         self._process.send_signal(signal.SIGTERM)
-        return self.code(STOP_SECONDS)
+        return self.code()
 
     def kill(self) -> None:
         """Kill the driver alone, by SIGKILL: the processes it started must end by themselves."""

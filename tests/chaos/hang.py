@@ -26,10 +26,11 @@ from app.model import Guarantee, Partition, Plugin, TaskConfig, transactional_id
 from app.offsets.contract import StoreContext
 from app.offsets.kafka import KafkaGroupOffsets
 from app.records import Lines
-from tests.chaos.alone import FORKS, Worker
+from tests.chaos.alone import Worker
 from tests.chaos.brokers import ProxiedBroker
 from tests.chaos.cluster import until
 from tests.independent import cleansed
+from tests.support.forks import FORKS
 
 GROUP, SOURCE, SINK, DEAD = "hang", "raw", "clean", "dead"
 PARTITIONS = 24

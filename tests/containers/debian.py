@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from app.embedded.broker import Broker, Cluster, free_ports
-from tests.chaos.cluster import until
+from app.embedded.broker import Broker, Cluster, HeldPorts
 from tests.conftest import QUICK_JAVA
 from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, SERVICES, STOP_SECONDS, Ended
+from tests.support.waiting import until
 
-START_SECONDS = 30
 SCRIPT = Path(__file__).with_name("build.sh")
 # With namespaces of its own, nothing that the build mounts or starts outlives it, even if it is killed.
 ALONE = (
@@ -78,7 +77,7 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
 
-    assert until(is_gone, STOP_SECONDS), f"{folder} cannot be removed"
+    until(is_gone, f"the removal of {folder}")
 
 
 class DebianContainer:
@@ -104,7 +103,7 @@ class DebianContainer:
             )
 
         status = folder.parent / "crun" / folder.name / "status"
-        assert until(lambda: status.exists() or self._crun.poll() is not None, START_SECONDS), "crun starts nothing"
+        until(lambda: status.exists() or self._crun.poll() is not None, "crun to start the container")
 
     def execute(self, *command: str) -> Ended:
         """Run a command beside the container's own, to its end."""
@@ -159,17 +158,17 @@ class DebianImage:
     def start(self, *command: str, environment: Mapping[str, str] | None = None) -> Iterator[DebianContainer]:
         """Run a command in a new container while the block runs."""
         folder = self._folder / uuid.uuid4().hex[:12]
-        container = DebianContainer(folder, self._spec(folder, command, environment or {}))
+        ports = HeldPorts(1)  # the network is the machine's
+        variables = {"WINNOW_HTTP__PORT": str(ports[0]), **(environment or {})}
+        container = DebianContainer(folder, self._spec(folder, command, variables))
         try:
             yield container
         finally:
             container.remove()
 
-    def _spec(self, folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    def _spec(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
         """Return what the OCI runtime is told: what the image says, and how the Compose file confines it."""
-        (port,) = free_ports(1)  # the network is the machine's
-        variables = dict(each.split("=", 1) for each in self.config["Env"])
-        variables |= {"WINNOW_HTTP__PORT": str(port), **environment}
+        variables = dict(each.split("=", 1) for each in self.config["Env"]) | environment
         user, group = map(int, self.config["User"].split(":"))
         temporary = (mount.partition(":") for mount in SERVICES["winnow"]["tmpfs"])
         return {

@@ -17,7 +17,7 @@ from testcontainers.core.image import DockerImage
 from testcontainers.core.network import Network
 from testcontainers.core.wait_strategies import ExecWaitStrategy
 
-from app.embedded.broker import Cluster, free_ports
+from app.embedded.broker import Cluster, HeldPorts
 from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, SERVICES, STOP_SECONDS, Ended
 
 ANSWER_SECONDS = 2
@@ -108,11 +108,11 @@ class EngineImage:
 def _kafka(network: Network) -> Iterator[Cluster]:
     """Start the Compose file's broker, with one more listener for the tests."""
     declared = SERVICES["kafka"]
-    (port,) = free_ports(1)
+    ports = HeldPorts(1)
     container = (
         _confined(DockerContainer(declared["image"]), "kafka").with_network(network).with_network_aliases("kafka")
     )
-    outside = f"{container.get_docker_client().host()}:{port}"
+    outside = f"{container.get_docker_client().host()}:{ports[0]}"
     more = {
         "KAFKA_LISTENERS": f"OUTSIDE://:{OUTSIDE}",
         "KAFKA_ADVERTISED_LISTENERS": f"OUTSIDE://{outside}",
@@ -120,7 +120,7 @@ def _kafka(network: Network) -> Iterator[Cluster]:
     }
     for key, value in declared["environment"].items():
         container.with_env(key, f"{value},{more[key]}" if key in more else str(value))
-    container.with_env("KAFKA_INTER_BROKER_LISTENER_NAME", "PLAINTEXT").with_bind_ports(OUTSIDE, port)
+    container.with_env("KAFKA_INTER_BROKER_LISTENER_NAME", "PLAINTEXT").with_bind_ports(OUTSIDE, ports[0])
     command = declared["healthcheck"]["test"][1:]
     container.waiting_for(ExecWaitStrategy(command).with_startup_timeout(START_SECONDS))
     with container:

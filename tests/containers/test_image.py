@@ -10,13 +10,12 @@ from pathlib import Path, PurePath
 import pytest
 
 from app import __version__, config
-from tests.chaos.cluster import until
 from tests.containers.contract import CONFIG, ROOT, Image
 from tests.independent import Written, by_partition, committed, ends, line, produce, read, sequence, values
+from tests.support.waiting import until
 
 PARTITIONS = 4
 LINES = 1_000
-START_SECONDS, WORK_SECONDS = 30, 120
 SITE_PACKAGES = "opt/venv/lib/python3.11/site-packages/"
 ENTRYPOINT = "/opt/winnow/entrypoint.sh"
 EXECUTOR = {
@@ -199,7 +198,7 @@ def test_the_service_is_well_and_stops_when_asked(image: Image, topics: Topics) 
     kind, *check = image.config["Healthcheck"]["Test"]
     topics.write(LINES)
     with image.start("winnow", "run", *topics.options) as container:
-        assert until(lambda: topics.all_is_done, WORK_SECONDS)
+        until(lambda: topics.all_is_done)
         health = container.execute(*check)
         topics.write(LINES)
         ended = container.stop()
@@ -216,7 +215,7 @@ def test_a_service_without_an_answer_is_ill(image: Image) -> None:
     """The health check fails where `winnow run` does not answer, and says why; whatever else runs is well."""
     _, *check = image.config["Healthcheck"]["Test"]
     with image.start("bash", "-c", "sleep 600", "winnow", "run") as service, image.start("sleep", "600") as other:
-        assert until(lambda: service.execute(*check).code, START_SECONDS)  # at first PID 1 may not be the command yet
+        until(lambda: service.execute(*check).code)  # at first PID 1 may not be the command yet
         ill, well = service.execute(*check), other.execute(*check)
 
     assert 1 == ill.code
@@ -238,7 +237,7 @@ def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics:
 
     environment = {"SPARK_DRIVER_BIND_ADDRESS": "127.0.0.1"}
     with image.start("bash", "-c", driver, properties, *main, environment=environment) as container:
-        assert until(lambda: container.execute("bash", "-c", SECOND_JVM).code == 0, WORK_SECONDS)
+        until(lambda: container.execute("bash", "-c", SECOND_JVM).code == 0)
         ended = container.stop()
 
     assert 0 == ended.code, ended.errors

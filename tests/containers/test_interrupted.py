@@ -11,11 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.cluster import until
 from tests.containers.contract import ROOT
 from tests.containers.debian import why_not_debian
-
-SECONDS = 120
+from tests.support.waiting import PATIENCE, until
 
 
 def programs(folder: Path) -> list[list[str]]:
@@ -35,11 +33,11 @@ def test_nothing_is_left_of_an_interrupted_build(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.PIPE
     ) as build:
-        assert until(lambda: any(folder.glob("*/base/debootstrap")), SECONDS)
+        until(lambda: any(folder.glob("*/base/debootstrap")))
         build.send_signal(signal.SIGINT)
-        build.communicate(timeout=SECONDS)
+        build.communicate(timeout=PATIENCE)
 
     assert 0 != build.returncode
     assert [] == list(folder.iterdir())
-    assert until(lambda: not programs(folder), SECONDS)
+    until(lambda: not programs(folder))
     assert str(folder) not in Path("/proc/self/mountinfo").read_text()

@@ -11,13 +11,14 @@ import pytest
 
 from app import __version__, config
 from tests.deploy.conftest import BIN, DOCKERFILE, ROOT
+from tests.support.waiting import PATIENCE
 
 FLUME = DOCKERFILE.with_name("flume.Dockerfile")
 
 
 def hadolint(dockerfile: Path) -> subprocess.CompletedProcess[str]:
     """Lint a Dockerfile."""
-    return subprocess.run([BIN / "hadolint", dockerfile], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([BIN / "hadolint", dockerfile], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("dockerfile", [DOCKERFILE, FLUME], ids=lambda file: file.name)

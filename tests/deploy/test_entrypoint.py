@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.conftest import ENTRYPOINT, Document
+from tests.support.waiting import PATIENCE
 
 STUB = """#!{python} -IS
 import json, os, sys
@@ -51,7 +52,7 @@ class Container:
             stderr=subprocess.PIPE,
             text=True,
         ) as process:
-            output, errors = process.communicate(timeout=30)
+            output, errors = process.communicate(timeout=PATIENCE)
         return process.returncode, output, errors, process.pid
 
     def started(self, *arguments: str, **environment: str) -> Document:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from app import config
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 from tests.deploy.conftest import ROOT
 
 TINI = ["/usr/bin/tini", "-s", "--", "/opt/winnow/entrypoint.sh"]
@@ -75,8 +75,8 @@ def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
 
 def test_silence_is_trouble(health: ModuleType) -> None:
     """Nobody answers where the service should."""
-    (port,) = free_ports(1)
-    assert f"the service does not answer at port {port}" in health.trouble(port)
+    ports = HeldPorts(1)
+    assert f"the service does not answer at port {ports[0]}" in health.trouble(ports[0])
 
 
 def test_the_usual_port_is_that_of_the_service(health: ModuleType) -> None:

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.deploy.conftest import ROOT
+from tests.support.waiting import PATIENCE
 
 MAIN = ROOT / "docker/main.py"
 # The program with another command in it, as a cluster's driver is started: the command ends with codes from a list, one each time.
@@ -72,7 +73,7 @@ def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
     driver may have replaced it.
     """
     with started(tmp_path, "3 1 unknown 0") as process:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     first, *others = runs(output)
     assert first == [str(process.pid), "None", "g", "run", "-c", "file"]
@@ -86,7 +87,7 @@ def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
 def test_other_ends_are_the_operators_matter(tmp_path: Path, code: int) -> None:
     """What waiting does not cure ends the driver with its code, at once."""
     with started(tmp_path, f"{code} 3") as process:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
     assert len(runs(output)) == 1
 
@@ -98,7 +99,7 @@ def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
         while "starts again" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=PATIENCE) == 0
 
 
 def test_the_wait_is_bounded(program: ModuleType) -> None:

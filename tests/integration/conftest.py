@@ -10,11 +10,15 @@ import pytest
 
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
+from tests.integration.service import Winnow
 from tests.servers.hbase import HBase, HBaseThrift
 from tests.servers.hdfs import Hdfs
 from tests.servers.mariadb import MariaDB
 from tests.servers.redis import Redis
 from tests.servers.zookeeper import ZooKeeper
+from tests.support.leftovers import _nothing_is_left_running, no_client_is_left
+
+__all__ = ["_nothing_is_left_running", "no_client_is_left"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    """Return whether this is `make faults`: each service runs on Spark, and outages and kills have their full length."""
+    Winnow.on_spark = bool(request.config.getoption("long"))
+    return Winnow.on_spark
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 from cryptography import x509
 
-from app.embedded.broker import Broker, free_ports
+from app.embedded.broker import Broker, HeldPorts
 from tests.conftest import QUICK_JAVA
 from tests.integration.certificates import Authority
 from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServer
@@ -70,7 +70,8 @@ class SecuredBroker(Broker):
         self.tokens = TokenServer(files / "keys.json")
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self._keys_url}"
         super().__init__(properties=properties, java=(*QUICK_JAVA, allowed))
-        self.at = dict(zip(PROTOCOLS, (f"127.0.0.1:{port}" for port in free_ports(len(PROTOCOLS))), strict=True))
+        self._secured_ports = HeldPorts(len(PROTOCOLS))
+        self.at = {name: f"127.0.0.1:{port}" for name, port in zip(PROTOCOLS, self._secured_ports, strict=True)}
         self.sign_certificates()
 
     def sign_certificates(self) -> None:
@@ -135,7 +136,7 @@ class SecuredBroker(Broker):
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, ITERATIONS), password.encode())
             for future in admin.alter_user_scram_credentials([wanted]).values():
-                future.result(30)
+                future.result(60)
 
     def login(self, way: str) -> dict[str, str]:
         """Return the settings of a client that comes in one way: a listener, or a mechanism of SCRAM."""
@@ -205,7 +206,7 @@ def allow(broker: Broker, rights: Iterable[Right]) -> None:
     """Allow the user so much."""
     admin = broker.admin()  # answers arrive only while it lives
     for future in admin.create_acls([rule(each) for each in rights]).values():
-        future.result(30)
+        future.result(60)
 
 
 def forbid(broker: Broker, right: Right) -> None:
@@ -214,7 +215,7 @@ def forbid(broker: Broker, right: Right) -> None:
     pattern = rule(right).resource_pattern_type
     found = AclBindingFilter(kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
     admin = broker.admin()
-    (taken,) = admin.delete_acls([found])[found].result(30)
+    (taken,) = admin.delete_acls([found])[found].result(60)
     assert right == (taken.restype, taken.name, taken.operation)
 
 

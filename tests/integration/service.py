@@ -1,7 +1,8 @@
-"""`winnow run` as a user starts it: its log as events, its signals, its exit code and its child processes."""
+"""`winnow run` as a process: its log as events, its signals, its exit code and its child processes."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,19 +11,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
+from tests.support.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from tests.support.forked import ForkedService
+
 Event = dict[str, Any]
+Process: TypeAlias = "subprocess.Popen[bytes] | ForkedService"
 DAEMON = re.compile(r"-m (app\.spark|pyspark)\.daemon")
 # A JVM that lives for seconds is not worth compiling well.
 QUICK_START = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-STOP_SECONDS = 10
-"""The product promises to stop within this time after a signal."""
 
 
 def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead: str, **more: object) -> Event:
@@ -41,7 +46,7 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
 
 class Winnow:
     """
-    A run of the service; a context manager after which no process is left.
+    A run of the service, by default with rounds in forked processes; a context manager after which no process is left.
 
     Args:
         config: the content of the configuration file.
@@ -50,15 +55,17 @@ class Winnow:
         environment: further environment variables.
     """
 
+    on_spark: ClassVar[bool] = False
+
     def __init__(
         self, config: Mapping[str, Any], folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> None:
         """Write the configuration; nothing starts yet."""
         file = folder / f"winnow-{time.monotonic_ns()}.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
-        self._command = [sys.executable, "-m", "app.cli", "run", "-c", str(file), *arguments]
-        self._environment = {**os.environ, **QUICK_START, **(environment or {})}
-        self._news = threading.Condition()
+        self._arguments = ["run", "-c", str(file), *arguments]
+        self._environment = dict(environment or {})
+        self._lock = threading.Lock()
         self._tree: list[psutil.Process] = []
         self.events: list[Event] = []
         self.noise: list[str] = []
@@ -66,12 +73,30 @@ class Winnow:
 
     def __enter__(self) -> Self:
         """Start."""
-        self._process = subprocess.Popen(
-            self._command, env=self._environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
+        log, theirs = os.pipe()
+        self._log = os.fdopen(log)
+        self._process = self._start(theirs)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         return self
+
+    def _start(self, stderr: int) -> Process:
+        """Start the process, and close its stderr on our side."""
+        if not self.on_spark:
+            from tests.support.forked import (
+                ForkedService,  # what starts Spark works with other checkouts of the product
+            )
+
+            return ForkedService(self._arguments, os.environ | self._environment, stderr)
+        environment = os.environ | QUICK_START | self._environment
+        try:
+            return subprocess.Popen(self._command, env=environment, stderr=stderr, start_new_session=True)
+        finally:
+            os.close(stderr)
+
+    @property
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "app.cli", *self._arguments]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -81,58 +106,51 @@ class Winnow:
         self._process.kill()
         self._process.wait()
         end(self._tree)
-        self._listener.join(5)
+        self._listener.join(PATIENCE)
+        self._log.close()
         if kind is not None:
             print("the log of winnow:", *self.events, *self.noise[-30:], sep="\n  ")  # pytest shows it
-        if self._process.stderr is not None and not self._listener.is_alive():
-            self._process.stderr.close()
 
     def _listen(self) -> None:
-        for line in self._process.stderr or ():
-            with self._news:
+        for line in self._log:
+            with self._lock:
                 try:
                     self.events.append(json.loads(line))
                 except ValueError:
                     self.noise.append(line.rstrip())
-                self._news.notify_all()
-        with self._news:
-            self._news.notify_all()
 
     def logged(self, event: str) -> list[Event]:
         """Return the events of this name that have been logged so far."""
-        with self._news:
+        with self._lock:
             return [each for each in self.events if each["event"] == event]
 
-    def wait_for(self, event: str, seconds: float = 150, times: int = 1) -> Event:
+    def wait_for(self, event: str, times: int = 1) -> Event:
         """Wait until the event has been logged so many times; return the last one."""
-        self._wait(lambda: len(self.logged(event)) >= times, seconds, f"to log {event!r}")
-        return self.logged(event)[times - 1]
 
-    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        deadline = time.monotonic() + seconds
-        with self._news:
-            while not condition():
-                assert self._process.poll() is None or condition(), (
-                    f"it ended ({self._process.returncode}) and will never come {what}"
-                )
-                assert self._news.wait(min(0.5, deadline - time.monotonic())) or time.monotonic() < deadline, (
-                    f"waited {seconds} s for it {what}"
-                )
+        def found() -> list[Event]:
+            ended = self._process.poll()
+            if ended is not None:
+                self._listener.join()
+            found = self.logged(event)[times - 1 :]
+            assert found or ended is None, f"it ended ({ended}) without logging {event!r}"
+            return found
 
-    def code(self, seconds: float = 240) -> int:
+        return until(found, f"{event!r} in the log")[0]
+
+    def code(self) -> int:
         """Wait for the end of the service; return the exit code."""
         self._remember_tree()
-        code = self._process.wait(seconds)
-        self._listener.join(5)
+        code = self._process.wait(PATIENCE)
+        self._listener.join(PATIENCE)
         return code
 
     def send(self, number: int) -> None:
         """Send a signal to the process, as Kubernetes sends it."""
         self._process.send_signal(number)
 
-    def stop(self, number: int = signal.SIGTERM, within: float = STOP_SECONDS) -> int:
+    def stop(self, number: int = signal.SIGTERM) -> int:
         """
-        Send a signal, and require that the service stops in the promised time; return the exit code.
+        Send a signal, and wait for the end; return the exit code.
 
         SIGTERM goes to the process, as Kubernetes sends it; SIGINT to the whole group, as a terminal sends Ctrl-C.
         """
@@ -141,27 +159,38 @@ class Winnow:
             os.killpg(self._process.pid, number)
         else:
             self.send(number)
-        return self.code(within)
+        return self.code()
 
-    def leftovers(self, seconds: float = 10) -> list[psutil.Process]:
-        """Return the processes that it started and that are still alive after so many seconds."""
-        alive: list[psutil.Process] = psutil.wait_procs(self._tree, seconds)[1]
+    def leftovers(self) -> list[psutil.Process]:
+        """Return the processes that it started and that do not end."""
+        alive: list[psutil.Process] = psutil.wait_procs(self._tree, PATIENCE)[1]
         return alive
 
     def _remember_tree(self) -> None:
-        if self._process.poll() is None:
+        if self._process.poll() is not None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
             self._tree = psutil.Process(self._process.pid).children(recursive=True)
+
+    @property
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers that run a task."""
+        if self.on_spark:
+            return list(working(psutil.Process(self._process.pid)))
+        managers = psutil.Process(self._process.pid).children()
+        return [worker for manager in managers for worker in manager.children() if _connections(worker) > 1]
+
+
+class WinnowOnSpark(Winnow):
+    """`winnow run` as a user starts it."""
+
+    on_spark = True
 
     @property
     def java(self) -> list[psutil.Process]:
         """The JVMs that it started."""
         below = psutil.Process(self._process.pid).children(recursive=True)
         return [process for process in below if "java" in process.name()]
-
-    @property
-    def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers that run a task."""
-        return list(working(psutil.Process(self._process.pid)))
 
 
 def working(root: psutil.Process) -> Iterator[psutil.Process]:
@@ -198,4 +227,4 @@ def end(processes: list[psutil.Process]) -> None:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(processes, timeout=10)
+    psutil.wait_procs(processes, timeout=PATIENCE)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from app.embedded.broker import Broker
+from app.embedded.jars import fetch_jars, find_java
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.admin import AdminConnection
@@ -26,10 +27,10 @@ from app.kafka.topics import KafkaTopics
 from app.model import Assignment, Guarantee, OffsetRange, Partition, Plugin, Receipt, TaskConfig
 from parsers.contract import Parser
 from tests import independent
-from tests.conftest import Topics
-from tests.independent import Place, Record
+from tests.conftest import QUICK_JAVA, Topics
+from tests.independent import Place, Record, Written, line, produce
+from tests.support.waiting import PATIENCE, until
 
-T = TypeVar("T")
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
 """For behaviour that the delivery guarantee must not change."""
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
@@ -42,27 +43,6 @@ PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 def noise(size: int, seed: int = 1) -> bytes:
     """Make printable bytes that hardly compress."""
     return random.Random(seed).randbytes(size).translate(PRINTABLE)
-
-
-def until(condition: Callable[[], object], seconds: float = 150, what: str = "it") -> None:
-    """Wait for a condition and check it often."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
-
-
-def without(error: type[Exception], ask: Callable[[], T], what: str) -> T:
-    """Ask again as long as that raises this error, and return the answer."""
-    answers: list[T] = []
-
-    def answered() -> bool:
-        with contextlib.suppress(error):
-            answers.append(ask())
-        return bool(answers)
-
-    until(answered, what=what)
-    return answers[0]
 
 
 @dataclass
@@ -103,6 +83,12 @@ class Stage:
             sink_kafka = {"bootstrap.servers": self.centre}
             task_config = replace(task_config, sink_kafka=sink_kafka, placeholder=PLACEHOLDER)
         return replace(task_config, **self.changes)  # type: ignore[arg-type]  # fields of many types
+
+    def fill(self, records: int) -> None:
+        """Write so many lines to each partition of the first source topic."""
+        partitions = range(self.sources[self.source])
+        written = (Written(line(n, each), partition=each) for n in range(records) for each in partitions)
+        produce(self.bootstrap, self.source, written)
 
     def keep_plan(self) -> None:
         """Let later tasks know of the topics what is known now, whatever becomes of these."""
@@ -165,6 +151,15 @@ class Stage:
         return {place: ends[place] - offset for place, offset in known.items()}
 
 
+def slow_down(bootstrap: str, client: str, per_second: int) -> None:
+    """Let a broker take so many bytes per second of the producers with a client.id, by a quota."""
+    command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", f"{fetch_jars()}/*", "kafka.admin.ConfigCommand"]
+    change = ["--alter", "--add-config", f"producer_byte_rate={per_second}"]
+    whom = ["--entity-type", "clients", "--entity-name", client]
+    arguments = ["--bootstrap-server", bootstrap, *change, *whom]
+    subprocess.run([*command, *arguments], capture_output=True, check=True, timeout=PATIENCE)
+
+
 class RunningTask:
     """A task in a thread that works until it is fenced."""
 
@@ -175,12 +170,12 @@ class RunningTask:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        self.receipts = self._stage.run(*self._ranges, seconds=90)
+        self.receipts = self._stage.run(*self._ranges, seconds=PATIENCE)
 
     def __enter__(self) -> Self:
         """Start the task and wait until it has committed its starting offsets, which shows that it owns its partitions."""
         self._thread.start()
-        until(lambda: len(self._stage.lag()) >= len(self._ranges), what="the task to open")
+        until(lambda: len(self._stage.lag()) >= len(self._ranges), "the task to open")
         return self
 
     def __exit__(
@@ -199,14 +194,23 @@ class RunningTask:
 
 
 def alter(bootstrap: str, topic: str, **settings: object) -> None:
-    """Change the configuration of a topic; `_` stands for a dot."""
+    """Change the configuration of a topic, and wait until the broker goes by it; `_` stands for a dot."""
     entries = [
         ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    for altered in independent.client(bootstrap).incremental_alter_configs([resource]).values():
-        altered.result(30)
+    admin = independent.client(bootstrap)
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result(PATIENCE)
+
+    def is_in_force() -> bool:
+        (found,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        known = found.result(PATIENCE)
+        return all(known[name.replace("_", ".")].value == str(value) for name, value in settings.items())
+
+    until(is_in_force, f"the configuration of {topic}")
+    time.sleep(0.1)  # the logs follow that answer of the broker in a moment that no request shows
 
 
 def make_stage(

@@ -13,6 +13,7 @@ from app.kafka.ages import KafkaAges
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.integration
 DAY = 86_400.0
@@ -39,7 +40,7 @@ def write(broker: Cluster, topic: str, partition: int, *ages: float, transaction
 
 def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> dict[Partition, float]:
     """Look until so many ages are known: a client that is new may need longer than one look."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while len(found := ages.waiting(offsets)) < wanted and time.monotonic() < deadline:
         pass
     return {partition: round(each.since - AT, 2) for partition, each in found.items()}

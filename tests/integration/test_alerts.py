@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.embedded.broker import Broker
+from app.embedded.broker import Broker, HeldPorts
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
-from tests.integration.test_service_status import until
 from tests.prometheus import PROGRAM, Prometheus
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.integration,
@@ -35,18 +34,13 @@ def impatient(folder: Path) -> Path:
     return file
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 class Stage:
     """A broker, a service that may be started again, and a Prometheus that watches."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.broker, self.folder = broker, folder
-        self.port = free_port()
+        self._ports = HeldPorts(1)
+        (self.port,) = self._ports
         self.raw = broker.create_topic("raw", 3)
         for name in ("clean", "dead"):
             broker.create_topic(name)
@@ -70,11 +64,11 @@ class Stage:
 
     def until(self, *alerts: str) -> None:
         """Wait until these alerts fire, and no other."""
-        until(lambda: self.prometheus.firing() == sorted(alerts), f"only {alerts} fire", PATIENCE)
+        until(lambda: self.prometheus.firing() == sorted(alerts), f"only {alerts} fire")
 
     def reads(self, metric: str, partition: str, value: float) -> None:
         """Wait until Prometheus has read this value."""
-        until(lambda: self.prometheus.ask(metric).get(partition) == value, f"{metric} is {value}", PATIENCE)
+        until(lambda: self.prometheus.ask(metric).get(partition) == value, f"{metric} is {value}")
 
 
 @pytest.fixture
@@ -93,7 +87,7 @@ def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
         stage.reads("winnow_records_in_total", "raw-0", 100)
         stage.reads("winnow_lag_offsets", "raw-2", 0)
         stage.until()
-        first.stop(within=60)
+        first.stop()
     stage.until("WinnowNoHeartbeat")
 
     # Retention takes what waits while nobody is there, so a person must act.

@@ -17,8 +17,8 @@ from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
-from tests.integration.tasks import until
 from tests.integration.test_service_status import metrics
+from tests.support.waiting import until
 
 SECONDS = 180
 
@@ -31,7 +31,7 @@ class Told:
 
     def wait_for(self, event: str, times: int = 1, **fields: object) -> MutableMapping[str, Any]:
         """Wait until an event with these fields has been logged so many times; return the last one."""
-        until(lambda: len(self.all(event, **fields)) >= times, SECONDS, f"{event!r} with {fields}")
+        until(lambda: len(self.all(event, **fields)) >= times, f"{event!r} with {fields}")
         return self.all(event, **fields)[times - 1]
 
     def all(self, event: str, **fields: object) -> list[MutableMapping[str, Any]]:
@@ -52,7 +52,7 @@ def lines(first: int, last: int, *partitions: int) -> list[Written]:
 
 def arrived(broker: Cluster, topic: str, count: int) -> None:
     """Wait until a topic holds so many records."""
-    until(lambda: len(read(broker.bootstrap, topic)) >= count, SECONDS, f"{count} records")
+    until(lambda: len(read(broker.bootstrap, topic)) >= count, f"{count} records")
 
 
 def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) -> None:
@@ -85,7 +85,7 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
         upstream.flush(30)
         produce(broker.bootstrap, source, lines(11, 16, 0))
         for deleted in independent.client(broker.bootstrap).delete_records([TopicPartition(source, 0, 16)]).values():
-            deleted.result(30)
+            deleted.result(60)
         blocked = told.wait_for("partition blocked; the others go on")
         skipped = told.wait_for("offsets skipped, as out.of.range says")
         upstream.abort_transaction(30)
@@ -120,17 +120,17 @@ def test_an_operator_meddles_with_the_offsets(broker: Cluster, topics: Topics) -
         told.wait_for("progress", times=len(told.all("progress")) + 2)
 
     with services(config) as (told, (end,)):
-        until(lambda: all_stand_at(10), SECONDS, "the first lines")
+        until(lambda: all_stand_at(10), "the first lines")
         seen_by_the_driver()
         independent.commit(broker.bootstrap, sink, {(source, n): 3 for n in range(3)})
         why = [told.wait_for("the round ends for a rebalance")["reason"]]
-        until(lambda: all_stand_at(10), SECONDS, "the old offsets")
+        until(lambda: all_stand_at(10), "the old offsets")
         told.wait_for("round")
         seen_by_the_driver()
-        independent.client(broker.bootstrap).delete_consumer_groups([sink])[sink].result(30)
+        independent.client(broker.bootstrap).delete_consumer_groups([sink])[sink].result(60)
         why.append(told.wait_for("the round ends for a rebalance", times=2)["reason"])
         produce(broker.bootstrap, source, lines(10, 12, 0, 1, 2))
-        until(lambda: all_stand_at(12), SECONDS, "all lines")
+        until(lambda: all_stand_at(12), "all lines")
         code = end()
 
     assert 0 == code

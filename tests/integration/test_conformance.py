@@ -28,7 +28,10 @@ from app.records import Chunk, DeadLetter, Headers, Lines
 from tests.conftest import Topics
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import Record, Written, cleansed, committed, line, produce, read, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise, until
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("no_client_is_left")
 
 MEBIBYTE = 1 << 20
 
@@ -61,7 +64,7 @@ def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]
             chunks.append(chunk)
         return enough(chunks)
 
-    until(poll, what="chunks")
+    until(poll, "chunks")
     return chunks
 
 
@@ -136,7 +139,7 @@ def test_headers_are_readable_until_the_next_poll(broker: Cluster, topics: Topic
                 found.extend(list(chunk.headers(row)) for row in range(len(chunk)))
             return len(found) == 10
 
-        until(all_found, what="ten records")
+        until(all_found, "ten records")
 
     assert [headers if n % 2 else [] for n in range(10)] == found
 
@@ -435,7 +438,7 @@ def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend)
         fence.fence([Partition(stage.source, 0)])
 
         def send_until_fenced() -> None:
-            until(lambda: writer.send(make_lines(*[b"after"] * 100)), what="the fence")
+            until(lambda: writer.send(make_lines(*[b"after"] * 100)), "the fence")
 
         with pytest.raises(Fenced):
             send_until_fenced()

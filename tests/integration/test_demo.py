@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from tests.integration.service import end
-from tests.integration.test_service_status import ask, until
+from tests.integration.test_service_status import ask
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -39,11 +40,11 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        until(lambda: "until Ctrl-C" in printed.read_text() or demo.poll() is not None, "it is done", 400)
+        until(lambda: "until Ctrl-C" in printed.read_text() or demo.poll() is not None, "it is done")
         assert demo.poll() is None
         first, *others = re.findall(r"http://[\d.:]+/", printed.read_text())
         assert [first] == others
-        until(lambda: up(first), "the service works again", 200)
+        until(lambda: up(first), "the service works again")
         status = json.loads(ask(f"{first}api/status")[1])
         assert (8, 0) == (len(status["partitions"]), status["lag"])
         below = psutil.Process(demo.pid).children(recursive=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -144,13 +143,11 @@ def test_failed_start_shows_why() -> None:
 
 
 def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
-    """A second fetch is silent and instant, and returns the same folder."""
+    """A second fetch is silent, and returns the same folder."""
     folder = fetch_jars()
     capfd.readouterr()
-    started = time.monotonic()
 
     assert folder == fetch_jars()
-    assert time.monotonic() - started < 0.1
     assert ("", "") == capfd.readouterr()
     assert list(folder.glob("kafka_2.13-4.3.0.jar"))
 

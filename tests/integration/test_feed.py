@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 from app.embedded.broker import Cluster
-from tests.chaos.cluster import until
 from tests.conftest import Topics
 from tests.independent import cleanse, ends, read
 from tests.servers.flume import FlumeAgent
+from tests.support.waiting import PATIENCE, until
 
 
 def feed(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     command = [sys.executable, "-m", "app.demo.feed", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
@@ -47,7 +47,7 @@ def test_lines_through_flume(broker: Cluster, topics: Topics, tmp_path: Path) ->
     with FlumeAgent(tmp_path, broker.bootstrap, topic, avro=False) as agent:
         ended = feed("--flume", f"127.0.0.1:{agent.port}", "--rate", "1000", "--seconds", "2")
         assert 0 == ended.returncode, ended.stderr
-        assert until(lambda: sum(ends(broker.bootstrap, topic).values()) >= 100, 30)
+        until(lambda: sum(ends(broker.bootstrap, topic).values()) >= 100, "a hundred records")
         agent.stop()
 
     lines = [record.value or b"" for record in read(broker.bootstrap, topic)]

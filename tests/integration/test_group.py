@@ -17,7 +17,7 @@ import sys
 from app.errors import Unreachable
 from app.kafka.admin import AdminConnection
 from app.kafka.group import KafkaGroup
-from tests.integration.tasks import without
+from tests.support.waiting import without
 
 connection = AdminConnection({"bootstrap.servers": sys.argv[1]})
 without(Unreachable, KafkaGroup([connection], "early").refuse_foreign_members, "the topic of offsets")

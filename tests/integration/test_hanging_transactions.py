@@ -22,7 +22,7 @@ from app.records import DeadLetter, Lines
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import cleansed, connect_again, read, values
-from tests.integration.tasks import until, without
+from tests.support.waiting import until, without
 
 FRAGILE_NODE = 3
 """The node that alone holds what is written to."""
@@ -47,7 +47,7 @@ def create(broker: Broker, topics: list[NewTopic]) -> None:
     """Create topics, each partition on its node."""
     admin = broker.admin()
     for created in admin.create_topics(topics).values():
-        created.result(30)
+        created.result(60)
 
 
 class Lost:
@@ -71,9 +71,14 @@ class Lost:
         """Return a writer that has fenced the others, and has settled what they left."""
         writer = self.clients.writer(self.source, self.offsets)
         assert isinstance(writer, TransactionalWriter)
-        writer.open()
-        committed = self.offsets.load([self.source], stable=True).get(self.source)
-        writer.settle(None if committed is None else committed.offset)
+        try:
+            writer.open()
+            committed = self.offsets.load([self.source], stable=True).get(self.source)
+            writer.settle(None if committed is None else committed.offset)
+            writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
+        except Transient:
+            writer.discard()
+            raise
         return writer
 
     def begin(self) -> TransactionalWriter:
@@ -88,13 +93,7 @@ class Lost:
 
     def next_writer(self) -> TransactionalWriter:
         """Return a writer as soon as the partitions have a leader that answers."""
-
-        def make() -> TransactionalWriter:
-            writer = self.writer()
-            writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
-            return writer
-
-        return without(Transient, make, "the next writer")
+        return without(Transient, self.writer, "the next writer")
 
     def go_on(self, more: Lines, dead_letters: list[DeadLetter]) -> None:
         """Commit up to the twelfth offset with the next writer, and wait until that many lines are readable."""
@@ -103,7 +102,7 @@ class Lost:
         writer.send_dead_letters(dead_letters)
         writer.commit(12, "")
         writer.discard()
-        until(lambda: len(read(self.bootstrap, self.sink)) >= 12, what="the lines")
+        until(lambda: len(read(self.bootstrap, self.sink)) >= 12, "the lines")
 
 
 def lines(first: int, last: int) -> Lines:
@@ -139,7 +138,7 @@ def outages(three: Broker) -> Outages:
         for lost in found.committed.values():
             writers[lost].commit(10, "")
         three.kill(FRAGILE_NODE)
-    until(lambda: not leads(three, next(iter(found.aborted.values()))), what="the controller to notice")
+    until(lambda: not leads(three, next(iter(found.aborted.values()))), "the controller to notice")
     for writer in writers.values():
         writer.discard()
     lost = found.aborted["bulk"]
@@ -152,7 +151,7 @@ def outages(three: Broker) -> Outages:
 
 def leads(broker: Broker, lost: Lost) -> bool:
     """Whether the fragile node leads a sink."""
-    return broker.admin().list_topics(lost.sink, timeout=10).topics[lost.sink].partitions[0].leader == FRAGILE_NODE
+    return broker.admin().list_topics(lost.sink, timeout=60).topics[lost.sink].partitions[0].leader == FRAGILE_NODE
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -16,7 +16,8 @@ from app.kafka.interruption import ASKED_AGAIN_SECONDS, interrupt
 from app.model import Partition, transactional_id
 from tests.conftest import Topics
 from tests.independent import read, values
-from tests.integration.tasks import make_stage, until
+from tests.integration.tasks import make_stage
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -49,7 +50,7 @@ def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bo
         committed.append(b"%d" % len(committed))
         return time.monotonic() - began > 3 * ASKED_AGAIN_SECONDS
 
-    until(commits_again, 20, "it has committed for longer than librdkafka waits")
+    until(commits_again, "it has committed for longer than librdkafka waits")
     assert committed == values(read(broker.bootstrap, sink))
     if not at_work:
         earlier.begin_transaction()

@@ -17,7 +17,7 @@ from app.start import clients
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until, without
+from tests.support.waiting import until, without
 
 PARTITIONS = 6
 NODE = 3
@@ -48,7 +48,7 @@ def create(broker: Broker, name: str) -> set[Partition]:
     for role in ("clean", "dead"):
         broker.create_topic(f"{name}.{role}", replication=3)
     produce(broker.bootstrap, source, [Written(line(n), None, n) for n in range(PARTITIONS)])
-    led = broker.admin().list_topics(source, timeout=10).topics[source].partitions
+    led = broker.admin().list_topics(source, timeout=60).topics[source].partitions
     return {Partition(source, number) for number, each in led.items() if each.leader == NODE}
 
 
@@ -67,12 +67,12 @@ def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
             return False
         return blocked == found[-1].blocked.keys()
 
-    until(lambda: sees(set()), 60, "all partitions")
+    until(lambda: sees(set()), "all partitions")
     with away(three):
-        until(lambda: sees(lost), 60, "the leaderless partitions")
+        until(lambda: sees(lost), "the leaderless partitions")
         others = found[-1]
         survey = without(Unreachable, discovery.refresh, "an answer")
-    until(lambda: sees(set()), 60, "the node")
+    until(lambda: sees(set()), "the node")
 
     assert lost
     assert {Leaderless} == {type(error) for error in others.blocked.values()}
@@ -101,10 +101,10 @@ def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path)
         harm.enter_context(away(three))
         with Winnow(config, tmp_path) as service:
             service.wait_for(BLOCKED, times=len(lost))
-            until(lambda: len(arrived()) == PARTITIONS - len(lost), what="the lines of the others")
+            until(lambda: len(arrived()) == PARTITIONS - len(lost), "the lines of the others")
             harm.close()
             service.wait_for("partition no longer blocked", times=len(lost))
-            until(lambda: len(arrived()) == PARTITIONS, what="the other lines")
+            until(lambda: len(arrived()) == PARTITIONS, "the other lines")
             code = service.stop()
 
     assert 0 == code

@@ -69,7 +69,7 @@ def test_an_audit_after_the_sink_has_grown(broker: Cluster, written: Event, tmp_
     assert 0 == run(written)[0]
     grown = client(broker.bootstrap).create_partitions([NewPartitions(sink, 3), NewPartitions(dead, 5)])
     for future in grown.values():
-        future.result(30)
+        future.result(60)
     produce(broker.bootstrap, source, records(300, 600))
     assert 0 == run(written)[0]
     file = file_of(written, tmp_path)

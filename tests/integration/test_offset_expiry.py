@@ -20,7 +20,7 @@ from tests.conftest import QUICK_JAVA
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +65,13 @@ def test_every_partition_keeps_its_place(forgetful: Broker) -> None:
     # Partition 2 is blocked: what it is to read is deleted.
     independent.commit(bootstrap, "idle", {("idle.raw", 2): 2})
     for deleted in independent.client(bootstrap).delete_records([TopicPartition("idle.raw", 2, 5)]).values():
-        deleted.result(30)
+        deleted.result(60)
     with contextlib.ExitStack() as stack:
         services = [stack.enter_context(Running(each)) for each in (idle, paused)]
-        until(lambda: [9, 9, 2] == stand_at("idle") and [9, 9, 9] == stand_at("paused"), 120, "the first lines")
+        until(lambda: [9, 9, 2] == stand_at("idle") and [9, 9, 9] == stand_at("paused"), "the first lines")
         clients(Config.model_validate(paused)).pauses.set(Pause(1, "test"))
         independent.commit(bootstrap, "nobody", {("idle.raw", 0): 9})
-        until(lambda: not committed(bootstrap, "nobody", "idle.raw"), 180, "the broker to forget")
+        until(lambda: not committed(bootstrap, "nobody", "idle.raw"), "the broker to forget")
         assert [[9, 9, 2], [9, 9, 9]] == [stand_at(name) for name in names]
         codes = [end() for end in services]
     # A backfill finds nothing to do; it renews what it finds.

@@ -15,7 +15,7 @@ from tests.conftest import Topics
 from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 BEGAN = 1_760_000_000_000
 
@@ -71,7 +71,7 @@ def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Pat
         audited = 0
         for begin in range(0, 1_500, 300):
             produce(broker.bootstrap, source, records(begin, begin + 300))
-            until(lambda: read(broker.bootstrap, sink), seconds=120, what="lines")
+            until(lambda: read(broker.bootstrap, sink), "lines")
             code, found = audit(file)
             assert (0, []) == (code, found["findings"])
             audited = max(audited, found["records"])

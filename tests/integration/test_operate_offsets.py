@@ -22,7 +22,7 @@ from tests.integration.in_process import Running
 from tests.integration.in_process import run as run_service
 from tests.integration.service import settings
 from tests.integration.stores import STORES, StoreStage
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 
@@ -118,7 +118,7 @@ def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.Monkey
 def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage) -> None:
     """It has read everything, so no offset moves; each second it renews one. Nothing is changed."""
     with Running(stage.config) as stop:
-        until(lambda: stage.committed() == [10, 10], 60, "the end of the source")
+        until(lambda: stage.committed() == [10, 10], "the end of the source")
         refused = [stage.command("reset", "--to-earliest") for _ in range(3)]
         assert [10, 10] == stage.committed()
         assert 0 == stop()

@@ -14,7 +14,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 
 def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -36,24 +36,20 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
     chosen = ["-c", str(file), "--json"]
     produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10)])
     with Running(config) as end:
-        until(lambda: 10 == len(read(broker.bootstrap, sink)), seconds=120, what="lines")
+        until(lambda: 10 == len(read(broker.bootstrap, sink)), "lines")
         paused = winnow("pause")
         # a reset is refused while a task works, and goes through once the service is paused
-        until(
-            lambda: CliRunner().invoke(main, ["offsets", "reset", "--to-current", *chosen]).exit_code == 0,
-            120,
-            "a pause",
-        )
+        until(lambda: CliRunner().invoke(main, ["offsets", "reset", "--to-current", *chosen]).exit_code == 0, "a pause")
         produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10, 30)])
         before = place()
         assert 20 == winnow("lag")["lag"]
         assert 0 == end()
     with Running(config):
-        until(lambda: winnow("lag")["paused"] == paused["paused"], what="the mark")
+        until(lambda: winnow("lag")["paused"] == paused["paused"], "the mark")
         assert paused == winnow("pause")
         assert before == place()
         assert 10 == len(read(broker.bootstrap, sink))
         assert winnow("resume")["paused"] is None
-        until(lambda: 30 == len(read(broker.bootstrap, sink)), seconds=120, what="lines")
+        until(lambda: 30 == len(read(broker.bootstrap, sink)), "lines")
 
     assert sorted(map(cleansed, range(30))) == sorted(each.value or b"" for each in read(broker.bootstrap, sink))

@@ -17,7 +17,7 @@ from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, ends, line, produce, read
 from tests.integration.in_process import run
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 BEGAN = 1_760_000_000_000
 
@@ -64,10 +64,10 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     window = ["--from", str(BEGAN), "--to", str(BEGAN + total), "--into", into]
 
     with subprocess.Popen([sys.executable, "-m", "app.cli", "replay", "-c", str(file), *window]) as process:
-        until(lambda: sum(ends(broker.bootstrap, into).values()) > 0, seconds=300, what="lines")
+        until(lambda: sum(ends(broker.bootstrap, into).values()) > 0, "lines")
         process.kill()
     done = CliRunner().invoke(main, ["replay", "-c", str(file), "--json", *window])
 
     assert 0 == done.exit_code, done.stderr
-    lines = Counter(each.value for each in read(broker.bootstrap, into, seconds=300))
+    lines = Counter(each.value for each in read(broker.bootstrap, into))
     assert Counter(cleansed(n) for n in range(total)) == lines

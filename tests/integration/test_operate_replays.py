@@ -26,7 +26,7 @@ from tests.fakes import make_task_config
 from tests.independent import Record, Written, ends, produce, read
 from tests.integration.in_process import run
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import PATIENCE, until
 
 BEGAN = 1_760_000_000_000
 PAIRS = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": "{b}|{a}"}
@@ -152,7 +152,7 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
     for _ in range(2):
         before = stage.end()
         with stage.process("--rate", "40") as process:
-            until(lambda before=before: stage.end() > before + 20, seconds=300, what="lines")  # type: ignore[misc]  # mypy's own
+            until(lambda before=before: stage.end() > before + 20, "lines")  # type: ignore[misc]  # mypy's own
             process.kill()
     code, found = stage.replay()
 
@@ -167,9 +167,9 @@ def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) ->
     stage.serve([pair(n, n % 3) for n in range(200)])
 
     with stage.process("--rate", "2") as earlier:  # far from its end, however long the later one takes to begin
-        until(lambda: stage.end() > 5, seconds=300, what="lines")
+        until(lambda: stage.end() > 5, "lines")
         code, found = stage.replay()
-        _, said = earlier.communicate(timeout=300)
+        _, said = earlier.communicate(timeout=PATIENCE)
 
     assert 0 == code, found
     assert 3 == earlier.returncode, said

@@ -13,7 +13,7 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, committed, line, produce, read
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 
 def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
     with Tap(file, "--limit", "4") as every, Tap(file, "--limit", "2", "--reason", "no_marker") as rejected:
         for each in (every, rejected):
-            until(each.started.is_set, 60, "the tap")
+            until(each.started.is_set, "the tap")
         for number in (1, 2):
             produce(broker.bootstrap, source, [Written(line(number), None, 0), Written(b"rubbish", None, 1)])
         found = sorted(every.lines(), key=lambda each: (each["partition"], each["offset"]))

@@ -12,7 +12,7 @@ from tests.conftest import Topics
 from tests.independent import Written, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.service import settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 LOOKS = 60
 
@@ -28,7 +28,7 @@ def test_rates_of_a_service_that_works(broker: Cluster, topics: Topics, tmp_path
     with Running(config), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as top:
         assert top.stdout is not None
         produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10)])
-        until(lambda: 10 == len(read(broker.bootstrap, sink)), seconds=120, what="lines")
+        until(lambda: 10 == len(read(broker.bootstrap, sink)), "lines")
         first = json.loads(top.stdout.readline())
         produce(broker.bootstrap, source, [Written(line(n) if n % 2 else b"", None, 0) for n in range(1_000)])
         looks = (json.loads(top.stdout.readline()) for _ in range(LOOKS))

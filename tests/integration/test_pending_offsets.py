@@ -20,8 +20,8 @@ from app.offsets.kafka import KafkaGroupOffsets
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
-from tests.integration.tasks import until
 from tests.integration.test_hanging_transactions import COMPACTED, FRAGILE_NODE, create, letters, lines
+from tests.support.waiting import until
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
 COMMITTED, ABORTED, HANGS, LETTERS, WENT_ON = PARTITIONS = [Partition(RAW, number) for number in range(5)]
@@ -112,7 +112,7 @@ def pending(three: Broker) -> TaskConfig:
         for owner in owners:
             owner.end()
         three.kill(FRAGILE_NODE)
-    until(lambda: leader(three) != FRAGILE_NODE, what="the controller to notice")
+    until(lambda: leader(three) != FRAGILE_NODE, "the controller to notice")
     owners[WENT_ON.number].go_on()
     for owner in owners:
         owner.writer.discard()
@@ -123,7 +123,7 @@ def pending(three: Broker) -> TaskConfig:
 
 def leader(broker: Broker) -> int:
     """Return who leads the sink's partition on the fragile node."""
-    return int(broker.admin().list_topics(CLEAN, timeout=10).topics[CLEAN].partitions[HANGS.number].leader)
+    return int(broker.admin().list_topics(CLEAN, timeout=60).topics[CLEAN].partitions[HANGS.number].leader)
 
 
 def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: TaskConfig) -> None:

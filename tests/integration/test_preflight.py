@@ -146,7 +146,7 @@ def test_each_right_is_missed(
         AclPermissionType.DENY,
     )
     admin = guarded.admin()
-    admin.create_acls([deny])[deny].result(30)
+    admin.create_acls([deny])[deny].result(60)
     config = configuration(guarded, name)
 
     (refused,) = [each for each in Preflight(config, clients(config)).rights() if each.severity is Severity.REFUSES]
@@ -170,7 +170,7 @@ def guarded() -> Iterator[GuardedBroker]:
 def ends(broker: GuardedBroker) -> dict[str, int]:
     """Return where each partition of the cluster ends, also those of Kafka's own topics."""
     admin = broker.admin()
-    known = admin.list_topics(timeout=10).topics
+    known = admin.list_topics(timeout=60).topics
     partitions = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
     asked = admin.list_offsets(
         {each: OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]

@@ -22,7 +22,6 @@ from tests.integration import in_process
 from tests.integration.canaries import Canaries
 from tests.integration.secured import PASSWORD, Right, SecuredBroker, allow, forbid, needed, useful
 from tests.integration.service import Event, settings
-from tests.integration.test_refusals import TOLD_SECONDS
 from tests.integration.tokens import SECRET
 
 T = TypeVar("T")
@@ -211,12 +210,6 @@ def faulty(broker: SecuredBroker, way: str, change: Change) -> Event:
     return config | {"kafka": broker.login(way) | change(broker), "http": {"enabled": False}}
 
 
-def timed(call: Callable[[], T]) -> tuple[T, float]:
-    """Return what a call returns, and how many seconds it took."""
-    began = time.monotonic()
-    return call(), time.monotonic() - began
-
-
 def refused(config: Event) -> str:
     """Return what `run` ends with, where Kafka refuses us for good."""
     with pytest.raises(NotAllowed) as raised:
@@ -226,21 +219,20 @@ def refused(config: Event) -> str:
 
 
 def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
-    """`check --connect` and `run` end with 3 in 15 s, and both name the fault and the key that mends it."""
+    """`check --connect` and `run` end with 3, and both name the fault and the key that mends it."""
     configs = {fault: faulty(secured, way, change) for fault, (way, change, _, _) in FAULTS.items()}
 
     with ThreadPoolExecutor(len(configs)) as threads:
-        found = list(threads.map(lambda config: timed(lambda: checked(config)), configs.values()))
-        ended = list(threads.map(lambda config: timed(lambda: refused(config)), configs.values()))
+        found = list(threads.map(checked, configs.values()))
+        ended = list(threads.map(refused, configs.values()))
 
-    for fault, ((code, said), checking), (error, running) in zip(FAULTS, found, ended, strict=True):
+    for fault, (code, said), error in zip(FAULTS, found, ended, strict=True):
         _, _, cause, cure = FAULTS[fault]
         (refusal,) = said
         assert (fault, 3, "refuses") == (fault, code, refusal[0])
         for text in (refusal[1], error):
             assert re.search(f"^Kafka .*{cause}.*: .*{cure}", text), (fault, text)
             assert GUESSED not in text
-        assert max(checking, running) < TOLD_SECONDS, fault
 
 
 def test_no_fault_lays_a_secret_open(
@@ -262,16 +254,14 @@ def test_no_fault_lays_a_secret_open(
 
 def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> None:
     """`check --connect` ends with 3 and names it; the service waits: without a person, tokens come again."""
-    for outage, change in OUTAGES.items():
+    for change in OUTAGES.values():
         config = Config.model_validate(faulty(secured, "oidc", change))
-        began = time.monotonic()
 
         with pytest.raises(Unreachable, match=r"the token server http://127.0.0.1:.* does not answer") as raised:
             connected(config, clients(config), lambda *_: None)
 
         assert 3 == raised.value.exit_code
         assert "sasl.oauthbearer.token.endpoint.url" in raised.value.cure
-        assert time.monotonic() - began < TOLD_SECONDS, outage
 
 
 def test_each_right_is_needed(secured: SecuredBroker) -> None:

@@ -11,8 +11,8 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, committed, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
 from tests.integration.test_service_status import ask
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +31,7 @@ def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: P
         url = service.wait_for("the status page is up")["url"]
         blocked = service.wait_for("partition blocked; the others go on")
         produce(broker.bootstrap, source, [Written(line(GOOD, 1), partition=1)])
-        until(lambda: committed(broker.bootstrap, sink, source).get((source, 1)) == GOOD + 1, 60, "the other partition")
+        until(lambda: committed(broker.bootstrap, sink, source).get((source, 1)) == GOOD + 1, "the other partition")
         shown = json.loads(ask(f"{url}api/status")[1])["partitions"]
         assert 0 == service.stop()
         assert [blocked] == service.logged("partition blocked; the others go on")

@@ -11,9 +11,9 @@ import pytest
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
-from tests.integration.service import QUICK_START, Winnow, settings, working
-from tests.integration.tasks import until
+from tests.integration.service import QUICK_START, WinnowOnSpark, settings, working
 from tests.standalone import StandaloneSpark
+from tests.support.waiting import until
 
 PARTITIONS = 4
 
@@ -37,22 +37,22 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
         "spark.executor.extraJavaOptions": QUICK_START["JAVA_TOOL_OPTIONS"],
     }
 
-    with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, Winnow(config, tmp_path) as service:
-        until(lambda: len(busy(spark)) == 2, 180, "work on both executors")
-        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, what="a flow")
+    with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, WinnowOnSpark(config, tmp_path) as service:
+        until(lambda: len(busy(spark)) == 2, "work on both executors")
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
         victim = busy(spark)[0]
         victim.kill()
         psutil.wait_procs([victim], 10)
         before = counts(broker, sink)
-        until(lambda: all(counts(broker, sink)[p] > n + 500 for p, n in before.items()), what="a flow everywhere")
-        until(lambda: len(busy(spark)) == 2, what="work on two executors again")
+        until(lambda: all(counts(broker, sink)[p] > n + 500 for p, n in before.items()), "a flow everywhere")
+        until(lambda: len(busy(spark)) == 2, "work on two executors again")
         feeder.stop()
-        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), what="the end")
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
         code = service.stop()
 
     assert 0 == code
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
-    until(lambda: not spark.executors(), what="the end of the executors")
+    until(lambda: not spark.executors(), "the end of the executors")
 
 
 def busy(spark: StandaloneSpark) -> list[psutil.Process]:

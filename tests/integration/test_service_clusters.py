@@ -31,7 +31,7 @@ from tests.independent import (
     values,
 )
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 OUTAGE_SECONDS = 12
 PATIENCE = 200
@@ -66,8 +66,8 @@ def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: To
 
     with Winnow(config, tmp_path, "--until-end") as first:
         codes = [first.code()]
-    client(broker.bootstrap).create_partitions([NewPartitions(source, 3)])[source].result(30)
-    until(lambda: len(client(broker.bootstrap).list_topics(source, timeout=10).topics[source].partitions) == 3)
+    client(broker.bootstrap).create_partitions([NewPartitions(source, 3)])[source].result(60)
+    until(lambda: len(client(broker.bootstrap).list_topics(source, timeout=60).topics[source].partitions) == 3)
     produce(broker.bootstrap, source, [Written(line(n, 2), None, 2) for n in range(50)])
     with Winnow(config, tmp_path, "--until-end") as second:
         codes.append(second.code())
@@ -120,7 +120,7 @@ def test_a_cluster_of_its_own_for_a_sink_that_had_none(
 
 
 def topics_of(broker: Cluster, prefix: str) -> set[str]:
-    return {name for name in client(broker.bootstrap).list_topics(timeout=10).topics if name.startswith(prefix)}
+    return {name for name in client(broker.bootstrap).list_topics(timeout=60).topics if name.startswith(prefix)}
 
 
 @pytest.mark.parametrize("away", ["source", "sink"])
@@ -136,14 +136,14 @@ def test_a_cluster_goes_away(centre: Broker, tmp_path: Path, away: str) -> None:
             return sum(committed(centre.bootstrap, source, *placeholders).values())
 
         with Feeder(edge.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
-            until(lambda: done() > 500, PATIENCE, "a flow")
-            random.choice(service.workers).kill()
+            until(lambda: done() > 500, "a flow")
+            random.choice(until(lambda: service.workers, "a worker")).kill()
             victim.kill()
             time.sleep(OUTAGE_SECONDS)
             victim.start()
             connect_again()
             goal = feeder.written.total()
-            until(lambda: done() > goal, PATIENCE, "the flow to go on")
+            until(lambda: done() > goal, "the flow to go on")
             code = service.stop()
         with Winnow(config, tmp_path, "--until-end") as again:
             assert 0 == again.code()

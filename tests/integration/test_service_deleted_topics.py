@@ -12,7 +12,7 @@ from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, read
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 PARTITIONS = 3
 ROLES = ("raw", "clean", "dead")
@@ -27,14 +27,14 @@ def eager() -> Iterator[Broker]:
 
 def existing(broker: Broker) -> set[str]:
     """Return the topics that exist; asks for none by name."""
-    return set(broker.admin().list_topics(timeout=10).topics)
+    return set(broker.admin().list_topics(timeout=60).topics)
 
 
 def delete(broker: Broker, topic: str) -> None:
     """Delete a topic, and wait until it is gone."""
     admin = broker.admin()
-    admin.delete_topics([topic])[topic].result(30)
-    until(lambda: topic not in existing(broker), 30, "the end of the topic")
+    admin.delete_topics([topic])[topic].result(60)
+    until(lambda: topic not in existing(broker), "the end of the topic")
 
 
 def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> No
             config = settings(eager.bootstrap, group=lost, sources=[raw], sink=clean, dead=dead, round_interval="1s")
             services[lost] = stack.enter_context(Winnow(config, tmp_path))
             feeder = stack.enter_context(Feeder(eager.bootstrap, raw, PARTITIONS, 300))
-            until(lambda: read(eager.bootstrap, clean), 120, "a flow")  # noqa: B023  # called here
+            until(lambda: read(eager.bootstrap, clean), "a flow")  # noqa: B023  # called here
             feeder.stop()  # its producer, unlike ours, would create the topic again
             delete(eager, f"{lost}-lost.{lost}")
 
         blocked = services["raw"].wait_for("partition blocked; the others go on", times=PARTITIONS)
-        codes = [services[lost].code(60) for lost in ("clean", "dead")]
+        codes = [services[lost].code() for lost in ("clean", "dead")]
         said = ["\n".join(services[lost].noise) for lost in ("clean", "dead")]
         stopped = services["raw"].stop()
 

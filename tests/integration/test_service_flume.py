@@ -15,8 +15,8 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Record, cleanse, line, read
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
 from tests.servers.flume import FlumeAgent
+from tests.support.waiting import until
 
 AVRO = fastavro.parse_schema(
     {
@@ -68,10 +68,10 @@ def test_lines_from_flume(broker: Cluster, topics: Topics, tmp_path: Path, avro:
         flume.kill()
         flume.start()
         answered += flume.send(lines[len(answered) :])
-        until(lambda: set(lines) <= set(lines_in(source)), 180, "every line")
+        until(lambda: set(lines) <= set(lines_in(source)), "every line")
         flume.stop()
         total = len(lines_in(source))
-        until(lambda: written() >= total, 180, "the rest")
+        until(lambda: written() >= total, "the rest")
         code = service.stop()
 
     expected = []

@@ -16,14 +16,13 @@ from app.demo.verify import Verification
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
-from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.service import Winnow, WinnowOnSpark, settings
+from tests.support.waiting import PATIENCE, until
 
-KILLS = 20
+KILLS, LONG_KILLS = 3, 20
 SLICE = 25_000
-"""So many more records may flow before each kill; the last of them follow the last kill, 500,000 in all."""
-RECIPE = Recipe(partitions=4, count=KILLS * SLICE, bad=0.02, enveloped=0.1)
-PATIENCE = 120
+"""So many more records may flow before each kill; the last of them follow the last kill."""
+PARTITIONS = 4
 
 
 class Gate:
@@ -46,40 +45,42 @@ class Gate:
             assert self._news.wait_for(lambda: produced < self._allowed, PATIENCE), "no slice was let in any more"
 
 
-def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Python workers are killed 20 times while 500,000 records flow: an independent reader finds each record once and in order."""
+def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, long: bool) -> None:
+    """Spark's workers are killed while records flow: an independent reader finds each record once and in order."""
+    kills = LONG_KILLS if long else KILLS
+    recipe = Recipe(partitions=PARTITIONS, count=kills * SLICE, bad=0.02, enveloped=0.1)
     seed = int(os.environ.get("WINNOW_TEST_SEED", random.randrange(1 << 32)))
     print(f"to kill at the same moments again: WINNOW_TEST_SEED={seed}")
     dice, gate = random.Random(seed), Gate()
-    source, sink, dead = topics("raw", RECIPE.partitions), topics("clean", RECIPE.partitions), topics("dead")
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["source"]["format"] = "auto"
 
     with (
-        Winnow(config, tmp_path) as service,
-        Verification(broker.bootstrap, RECIPE, source=source, sink=sink, dead_letters=dead) as verification,
+        WinnowOnSpark(config, tmp_path) as service,
+        Verification(broker.bootstrap, recipe, source=source, sink=sink, dead_letters=dead) as verification,
         ThreadPoolExecutor(1) as feeder,
     ):
-        loading = feeder.submit(load, broker.bootstrap, source, RECIPE, progress=gate.wait)
+        loading = feeder.submit(load, broker.bootstrap, source, recipe, progress=gate.wait)
         killed: list[int] = []
         try:
-            for number in range(KILLS):
+            for number in range(kills):
                 watch_until(verification, number * SLICE + dice.randrange(SLICE // 2))
                 watch_for(verification, dice.uniform(0, 0.5))
                 killed.append(kill_one(service, dice))
                 gate.open()
         finally:
-            gate.open(KILLS)
+            gate.open(kills)
         loading.result(PATIENCE)
-        watch_until(verification, RECIPE.count)
+        watch_until(verification, recipe.count)
         code = service.stop()
         verdict = verification.finish()
 
-    assert KILLS == len(killed) == len(set(killed))
+    assert kills == len(killed) == len(set(killed))
     assert service.logged("a task was lost; Spark tries it again")
     assert 0 == code
     assert {} == verdict.faults
-    assert verdict.out + verdict.dead == RECIPE.count
+    assert verdict.out + verdict.dead == recipe.count
     assert [] == service.leftovers()
 
 
@@ -89,10 +90,10 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
     with Feeder(broker.bootstrap, source, 2) as feeder:
-        with Winnow(config, tmp_path) as service:
-            until(lambda: len(read(broker.bootstrap, sink)) > 1_000, what="a flow")
+        with WinnowOnSpark(config, tmp_path) as service:
+            until(lambda: len(read(broker.bootstrap, sink)) > 1_000, "a flow")
             service.java[0].kill()
-            code = service.code(30)
+            code = service.code()
         until(lambda: feeder.written.total() > 5_000)
     with Winnow(config, tmp_path, "--until-end") as again:
         last = again.code()
@@ -119,7 +120,7 @@ def watch_for(verification: Verification, seconds: float) -> None:
         verification.poll(left)
 
 
-def kill_one(service: Winnow, dice: random.Random) -> int:
+def kill_one(service: WinnowOnSpark, dice: random.Random) -> int:
     """Kill a worker that runs a task and wait for its end; return its pid."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.embedded.broker import Cluster
+from app.embedded.broker import Cluster, HeldPorts
 from tests.conftest import Topics
 from tests.independent import Written, line, produce
-from tests.integration.service import Winnow, settings
-from tests.integration.test_service_status import metrics, until
+from tests.integration.service import WinnowOnSpark, settings
+from tests.integration.test_service_status import metrics
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.integration
 
@@ -22,17 +22,11 @@ OF_THE_JVM = ("Picked up JAVA_TOOL_OPTIONS", "WARNING:", "OpenJDK", "NOTE:")
 """How lines begin that a JVM writes before it has a log."""
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def jobs(port: int) -> list[dict[str, Any]]:
     applications = f"http://127.0.0.1:{port}/api/v1/applications"
-    with urllib.request.urlopen(applications, timeout=60) as answer:
+    with urllib.request.urlopen(applications, timeout=PATIENCE) as answer:
         (application,) = json.load(answer)
-    with urllib.request.urlopen(f"{applications}/{application['id']}/jobs", timeout=60) as answer:
+    with urllib.request.urlopen(f"{applications}/{application['id']}/jobs", timeout=PATIENCE) as answer:
         found: list[dict[str, Any]] = json.load(answer)
         return found
 
@@ -41,15 +35,15 @@ def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Pat
     """Time, level, event and group, by the same names; what Spark says of a task names its round, and so does its page."""
     source, sink, dead = topics("source", 2), topics("sink"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
-    port = free_port()
-    config["spark"] |= {"spark.log.level": "INFO", "spark.ui.enabled": True, "spark.ui.port": port}
+    ports = HeldPorts(1)
+    config["spark"] |= {"spark.log.level": "INFO", "spark.ui.enabled": True, "spark.ui.port": ports[0]}
     produce(broker.bootstrap, source, [Written(line(0, 0), b"k", 0)])
 
-    with Winnow(config, tmp_path) as service:
+    with WinnowOnSpark(config, tmp_path) as service:
         url = service.wait_for("the status page is up")["url"]
-        until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 1, "all is cleansed", 120)
-        named = [job["description"] for job in jobs(port)]
-        service.stop(within=30)
+        until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 1, "all is cleansed")
+        named = [job["description"] for job in jobs(ports[0])]
+        service.stop()
 
     assert [] == [noise for noise in service.noise if not noise.startswith(OF_THE_JVM)]
     of_spark = [event for event in service.events if event.get("logger", "").startswith("org.apache.spark")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,12 +15,9 @@ from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, Written, by_partition, cleansed, line, produce, read, sequence, values
 from tests.integration import test_service_status as status
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 PARTITIONS = 4
-RECOVERY_SECONDS = 240
-LOST_STOP_SECONDS = 15.0
-"""The product promises 10 s; the machines of tests are slow."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,7 @@ def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_stop_while_waiting(mortal: Broker, tmp_path: Path) -> None:
-    """A service that waits for Kafka stops with 0 within 10 s after SIGTERM."""
+    """A service that waits for Kafka stops with 0 after SIGTERM."""
     config = create(mortal, "waiting")
     config["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -76,12 +72,9 @@ def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
     produce(mortal.bootstrap, "lost.raw", lines)
 
     with Winnow(config, tmp_path) as service:
-        until(lambda: len(read(mortal.bootstrap, "lost.clean")) == len(lines), RECOVERY_SECONDS, "a flow")
+        until(lambda: len(read(mortal.bootstrap, "lost.clean")) == len(lines), "a flow")
         mortal.kill()
-        began = time.monotonic()
-        code = service.stop(within=LOST_STOP_SECONDS)
-        took = time.monotonic() - began
-        print(f"it stopped within {took:.1f} s")  # pytest shows it with -s
+        code = service.stop()
         leftovers = service.leftovers()
     mortal.start()
 
@@ -95,7 +88,7 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
 
     def cleansed_by(guarantee: Guarantee) -> dict[int, list[bytes | None]]:
-        return by_partition(read(mortal.bootstrap, f"{names[guarantee]}.clean", RECOVERY_SECONDS))
+        return by_partition(read(mortal.bootstrap, f"{names[guarantee]}.clean"))
 
     def flows(guarantee: Guarantee, beyond: int) -> bool:
         return sum(map(len, cleansed_by(guarantee).values())) > beyond + 2_000
@@ -103,14 +96,14 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:  # side by side, because both wait for the same broker
         feeders = [stack.enter_context(Feeder(mortal.bootstrap, f"{name}.raw", PARTITIONS)) for name in names.values()]
         services = [stack.enter_context(Winnow(config, tmp_path)) for config in configs.values()]
-        until(lambda: all(flows(each, 0) for each in names), RECOVERY_SECONDS, "a flow")
+        until(lambda: all(flows(each, 0) for each in names), "a flow")
         mortal.kill()
         mortal.start()
         seen = {each: sum(map(len, cleansed_by(each).values())) for each in names}
-        until(lambda: all(flows(each, seen[each]) for each in names), RECOVERY_SECONDS, "a new flow")
+        until(lambda: all(flows(each, seen[each]) for each in names), "a new flow")
         for feeder in feeders:
             feeder.stop()
-        until(lambda: all(lag(mortal, name) == 0 for name in names.values()), RECOVERY_SECONDS, "the end")
+        until(lambda: all(lag(mortal, name) == 0 for name in names.values()), "the end")
         codes = [service.stop() for service in services]
 
     assert [0, 0] == codes
@@ -130,52 +123,47 @@ def lag(broker: Broker, group: str) -> int:
     return sum(end - known.get(place, 0) for place, end in independent.ends(broker.bootstrap, f"{group}.raw").items())
 
 
-OUT_SECONDS = 120.0
-SCRAPE_SECONDS = 10.0
-"""As long as Prometheus waits by default."""
-
-
-def test_a_broker_that_is_out_for_two_minutes(mortal: Broker, tmp_path: Path) -> None:
+def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> None:
     """
     The service waits, alive, and answers each scrape from its last snapshot, which tells how old it is.
 
     When the broker is back it goes on by itself, although `transaction.timeout` is over: each line comes once.
     """
-    config = create(mortal, "out") | {"round.interval": "1s"}
+    seconds, transactions = (120, {}) if long else (12, {"transaction.timeout": "10s"})
+    config = create(mortal, "out") | {"round.interval": "1s"} | transactions
     lines = [Written(line(n, each), None, each) for n in range(5_000) for each in range(PARTITIONS)]
 
     def outage(url: str) -> float:
         """Scrape, as Prometheus does all the time, and look whether the service is alive."""
-        began = time.monotonic()
-        seconds = status.metrics(url)["winnow_outage_seconds",]
+        away = status.metrics(url)["winnow_outage_seconds",]
         assert 200 == status.ask(f"{url}healthz")[0]
-        assert time.monotonic() - began < SCRAPE_SECONDS
-        return seconds
+        return away
 
     def arrived(count: int) -> None:
-        until(lambda: len(read(mortal.bootstrap, "out.clean", RECOVERY_SECONDS)) >= count, RECOVERY_SECONDS, "lines")
+        until(lambda: len(read(mortal.bootstrap, "out.clean")) >= count, "lines")
 
     with Winnow(config, tmp_path) as service:
         url = service.wait_for("the status page is up")["url"]
         produce(mortal.bootstrap, "out.raw", lines[: len(lines) // 2])
         arrived(len(lines) // 2)
-        until(lambda: lag(mortal, "out") == 0, RECOVERY_SECONDS, "the first half")
+        until(lambda: lag(mortal, "out") == 0, "the first half")
         service.wait_for("progress", times=len(service.logged("progress")) + 2)  # the driver knows
         produce(mortal.bootstrap, "out.raw", lines[len(lines) // 2 :])  # some of it is in open transactions now
         outages = len(service.logged("Kafka is back"))
         mortal.stop()
-        status.until(lambda: outage(url) > OUT_SECONDS, "it is out for two minutes", RECOVERY_SECONDS)
+        until(lambda: outage(url) > seconds, "it is out for long enough")
         scrape = status.metrics(url)
         assert 503 == status.ask(f"{url}readyz")[0]
         mortal.start()
-        service.wait_for("Kafka is back", RECOVERY_SECONDS, times=outages + 1)
+        if long:  # a short outage need not end the round, and then the driver has not waited
+            service.wait_for("Kafka is back", times=outages + 1)
         arrived(len(lines))
-        until(lambda: lag(mortal, "out") == 0, RECOVERY_SECONDS, "the end")
-        until(lambda: status.metrics(url)["winnow_outage_seconds",] == 0, RECOVERY_SECONDS, "fresh figures")
-        code = service.stop(within=60)
+        until(lambda: lag(mortal, "out") == 0, "the end")
+        until(lambda: status.metrics(url)["winnow_outage_seconds",] == 0, "fresh figures")
+        code = service.stop()
 
     assert 0 == code
-    assert scrape["winnow_snapshot_age_seconds",] > OUT_SECONDS
+    assert scrape["winnow_snapshot_age_seconds",] > seconds
     for partition in range(PARTITIONS):
         assert 2_500 <= scrape["kafka_consumergroup_group_offset", str(partition), "out.raw"] <= 5_000
     assert {n: [cleansed(i, n) for i in range(5_000)] for n in range(PARTITIONS)} == by_partition(

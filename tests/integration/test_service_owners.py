@@ -8,7 +8,7 @@ from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, commit, committed, read, sequence
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 PARTITIONS = 2
 
@@ -19,13 +19,13 @@ def test_two_services_of_one_group(broker: Cluster, topics: Topics, tmp_path: Pa
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
 
     with Feeder(broker.bootstrap, source, PARTITIONS, 200) as feeder, Winnow(config, tmp_path) as earlier:
-        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, 120, "a flow")
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
         with Winnow(config, tmp_path) as later:
-            assert 3 == earlier.code(180)
+            assert 3 == earlier.code()
             before = len(read(broker.bootstrap, sink))
-            until(lambda: len(read(broker.bootstrap, sink)) > before + 100, 120, "a flow from the later service")
+            until(lambda: len(read(broker.bootstrap, sink)) > before + 100, "a flow from the later service")
             feeder.stop()
-            until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 120, "the end")
+            until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
             assert 0 == later.stop()
 
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
@@ -45,11 +45,11 @@ def test_another_sink(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     elsewhere = config | {"sink": {"topic": other}}
 
     with Feeder(broker.bootstrap, source, 1, 200) as feeder, Winnow(config, tmp_path) as first:
-        until(lambda: read(broker.bootstrap, sink), 120, "a flow")
+        until(lambda: read(broker.bootstrap, sink), "a flow")
         with Winnow(elsewhere, tmp_path) as second:
             assert 3 == second.code()
         feeder.stop()
-        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 120, "the end")
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
         assert 0 == first.stop()
     (error,) = [text for text in second.noise if text.startswith("winnow:")]
     assert f"writes to '{other}' here, but the offset of {source}-0 was committed by the service on " in error
@@ -58,9 +58,9 @@ def test_another_sink(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     commit(broker.bootstrap, sink, committed(broker.bootstrap, sink, source))
     written = feeder.written.total()
     with Feeder(broker.bootstrap, source, 1, 200) as more, Winnow(elsewhere, tmp_path) as third:
-        until(lambda: read(broker.bootstrap, other), 120, "a flow to the other sink")
+        until(lambda: read(broker.bootstrap, other), "a flow to the other sink")
         more.stop()
-        until(lambda: len(read(broker.bootstrap, other)) >= more.written.total(), 120, "the end")
+        until(lambda: len(read(broker.bootstrap, other)) >= more.written.total(), "the end")
         assert 0 == third.stop()
     assert written == len(read(broker.bootstrap, sink))
     assert more.written.total() == len(read(broker.bootstrap, other))

@@ -13,7 +13,7 @@ from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.parsers import installed
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 PARSER = '''
 import ctypes
@@ -79,15 +79,11 @@ def test_a_poison_record(
     with Winnow(config, tmp_path, environment=installed(tmp_path, "deadly", "Deadly", PARSER)) as service:
         began = time.monotonic()
         until(
-            lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS,
-            240,
-            "the poisoned partition",
+            lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS, "the poisoned partition"
         )
         print(f"{deadly}: all was done {time.monotonic() - began:.0f} s after the start")
         produce(broker.bootstrap, source, [Written(line(RECORDS, 2), None, 2)])
-        until(
-            lambda: cleansed(RECORDS, 2) in {each.value for each in read(broker.bootstrap, sink)}, 60, "the next line"
-        )
+        until(lambda: cleansed(RECORDS, 2) in {each.value for each in read(broker.bootstrap, sink)}, "the next line")
         notes = service.logged(NOTE)
         code = service.stop()
 

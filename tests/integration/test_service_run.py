@@ -18,7 +18,7 @@ from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read, sequence, values
 from tests.integration.parsers import installed
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 
 def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1, **changes: Any) -> None:
@@ -96,7 +96,7 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     with side_by_side(tmp_path, *configs) as (latest, timestamp, error):
         codes = [latest.code(), timestamp.code(), error.code()]
     admin = independent.client(broker.bootstrap)
-    admin.create_partitions([NewPartitions(source, 4)])[source].result(30)
+    admin.create_partitions([NewPartitions(source, 4)])[source].result(60)
     write(broker, source, 10, 12)
     produce(broker.bootstrap, source, [Written(line(n, 3), None, 3) for n in range(5)])
     later = run_to_end(configs[0], tmp_path)[0]
@@ -123,7 +123,7 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     write(broker, source, 0, 20, partitions=3)
     admin = independent.client(broker.bootstrap)
     for deleted in admin.delete_records([TopicPartition(source, 0, 15)]).values():
-        deleted.result(30)
+        deleted.result(60)
     sinks = {policy: topics(policy, 3) for policy in ("error", "nearest", "earliest", "latest")}
     for group in sinks.values():
         independent.commit(broker.bootstrap, group, {(source, 0): 5, (source, 1): 10, (source, 2): 25})
@@ -165,16 +165,16 @@ def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> Non
     config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead, round_interval="5s")
     write(broker, old, 0, 5)
     with Winnow(config, tmp_path) as service:
-        until(lambda: len(read(broker.bootstrap, sink)) == 5, what="the lines before the deletion")
+        until(lambda: len(read(broker.bootstrap, sink)) == 5, "the lines before the deletion")
         service.wait_for("progress", times=len(service.logged("progress")) + 1)  # the driver has read their offset
         admin = independent.client(broker.bootstrap)
-        admin.delete_topics([old])[old].result(30)
-        until(lambda: old not in admin.list_topics(timeout=5).topics)
+        admin.delete_topics([old])[old].result(60)
+        until(lambda: old not in admin.list_topics(timeout=60).topics)
         broker.create_topic(old)
         blocked = service.wait_for("partition blocked; the others go on")
         write(broker, old, 90, 99)
         write(broker, steady, 5, 7)
-        until(lambda: len(read(broker.bootstrap, sink)) >= 7, what="the other topic's lines")
+        until(lambda: len(read(broker.bootstrap, sink)) >= 7, "the other topic's lines")
         code = service.stop()
 
     assert 0 == code
@@ -198,9 +198,9 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
         broker.create_topic(f"{prefix}.b")
         write(broker, f"{prefix}.b", 100, 105)
         grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(f"{prefix}.a", 2)])
-        grown[f"{prefix}.a"].result(30)
+        grown[f"{prefix}.a"].result(60)
         write(broker, f"{prefix}.a", 5, 10, partitions=2)
-        until(lambda: len(read(broker.bootstrap, sink)) >= 20, what="20 lines")
+        until(lambda: len(read(broker.bootstrap, sink)) >= 20, "20 lines")
         code = service.stop()
 
     assert 0 == code
@@ -252,7 +252,7 @@ def foreigner(broker: Cluster, group: str, topic: str) -> Iterator[None]:
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "somebodys-tool"})
     consumer.subscribe([topic])
-    until(lambda: consumer.poll(0.1) is None and consumer.assignment(), what="the foreign consumer to join")
+    until(lambda: consumer.poll(0.1) is None and consumer.assignment(), "the foreign consumer to join")
     yield
     consumer.close()
 

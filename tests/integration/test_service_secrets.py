@@ -15,14 +15,14 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Consumer
 
+from app.embedded.broker import HeldPorts
 from tests.independent import Written, line, produce, read
 from tests.integration.canaries import Canaries, files_in, processes
 from tests.integration.parsers import installed
-from tests.integration.service import QUICK_START, Event, Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.service import QUICK_START, Event, WinnowOnSpark, settings
 from tests.integration.test_refusals import LOGIN, GuardedBroker
-from tests.integration.test_service_logs import free_port
 from tests.integration.test_service_poison import PARSER
+from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
 NOWHERE = 9  # a port at which nobody listens
@@ -72,7 +72,7 @@ def login(user: str, **password: str) -> dict[str, str]:
     }
 
 
-def configured(broker: GuardedBroker, canaries: Canaries, folder: Path, group: str) -> Event:
+def configured(broker: GuardedBroker, canaries: Canaries, folder: Path, group: str, ui: int = 0) -> Event:
     """Return a configuration with every secret that there can be, most of them in clear text, and the debug logs on."""
     scratch = folder / "scratch"
     for each in ("local", "events", "kept"):
@@ -91,7 +91,7 @@ def configured(broker: GuardedBroker, canaries: Canaries, folder: Path, group: s
     config["spark"] |= {
         "spark.log.level": "INFO",
         "spark.ui.enabled": True,
-        "spark.ui.port": free_port(),
+        "spark.ui.port": ui,
         "spark.local.dir": str(scratch / "local"),
         "spark.eventLog.enabled": True,
         "spark.eventLog.compress": False,
@@ -142,7 +142,7 @@ def spark_pages(port: int) -> Iterator[tuple[str, bytes]]:
 
 
 def asked(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         found: bytes = answer.read()
         return found
 
@@ -160,7 +160,7 @@ def records(bootstrap: str, topic: str) -> Iterator[tuple[str, bytes]]:
     consumer.close()
 
 
-def said(service: Winnow) -> str:
+def said(service: WinnowOnSpark) -> str:
     return "\n".join([*map(json.dumps, service.events), *service.noise])
 
 
@@ -168,21 +168,22 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
     guarded: GuardedBroker, canaries: Canaries, tmp_path: Path
 ) -> None:
     """A deadly record, a killed worker, a broker that is away, mirrors that fail, all debug logs, Spark's page and events."""
-    config = configured(guarded, canaries, tmp_path, "everything")
+    ports = HeldPorts(1)
+    config = configured(guarded, canaries, tmp_path, "everything", ports[0])
     deadly = [line(n, 0) if n != RECORDS // 2 else b"exit" for n in range(RECORDS)]
     produce(guarded.bootstrap, "raw", [Written(each, b"k", 0) for each in [*deadly, b"rejected"]])
 
-    with Winnow(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
+    with WinnowOnSpark(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
         url = service.wait_for("the status page is up")["url"]
-        until(lambda: placed(guarded) > RECORDS, 150, "the deadly record is in the dead letters")
+        until(lambda: placed(guarded) > RECORDS, "the deadly record is in the dead letters")
         lost = len(service.logged("a task was lost; Spark tries it again"))
         service.workers[0].kill()
-        service.wait_for("a task was lost; Spark tries it again", 90, times=lost + 1)
+        service.wait_for("a task was lost; Spark tries it again", times=lost + 1)
         guarded.kill()
-        service.wait_for("Kafka does not answer the driver; the tasks go on", 90)
+        service.wait_for("Kafka does not answer the driver; the tasks go on")
         guarded.start()
         produce(guarded.bootstrap, "raw", [Written(line(RECORDS + 1, 0), b"k", 0)])
-        until(lambda: placed(guarded) > RECORDS + 1, 120, "it goes on")
+        until(lambda: placed(guarded) > RECORDS + 1, "it goes on")
         seen = canaries.among(
             [
                 *processes(service._process.pid),
@@ -204,7 +205,7 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
     assert service.logged("a mirror of the offsets fails; the flow goes on")
 
 
-def service_environment(service: Winnow) -> dict[str, str]:
+def service_environment(service: WinnowOnSpark) -> dict[str, str]:
     pairs = Path(f"/proc/{service._process.pid}/environ").read_text().split("\0")
     return dict(pair.partition("=")[::2] for pair in pairs)
 
@@ -222,8 +223,8 @@ def test_without_encryption_the_search_finds_a_secret_on_the_disk(
     config["spark"]["spark.io.encryption.enabled"] = False
     produce(guarded.bootstrap, "raw", [Written(line(0, 0), b"k", 0)])
 
-    with Winnow(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
-        service.wait_for("progress", 120)
+    with WinnowOnSpark(config, tmp_path, environment=surroundings(canaries, tmp_path)) as service:
+        service.wait_for("progress")
     found = canaries.among(files_in(tmp_path / "scratch"))
 
     assert {"source", "key", "oauth", "environment"} <= set().union(*found.values())
@@ -235,7 +236,9 @@ def ended(config: Event, folder: Path, *command: str) -> tuple[int, str]:
     file.write_text(json.dumps(config))
     name, *options = command
     run: list[Any] = [sys.executable, "-m", "app.cli", name, "-c", file, *options]
-    done = subprocess.run(run, capture_output=True, text=True, env=os.environ | QUICK_START, timeout=180, check=False)
+    done = subprocess.run(
+        run, capture_output=True, text=True, env=os.environ | QUICK_START, timeout=PATIENCE, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 

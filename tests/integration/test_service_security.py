@@ -17,6 +17,7 @@ from tests.integration.secured import PASSWORD, SecuredBroker
 from tests.integration.service import Event, Winnow
 from tests.integration.test_refusals import ends_with
 from tests.integration.test_security import assert_exactly_once, stage, write
+from tests.support.waiting import PATIENCE
 
 WAYS = ("SCRAM-SHA-512", "mtls", "oidc")
 NEW = "another"  # the user's next password
@@ -48,10 +49,10 @@ def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_p
     (tmp_path / "winnow.yaml").write_text(json.dumps(configs[0]))
     command = [sys.executable, "-m", "app.cli", "check", "-c", str(tmp_path / "winnow.yaml"), "--connect"]
 
-    checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    checked = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     with ExitStack() as stack:
         services = [stack.enter_context(Winnow(config, tmp_path, "--until-end")) for config in configs]
-        codes = [service.code(240) for service in services]
+        codes = [service.code() for service in services]
     said = ends_with(configs[1] | {"kafka": secured.login("elsewhere")}, tmp_path)
 
     assert (0, [0, 0, 0]) == (checked.returncode, codes), checked.stdout

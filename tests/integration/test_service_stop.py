@@ -12,8 +12,8 @@ from app.model import Guarantee
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Feeder, Written, by_partition, cleansed, line, produce, read, sequence, values
-from tests.integration.service import Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.service import Winnow, WinnowOnSpark, settings
+from tests.support.waiting import until
 
 PARTITIONS, RATE = 3, 3_000
 START_SECONDS = 240
@@ -49,14 +49,14 @@ def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         feeders = [stack.enter_context(Feeder(broker.bootstrap, flow.source, PARTITIONS, RATE)) for flow in flows]
         first = [stack.enter_context(Winnow(flow.config, tmp_path)) for flow in flows]
-        until(lambda: all(len(read(broker.bootstrap, flow.sink)) > 3_000 for flow in flows), START_SECONDS, "a flow")
+        until(lambda: all(len(read(broker.bootstrap, flow.sink)) > 3_000 for flow in flows), "a flow")
         codes = [service.stop(flow.number) for service, flow in zip(first, flows, strict=True)]
         taken = [len(read(broker.bootstrap, flow.sink)) for flow in flows]
         for feeder, so_far in zip(feeders, taken, strict=True):
-            until(lambda: feeder.written.total() > so_far + 1_000, what="more to do")  # noqa: B023  # called here
+            until(lambda: feeder.written.total() > so_far + 1_000, "more to do")  # noqa: B023  # called here
     with contextlib.ExitStack() as stack:
         second = [stack.enter_context(Winnow(flow.config, tmp_path)) for flow in flows]
-        until(lambda: all(lag(broker, flow.sink, flow.source) == 0 for flow in flows), START_SECONDS, "the end")
+        until(lambda: all(lag(broker, flow.sink, flow.source) == 0 for flow in flows), "the end")
         codes += [service.stop(flow.number) for service, flow in zip(second, flows, strict=True)]
 
     assert [0] * 6 == codes
@@ -84,8 +84,8 @@ def test_stop_before_spark_is_up(broker: Cluster, topics: Topics, tmp_path: Path
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     produce(broker.bootstrap, source, [Written(line(0))])
 
-    with Winnow(config, tmp_path) as early:
-        until(lambda: early.java, what="Spark's JVM")
+    with WinnowOnSpark(config, tmp_path) as early:
+        until(lambda: early.java, "Spark's JVM")
         code = early.stop()
     with Winnow(config, tmp_path, "--until-end") as late:
         last = late.code()

@@ -24,7 +24,7 @@ def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis:
     stage.write(0, 0, 5)
 
     with Winnow(stage.config, tmp_path, "--until-end") as service:
-        code = service.code(400)
+        code = service.code()
 
     assert 0 == code
     assert lines(0, *range(5)) == stage.cleansed()[0]

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from app.driver.rebalance import STALLED_SECONDS
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, by_partition, committed, ends, read, sequence
-from tests.integration.service import Event, Winnow, settings
-from tests.integration.tasks import until
+from tests.integration.service import Winnow, settings
+from tests.support.waiting import until
 
 PARTITIONS = 8
 LOST = 7
 """The sink partition that only the third node has, which has nothing else."""
-AWAY_SECONDS = STALLED_SECONDS + 10
-LONGEST_PAUSE = 5.0
-"""What the outage may add to the pauses of the machine itself; 2 s is what is wanted."""
-CALM_SECONDS = 10
 REBALANCE = "the round ends for a rebalance"
 INTERNAL = {name: {"cleanup.policy": "compact"} for name in ("__consumer_offsets", "__transaction_state")}
 PER_SECOND = 1_600
-FLOW_SECONDS = 180
 
 
 @pytest.fixture
@@ -48,90 +37,8 @@ def three() -> Iterator[Broker]:
         ]
         admin = broker.admin()
         for created in admin.create_topics(placed).values():
-            created.result(30)
+            created.result(60)
         yield broker
-
-
-class Watch:
-    """A reader of committed records that remembers when each partition brought some."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "watch", "log_level": 0, "isolation.level": "read_committed"}
-            | {"enable.auto.commit": False, "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 1000}
-        )
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        self._seen: defaultdict[int, list[float]] = defaultdict(list)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            messages = self._consumer.consume(10_000, 0.02)
-            now = time.monotonic()
-            for partition in {message.partition() for message in messages if message.error() is None}:
-                self._seen[partition or 0].append(now)
-
-    def all_since(self, moment: float) -> bool:
-        """Whether each partition has brought something since then."""
-        return all(self._seen[number][-1:] > [moment] for number in range(PARTITIONS))
-
-    def pauses(self, since: float, to: float) -> dict[int, float]:
-        """Return the longest pause of each partition between two moments."""
-        return {
-            number: max(later - one for one, later in pairwise([since, *(t for t in seen if since < t < to), to]))
-            for number, seen in sorted(self._seen.items())
-        }
-
-
-class Lost(NamedTuple):
-    """The longest pauses of each partition before and during the outage, the rebalances in it, and the service."""
-
-    before: dict[int, float]
-    during: dict[int, float]
-    rebalances: list[Event]
-    service: Winnow
-
-
-def lose(broker: Broker, folder: Path, seconds: float) -> Lost:
-    """Run the service, kill the node for so long, and let everything arrive."""
-    topics = {"sources": ["raw"], "sink": "clean", "dead": "dead"}
-    config = settings(broker.bootstrap, group="lost", **topics, round_interval="2s")  # type: ignore[arg-type]  # str, list
-    feeder = Feeder(broker.bootstrap, "raw", PARTITIONS, PER_SECOND)
-    with Winnow(config, folder) as service, Watch(broker.bootstrap, "clean") as watch, feeder:
-        until(lambda: watch.all_since(0), FLOW_SECONDS, "a flow")
-        calm = time.monotonic()
-        time.sleep(CALM_SECONDS)
-        before = watch.pauses(calm, time.monotonic())
-        feeder.paused.add(LOST)
-        until(lambda: caught_up(broker), FLOW_SECONDS, "the lost partition's last commit")
-        earlier = len(service.logged(REBALANCE))
-        began = time.monotonic()
-        broker.kill(3)
-        feeder.paused.clear()
-        time.sleep(seconds)
-        ended = time.monotonic()
-        during, rebalances = watch.pauses(began, ended), service.logged(REBALANCE)[earlier:]
-        broker.start(3)
-        back = time.monotonic()
-        until(lambda: watch.all_since(back), FLOW_SECONDS, "the lost partition")
-        feeder.stop()
-        until(lambda: everything(broker) >= feeder.written.total(), FLOW_SECONDS, "the end")
-        assert 0 == service.stop(within=30)
-    assert ended - began >= seconds
-    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, "clean"))
-    return Lost(before, during, rebalances, service)
 
 
 def caught_up(broker: Broker) -> bool:
@@ -146,20 +53,42 @@ def caught_up(broker: Broker) -> bool:
     return done and end <= len(by_partition(read(broker.bootstrap, "clean")).get(LOST, []))
 
 
-def everything(broker: Broker) -> int:
-    """Count the committed lines."""
-    return len(read(broker.bootstrap, "clean"))
+def offsets(broker: Broker) -> dict[int, int]:
+    """Return the committed offset of each source partition."""
+    found = committed(broker.bootstrap, "lost", "raw")
+    return {number: found.get(("raw", number), 0) for number in range(PARTITIONS)}
+
+
+def goes_on(broker: Broker, *partitions: int) -> None:
+    """Wait until each of these partitions has committed more than now."""
+    before = offsets(broker)
+    until(lambda: all(offsets(broker)[each] > before[each] for each in partitions), "a flow")
 
 
 def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> None:
     """The others go on, the round too; the log names the partition once; it goes on by itself, and nothing is lost."""
-    before, during, rebalances, service = lose(three, tmp_path, AWAY_SECONDS)
+    config = settings(three.bootstrap, group="lost", sources=["raw"], sink="clean", dead="dead", round_interval="1s")
+    others = [number for number in range(PARTITIONS) if number != LOST]
+    with Winnow(config, tmp_path) as service, Feeder(three.bootstrap, "raw", PARTITIONS, PER_SECOND) as feeder:
+        until(lambda: all(offsets(three).values()), "a flow")
+        feeder.paused.add(LOST)
+        until(lambda: caught_up(three), "the lost partition's last commit")
+        rebalances = len(service.logged(REBALANCE))
+        three.kill(3)
+        feeder.paused.clear()
+        killed = time.monotonic()
+        waits = service.wait_for("partition waits; the others go on")
+        goes_on(three, *others)
+        until(lambda: time.monotonic() - killed > STALLED_SECONDS + 2, "the time after which others count as stalled")
+        goes_on(three, *others)
+        assert [] == service.logged(REBALANCE)[rebalances:]
+        three.start(3)
+        goes_on(three, LOST)
+        feeder.stop()
+        until(lambda: len(read(three.bootstrap, "clean")) >= feeder.written.total(), "the end")
+        assert 0 == service.stop()
 
-    print(f"longest pauses before {before} and during the outage {during}")  # pytest shows it with -s
-    others = during.keys() - {LOST}
-    assert max(during[each] for each in others) <= max(before.values()) + LONGEST_PAUSE
-    assert not rebalances
-    (waits,) = service.logged("partition waits; the others go on")
-    assert LOST == waits["partition"]
+    assert sequence(feeder.written) == by_partition(read(three.bootstrap, "clean"))
+    assert {LOST} == {each["partition"] for each in service.logged("partition waits; the others go on")}
     assert "clean-7" in waits["error"]
     assert 1 == len(service.logged("partition goes on"))

@@ -19,8 +19,8 @@ from app.offsets.metadata import UNKNOWN, OffsetMetadata
 from tests import upgrade
 from tests.conftest import Topics
 from tests.independent import Feeder, Written, _member, by_partition, client, line, produce, read, sequence, values
-from tests.integration.service import Winnow
-from tests.integration.tasks import until
+from tests.integration.service import Winnow, WinnowOnSpark
+from tests.support.waiting import until
 from tests.upgrade import GOOD, GROUP, PARTITIONS, SOURCE
 
 PAGE = {"http": {"port": 0}}
@@ -33,7 +33,7 @@ def leave_what_is_recorded(bootstrap: str, group: str, source: str, sink: str, d
     left = upgrade.recorded()
     produce(bootstrap, sink, left.sink)
     produce(bootstrap, dead, left.dead)
-    topic_id = client(bootstrap).describe_topics(TopicCollection([source]))[source].result(30).topic_id
+    topic_id = client(bootstrap).describe_topics(TopicCollection([source]))[source].result(60).topic_id
     offsets = [
         TopicPartition(source, number, offset, re.sub(r"topic=\S+", f"topic={topic_id}", metadata))
         for number, (offset, metadata) in left.offsets.items()
@@ -52,8 +52,8 @@ def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp
     else:
         config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)
         old = upgrade.unpacked(tmp_path / "0.1.0")
-        with Winnow(config, tmp_path, "--until-end", environment=old) as first:
-            assert 0 == first.code(300)
+        with WinnowOnSpark(config, tmp_path, "--until-end", environment=old) as first:
+            assert 0 == first.code()
     before = upgrade.offsets(broker.bootstrap, sink, source)
     for partition in range(PARTITIONS):
         more = [line(n, partition) for n in range(GOOD, 2 * GOOD)] + [b"bad again"]
@@ -61,7 +61,7 @@ def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp
 
     now = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead) | PAGE
     with Winnow(now, tmp_path, "--until-end") as current:
-        assert 0 == current.code(300)
+        assert 0 == current.code()
 
     assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
     assert sequence(dict.fromkeys(range(PARTITIONS), 2 * GOOD)) == by_partition(read(broker.bootstrap, sink))
@@ -93,12 +93,12 @@ def test_it_takes_over_from_a_first_version_that_still_runs(broker: Cluster, top
     old = upgrade.unpacked(tmp_path / "0.1.0")
     with Feeder(broker.bootstrap, source, PARTITIONS, 200) as feeder, contextlib.ExitStack() as runs:
         first = contextlib.ExitStack()
-        runs.enter_context(first).enter_context(Winnow(config, tmp_path, environment=old))
-        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, 300, "a flow")
+        runs.enter_context(first).enter_context(WinnowOnSpark(config, tmp_path, environment=old))
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
         current = runs.enter_context(Winnow(config | PAGE, tmp_path))
-        current.wait_for("progress", 300)
+        current.wait_for("progress")
         first.close()
         feeder.stop()
-        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), 300, "the end")
+        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
 
     assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))

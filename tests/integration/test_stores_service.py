@@ -13,8 +13,8 @@ from tests.conftest import Topics
 from tests.independent import committed
 from tests.integration.in_process import Running, run
 from tests.integration.stores import StoreStage, lines
-from tests.integration.tasks import until
 from tests.servers.redis import Redis
+from tests.support.waiting import until
 
 KAFKA = {"name": "kafka"}
 SHORT = {"round_interval": 1}
@@ -34,7 +34,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
     stage.write(0, 0, 3)
     redis.kill()
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
-        until(lambda: any("Redis does not answer" in each.get("reason", "") for each in logged), 120)
+        until(lambda: any("Redis does not answer" in each.get("reason", "") for each in logged))
         redis.start()
         until(lambda: stage.cleansed().get(0) == lines(0, 0, 1, 2))
         until(lambda: stage.remembered() == {0: 3, 1: 0})

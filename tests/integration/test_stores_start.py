@@ -35,7 +35,7 @@ def test_the_three_starts(broker: Cluster, topics: Topics, store: dict[str, Any]
     assert {0: 7, 1: 3} == stage.remembered()
 
     grown = independent.client(broker.bootstrap).create_partitions([NewPartitions(stage.source, 3)])
-    grown[stage.source].result(30)
+    grown[stage.source].result(60)
     stage.write(2, 0, 4)
     assert 0 == stage.run()
 
@@ -53,7 +53,7 @@ def test_an_offset_outside_the_range(broker: Cluster, topics: Topics, store: dic
     stage.write(0, 5, 20)
     stage.write(1, 0, 2)
     for deleted in independent.client(broker.bootstrap).delete_records([TopicPartition(stage.source, 0, 15)]).values():
-        deleted.result(30)
+        deleted.result(60)
 
     assert 1 == stage.run()
     assert {0: 5, 1: 2} == stage.remembered()

@@ -14,7 +14,8 @@ from app.model import Guarantee, OffsetRange, Outcome, Partition
 from tests import independent
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, by_partition, line, produce, sequence, values
-from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage, until
+from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +63,10 @@ def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, centre: Broker, topi
     )
 
     with stage.running(*(OffsetRange(Partition(stage.source, number), None, 0) for number in range(2))) as task:
-        until(lambda: stage.lag()[stage.source, 0] == 0, what="the first lines")
+        until(lambda: stage.lag()[stage.source, 0] == 0, "the first lines")
         here.fence([Partition(stage.source, number) for number in range(2)])
         produce(broker.bootstrap, stage.source, [Written(line(50))])
-        until(lambda: stage.committed()[stage.source, 0] == 51, what="a line after a fence that reaches nobody")
+        until(lambda: stage.committed()[stage.source, 0] == 51, "a line after a fence that reaches nobody")
         there.fence([Partition(stage.source, 0)])
         assert task.ended(60)
 

@@ -16,7 +16,8 @@ from app.offsets.kafka import KafkaGroupOffsets
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, ends, line, produce, read, values
-from tests.integration.tasks import BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage, until
+from tests.integration.tasks import BOTH_GUARANTEES, PLACEHOLDER, Stage, make_stage
+from tests.support.waiting import until
 
 
 def lines(*numbers: int, partition: int = 0) -> list[Written]:
@@ -93,13 +94,13 @@ def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Top
 def eager_cleaner(broker: Cluster) -> Iterator[None]:
     """Let the broker compact at once instead of every 15 s."""
     admin = independent.client(broker.bootstrap)
-    servers = admin.list_topics(timeout=10).brokers
+    servers = admin.list_topics(timeout=60).brokers
 
     def every(milliseconds: str) -> None:
         entry = ConfigEntry("log.cleaner.backoff.ms", milliseconds, incremental_operation=AlterConfigOpType.SET)
         resources = [ConfigResource(ResourceType.BROKER, str(n), incremental_configs=[entry]) for n in servers]
         for altered in admin.incremental_alter_configs(resources).values():
-            altered.result(30)
+            altered.result(60)
 
     every("50")
     yield
@@ -121,7 +122,7 @@ def test_compacted_gaps(broker: Cluster, topics: Topics, centre: Broker | None) 
     keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"a", b"e"]
     for n, key in enumerate(keys):  # ten seconds apart, by their timestamps: a segment for each
         produce(broker.bootstrap, stage.source, [Written(line(n), key, timestamp=1_510_464_542_000 + n * 10_000)])
-    until(lambda: len(read(broker.bootstrap, stage.source)) == 5, what="compaction")
+    until(lambda: len(read(broker.bootstrap, stage.source)) == 5, "compaction")
 
     (receipt,) = stage.run().values()
 
@@ -136,7 +137,7 @@ def test_deleted_beginning(broker: Cluster, topics: Topics, centre: Broker | Non
     produce(broker.bootstrap, stage.source, [*lines(*range(5)), *lines(0, 1, partition=1)])
     gone = [TopicPartition(stage.source, 0, 3), TopicPartition(stage.source, 1, 2)]
     for deleted in independent.client(broker.bootstrap).delete_records(gone).values():
-        deleted.result(30)
+        deleted.result(60)
 
     stage.run()
 
@@ -241,7 +242,7 @@ def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topi
 
 def settle(stage: Stage, count: int) -> None:
     """Wait until the running task has cleansed so many lines."""
-    until(lambda: len(stage.cleansed()) >= count, what=f"{count} lines")
+    until(lambda: len(stage.cleansed()) >= count, f"{count} lines")
 
 
 def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre: Broker | None) -> None:

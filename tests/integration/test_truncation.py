@@ -15,7 +15,8 @@ from app.model import Guarantee, Outcome, Partition
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.service import Winnow, settings
-from tests.integration.tasks import BOTH_BACKENDS, Stage, until
+from tests.integration.tasks import BOTH_BACKENDS, Stage
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +125,9 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     )
     write(mortal, stage.source, 0, 90)
     with Winnow(config, tmp_path) as service:
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90}, 180)
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90})
         write(mortal, stage.source, 90, 100)
-        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100}, 180)
+        until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100})
         cut(mortal, stage.source, 90)
         write(mortal, stage.source, 500, 550)
         while_it_ran = service.wait_for("partition blocked; the others go on")["error"]

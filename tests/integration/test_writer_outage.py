@@ -25,7 +25,8 @@ from app.records import Lines
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, by_partition, cleansed, line, produce
-from tests.integration.tasks import Stage, until
+from tests.integration.tasks import Stage
+from tests.support.waiting import until
 
 PARTITIONS, LINES = 2, 2_000
 
@@ -93,7 +94,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
     stage.producer = Deadly
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         task = threads.submit(stage.run, seconds=90)
-        until(lambda: hanging(logs), what="a call that does not return")
+        until(lambda: hanging(logs), "a call that does not return")
         mortal.start()
         receipts = task.result().values()
 

@@ -18,7 +18,7 @@ from tests.bench.environment import connector_jars, connector_python
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, committed, ends, produce
 from tests.integration.service import QUICK_START
-from tests.integration.tasks import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("query.py")
@@ -87,7 +87,7 @@ class Query:
     def await_batches(self, more: int) -> None:
         """Wait until the query has done so many more batches."""
         wanted = self.batches() + more
-        until(lambda: self.batches() >= wanted, SECONDS, f"{more} more batches")
+        until(lambda: self.batches() >= wanted, f"{more} more batches")
 
 
 def write(cluster: Cluster, topic: str, count: int, partition: int = 0) -> None:
@@ -117,14 +117,14 @@ def test_lag_tools_see_the_query(broker: Cluster, topics: Topics, tmp_path: Path
     write(broker, a, 5)
     write(broker, c, 3)
     with Query(query, tmp_path / "log") as first:
-        until(caught_up, SECONDS, "the offsets of the first batches")
+        until(caught_up, "the offsets of the first batches")
         independent.client(broker.bootstrap).create_partitions([NewPartitions(a, 3)])[a].result(30)
         write(broker, a, 7, partition=2)
         write(broker, b, 2)
-        until(caught_up, SECONDS, "the offsets of the added partition")
+        until(caught_up, "the offsets of the added partition")
     write(broker, c, 4)
     with Query(query, tmp_path / "log") as second:
-        until(caught_up, SECONDS, "the offsets after the restart")
+        until(caught_up, "the offsets after the restart")
 
     assert first.saved
     assert second.saved
@@ -140,7 +140,7 @@ def test_an_offset_never_goes_back(broker: Cluster, topics: Topics, tmp_path: Pa
 
     with Query(query, tmp_path / "log") as run:
         run.await_batches(3)
-        until(lambda: f"{topic}-0 stays at 900, because the query is only at" in run.log, SECONDS, "the warning")
+        until(lambda: f"{topic}-0 stays at 900, because the query is only at" in run.log, "the warning")
         last = run.progress[-1]["sources"][0]["endOffset"][topic]["0"]
 
     assert last < 900 == committed(broker.bootstrap, query["group"], topic)[topic, 0]
@@ -154,14 +154,14 @@ def test_an_outage_of_kafka_does_no_harm_to_the_query(broker: Cluster, topics: T
         query = options(broker, tmp_path, topic, kafka={"bootstrap.servers": mirror.bootstrap})
         write(broker, topic, 5)
         with Query(query, tmp_path / "log") as run:
-            until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 5}, SECONDS)
+            until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 5})
             mirror.kill()
             write(broker, topic, 5)
-            until(lambda: "its offsets are not saved" in run.log, SECONDS, "the warning")
+            until(lambda: "its offsets are not saved" in run.log, "the warning")
             run.await_batches(5)
             mirror.start()
-            until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 10}, SECONDS)
-            until(lambda: "are saved again" in run.log, SECONDS, "the good news")
+            until(lambda: committed(mirror.bootstrap, query["group"], topic) == {(topic, 0): 10})
+            until(lambda: "are saved again" in run.log, "the good news")
 
     assert run.saved
     assert 1 == run.log.count("its offsets are not saved")

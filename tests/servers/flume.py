@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 from app.embedded.jars import fetch_jars, find_java
 from app.embedded.process import ManagedProcess
 from tests.servers.bundles import FLUME
@@ -33,7 +33,8 @@ class FlumeAgent:
 
     def __init__(self, folder: Path, bootstrap: str, topic: str, *, avro: bool) -> None:
         """Write its configuration; nothing starts yet."""
-        (self.port,) = free_ports(1)
+        self._ports = HeldPorts(1)
+        (self.port,) = self._ports
         self._log, self._file = folder / "flume.log", folder / "flume.conf"
         replaced = {
             "sources.socket.bind": "127.0.0.1",

@@ -9,7 +9,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 
 LOOK_SECONDS = 0.05
 
@@ -23,7 +23,8 @@ class Gate:
     """
 
     def __init__(self, target: int) -> None:
-        (self.port,) = free_ports(1)
+        self._ports = HeldPorts(1)
+        (self.port,) = self._ports
         self._target = target
         self._frozen = False
         self._listener: socket.socket | None = None

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 import psutil
 
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 from app.embedded.process import ManagedProcess
 from app.errors import NotUsable
 
@@ -39,7 +39,7 @@ class Server:
     def __init__(self) -> None:
         """Choose the ports; nothing starts yet."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"winnow-{type(self).__name__.lower()}-"))
-        self.ports = tuple(free_ports(self.port_count))
+        self.ports = HeldPorts(self.port_count)
         self._process: ManagedProcess | None = None
         self._is_new = True
 

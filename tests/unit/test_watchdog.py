@@ -11,42 +11,40 @@ import pytest
 
 from app import watchdog
 from app.watchdog import Deadline, in_time
+from tests.support.waiting import PATIENCE
 
 PROGRAM = """
 import time
 from app.watchdog import Watchdog
-with Watchdog(0.5) as watchdog:
+with Watchdog(1.5) as watchdog:
     for _ in range(8):
-        time.sleep(0.1); watchdog.feed()
+        time.sleep(0.25); watchdog.feed()
     print("alive", flush=True)
-    if {hang}: time.sleep(60)
-time.sleep(0.8)
+    if {hang}: time.sleep(3_600)
+time.sleep(2)
 print("left", flush=True)
 """
 
 
-def run(*, hang: bool) -> tuple[int, str, str, float]:
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(hang=hang)], capture_output=True, text=True, timeout=30, check=False
-    )
-    return done.returncode, done.stdout, done.stderr, time.monotonic() - began
+def run(*, hang: bool) -> tuple[int, str, str]:
+    command = [sys.executable, "-c", PROGRAM.format(hang=hang)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_a_hanging_call_ends_the_process() -> None:
     """A worker that stops feeding its watchdog prints where it hangs and exits; Spark retries the task."""
-    code, printed, errors, took = run(hang=True)
+    code, printed, errors = run(hang=True)
 
     assert 0 != code
     assert "alive\n" == printed
     assert "Timeout" in errors
     assert "time.sleep" in errors or "line" in errors
-    assert took < 20
 
 
 def test_a_fed_watchdog_does_nothing() -> None:
     """The watchdog leaves a task alone that makes progress or has ended."""
-    code, printed, _, _ = run(hang=False)
+    code, printed, _ = run(hang=False)
 
     assert (0, "alive\nleft\n") == (code, printed)
 
@@ -86,7 +84,9 @@ def test_threads_have_deadlines_of_their_own() -> None:
 def test_a_worker_can_be_ended_at_once() -> None:
     """It prints where its threads hang."""
     program = "from app.watchdog import Watchdog\nWatchdog().bite()\nprint('left')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
     assert (1, "") == (done.returncode, done.stdout)
     assert "in bite" in done.stderr

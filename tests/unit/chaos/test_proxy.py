@@ -11,8 +11,9 @@ from queue import Queue
 
 import pytest
 
-from app.embedded.broker import free_ports
+from app.embedded.broker import HeldPorts
 from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, ending
+from tests.support.waiting import PATIENCE
 
 
 def frame(api: int, body: bytes = b"", version: int = 1) -> bytes:
@@ -69,20 +70,25 @@ def send(connection: socket.socket, request: bytes) -> None:
     connection.sendall(len(request).to_bytes(4) + request)
 
 
-def test_frames_pass(server: Server) -> None:
-    """Requests and answers pass unchanged."""
-    (port,) = free_ports(1)
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Return a port for the proxy."""
+    held = HeldPorts(1)
+    yield held[0]
+    del held
 
+
+def test_frames_pass(server: Server, port: int) -> None:
+    """Requests and answers pass unchanged."""
     with Proxy({port: server.port}), socket.create_connection(("127.0.0.1", port)) as client:
         send(client, frame(0, b"x" * 100_000))
 
         assert b"!" == client.recv(1)
-        assert frame(0, b"x" * 100_000) == server.frames.get(timeout=5)
+        assert frame(0, b"x" * 100_000) == server.frames.get(timeout=PATIENCE)
 
 
-def test_a_held_commit_comes_late(server: Server) -> None:
+def test_a_held_commit_comes_late(server: Server, port: int) -> None:
     """The client loses its connection at once; the broker still gets the request, later."""
-    (port,) = free_ports(1)
     held: Queue[Ending] = Queue()
 
     with Proxy({port: server.port}, lambda request, _: held.put(request)) as proxy:
@@ -91,14 +97,12 @@ def test_a_held_commit_comes_late(server: Server) -> None:
             send(client, END)
 
             assert b"" == client.recv(1)
-            assert Ending(END_TXN, "a/b/") == held.get(timeout=5)
-            assert END == server.frames.get(timeout=5)
+            assert Ending(END_TXN, "a/b/") == held.get(timeout=PATIENCE)
+            assert END == server.frames.get(timeout=PATIENCE)
 
 
-def test_only_what_is_asked_for_is_held(server: Server) -> None:
+def test_only_what_is_asked_for_is_held(server: Server, port: int) -> None:
     """A request of another kind passes."""
-    (port,) = free_ports(1)
-
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
         proxy.hold_seconds = lambda api: 60.0 if api == TXN_OFFSET_COMMIT else None
         send(client, END)
@@ -106,10 +110,8 @@ def test_only_what_is_asked_for_is_held(server: Server) -> None:
         assert b"!" == client.recv(1)
 
 
-def test_connections_are_cut(server: Server) -> None:
+def test_connections_are_cut(server: Server, port: int) -> None:
     """A client notices the cut at once."""
-    (port,) = free_ports(1)
-
     with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
         send(client, frame(0))
         client.recv(1)

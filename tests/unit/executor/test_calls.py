@@ -16,6 +16,7 @@ from app.executor.lane import Lane
 from app.model import Outcome, Partition
 from app.watchdog import Watchdog, in_time
 from tests.fakes import FakeClock
+from tests.support.waiting import PATIENCE
 
 LANES = 2 * SIDE_BY_SIDE
 
@@ -89,7 +90,7 @@ class Stage:
         return self.replaced
 
     def until(self, condition: Callable[[], bool], tick: float = 0.0) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < deadline
             self.clock.now += tick

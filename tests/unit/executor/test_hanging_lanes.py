@@ -25,6 +25,7 @@ from tests.fakes import (
     make_assignment,
     make_task_config,
 )
+from tests.support.waiting import until
 from tests.unit.executor.test_task import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -340,9 +341,6 @@ def test_a_successor_of_a_successor(stage: Stage) -> None:
     assert (3, 2) == (stage.made, a.reopened)
 
 
-def closed_by(stage: Stage, seconds: float = 10) -> None:
+def closed_by(stage: Stage) -> None:
     """Wait until the task's clients are closed."""
-    deadline = time.monotonic() + seconds
-    while not stage.consumer.closed:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: stage.consumer.closed, "the end of the clients")

@@ -1,0 +1,1 @@
+"""What tests share: waiting, servers' ports, and the service without Spark."""

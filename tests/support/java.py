@@ -1,0 +1,45 @@
+"""
+Options that let a broker of the tests start with half the work: `python -m tests.support.java` prepares them.
+
+A JVM reads and checks some 6,000 classes at each start of Kafka. An archive of them (JEP 350) saves that.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from app.embedded.broker import Broker
+from app.embedded.jars import KAFKA, cache_folder
+from tests.support.waiting import PATIENCE
+
+QUICK = "-XX:TieredStopAtLevel=1"
+"""For a broker that lives for minutes: optimising its code takes more time than it saves."""
+ARCHIVE = cache_folder() / f"{KAFKA.folder}.jsa"
+
+
+def quick_java() -> tuple[str, ...]:
+    """Return options of Java for a broker."""
+    return (QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else (QUICK,)
+
+
+def main() -> None:
+    """Let a broker do a little of everything, and archive the classes that it has loaded when it stops."""
+    with Broker(java=(QUICK, f"-XX:ArchiveClassesAtExit={ARCHIVE}")) as broker:
+        topic, kafka = broker.create_topic("archived"), {"bootstrap.servers": broker.bootstrap, "group.id": "archived"}
+        consumer = Consumer({**kafka, "auto.offset.reset": "earliest"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "archived"})
+        producer.init_transactions(PATIENCE)
+        producer.begin_transaction()
+        producer.produce(topic, b"a line")
+        offsets = [TopicPartition(topic, 0, 0)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE)
+        producer.commit_transaction(PATIENCE)
+        consumer.subscribe([topic])
+        consumer.consume(1, PATIENCE)
+        consumer.close()
+        del producer
+        broker.stop()
+
+
+if __name__ == "__main__":
+    main()

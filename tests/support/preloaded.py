@@ -1,0 +1,7 @@
+"""What the process that services and workers are forked from imports: all that they need, as in `app.spark.daemon`."""
+
+from app.spark.job import warm_up
+from tests.chaos import work  # noqa: F401
+from tests.support import forked  # noqa: F401
+
+warm_up()
