@@ -50,13 +50,13 @@ demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then cou
 	@$(BIN)/winnow demo
 
 test: $(CLASSES)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark
-	$(BIN)/python -m pytest -n $(STREAMS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(STREAMS)
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit
 
 faults: $(CLASSES)  ## the integration tests the long way, before a release: every service on Spark, outages, kills and rates in full length
-	$(BIN)/python -m pytest -n 2 --dist loadfile --long tests/faults tests/integration
+	$(BIN)/python -m pytest -n 2 --long tests/faults tests/integration
 
 neighbours: $(READY)  ## a Structured Streaming query on PySpark 4.0, in an environment of its own, with the offset listener (about 2 minutes)
 	$(BIN)/python -m pytest tests/neighbours

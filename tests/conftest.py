@@ -14,10 +14,12 @@ from typing import Protocol
 import hypothesis
 import pytest
 import structlog
+from xdist.remote import Producer
 
 from app.embedded.broker import Broker, Cluster
 from tests.support.java import quick_java
 from tests.support.stages import Stages
+from tests.support.streams import Streams
 
 # No deadline for an example: on a busy machine its duration means nothing.
 hypothesis.settings.register_profile("winnow", deadline=None)
@@ -25,7 +27,7 @@ hypothesis.settings.load_profile("winnow")
 
 
 QUICK_JAVA = quick_java()
-ORDER = ("containers", "neighbours", "unit", "deploy", "integration")
+ORDER = ("containers", "neighbours", "unit", "deploy", "integration/three_nodes", "integration")
 """The test folders: the image, which takes one stream of tests some minutes, and beside it the quick ones first."""
 
 
@@ -48,8 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         of_module = {item.path: dice.random() for item in items}
         items.sort(key=lambda item: (of_module[item.path], dice.random()))
         return
-    places = {Path(__file__).with_name(folder): place for place, folder in enumerate(ORDER)}
+    places = {Path(__file__).parent / folder: place for place, folder in enumerate(ORDER)}
     items.sort(key=lambda item: min((places[each] for each in item.path.parents if each in places), default=len(ORDER)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Streams:
+    """Let the modules of a folder that share servers run in one stream."""
+    return Streams(config, log)
 
 
 def pytest_collection_finish() -> None:

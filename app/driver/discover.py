@@ -124,7 +124,7 @@ class Discovery:
         self._clients = clients
         self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
         """This run of the service."""
-        self.owners = Owners(self.owner, config.group_id, runtime.monotonic)
+        self.owners = Owners(self.owner, config.group_id, runtime)
         self.takeover = self.owners.takeover
         self._fenced: set[Partition] = set()
         """Those that tasks lost to somebody else since the last discovery."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from app.driver.starting_offsets import PartitionOffsets
-from app.driver.takeover import GONE_SECONDS, Takeover
+from app.driver.takeover import Takeover
 from app.errors import ForeignSink, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
+from app.runtime import Runtime
 
 # What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
 LOOKS_AT_LEFTOVERS = 2
@@ -26,17 +27,17 @@ class Owners:
     Args:
         me: this run.
         group: the group, for errors.
-        clock: seconds that never go back.
+        runtime: the clock, and how long a run may commit nothing before it counts as gone.
     """
 
-    def __init__(self, me: Owner, group: str, clock: Callable[[], float]) -> None:
+    def __init__(self, me: Owner, group: str, runtime: Runtime) -> None:
         self._me = me
         self._group = group
-        self._clock = clock
+        self._clock, self._gone_seconds = runtime.monotonic, runtime.timings.gone
         self._looks = 0
         self._seen: dict[Partition, CommittedOffset | None] = {}
         self._rival, self._rival_at = NOBODY, 0.0
-        self.takeover = Takeover(me, clock)
+        self.takeover = Takeover(me, self._clock, self._gone_seconds)
         """What runs of other generations do."""
         self._looks_until = -math.inf
         self.stands_by = False
@@ -83,7 +84,7 @@ class Owners:
     @property
     def rival(self) -> Owner | None:
         """Another run of our generation that is at work, a later one only where we stand by; None if there is none."""
-        alive = self._rival != NOBODY and self._clock() - self._rival_at < GONE_SECONDS
+        alive = self._rival != NOBODY and self._clock() - self._rival_at < self._gone_seconds
         return self._rival if alive else None
 
     def _meet(self, others: set[Owner]) -> None:

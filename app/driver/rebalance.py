@@ -9,21 +9,14 @@ from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
 from app.model import OffsetRange, Partition
+from app.runtime import REAL, Timings
 
-# How long records may wait after their commit was due before something is wrong with their partition or its task: more
-# than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`). And how much longer for
-# each partition of the task: opening hundreds takes long, and while they catch up it is seldom the turn of each.
-STALLED_SECONDS = 15.0
+# How much longer records may wait for each partition of their task: opening hundreds takes long, and while they catch
+# up it is seldom the turn of each.
 STALLED_SECONDS_EACH = 0.25
-# And how much longer before the first commit of a task: on a busy machine its Python worker takes long to start, and
-# the next round would have to start it again.
-START_SECONDS = 30.0
 # A rebalance costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
 # and cannot keep up: more waits for it than it has done since the last refresh.
 UNEVEN = 1.5
-# When a broker goes or comes, all partitions pause while Kafka elects leaders and coordinators. What a task keeps up
-# with is not to be seen then, and a new plan in the middle of it would cost all of them a second pause.
-ELECTION_SECONDS = 15.0
 
 
 class Balance:
@@ -35,13 +28,21 @@ class Balance:
         workload: what the plan was made from.
         now: when the tasks began, in seconds.
         commit_seconds: how often a partition commits; its records wait for so long by intention.
+        timings: how long it is patient.
     """
 
     def __init__(
-        self, tasks: Sequence[Sequence[OffsetRange]], workload: Workload, now: float, *, commit_seconds: float
+        self,
+        tasks: Sequence[Sequence[OffsetRange]],
+        workload: Workload,
+        now: float,
+        *,
+        commit_seconds: float,
+        timings: Timings = REAL.timings,
     ) -> None:
         self._tasks = tasks
-        self._patience = STALLED_SECONDS + commit_seconds
+        self._timings = timings
+        self._patience = timings.stalled + commit_seconds
         self._ranges = [each for task in tasks for each in task]
         self._offsets = workload.offsets
         self._blocked = workload.blocked.keys()
@@ -100,7 +101,7 @@ class Balance:
         """Return whether other partitions are in trouble than a moment ago: Kafka has just elected leaders."""
         if troubled != self._troubled:
             self._troubled, self._elected_at = troubled, now
-        return now - self._elected_at < ELECTION_SECONDS
+        return now - self._elected_at < self._timings.election
 
     def _unblocked(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
@@ -122,7 +123,7 @@ class Balance:
         for task in self._tasks:
             patience = self._patience + STALLED_SECONDS_EACH * len(task)
             if not any(each.partition in self._has_committed for each in task):
-                patience += START_SECONDS
+                patience += self._timings.start
             for each in task:
                 stalled = now - self._progressed_at[each.partition]
                 if stalled > patience:

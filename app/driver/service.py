@@ -285,7 +285,7 @@ class Service:
             runtime=self._runtime,
             checks=self._checks,
         )
-        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds)
+        balance = Balance(tasks, workload, began, commit_seconds=config.commit_seconds, timings=self._runtime.timings)
         check = partial(self._needs_rebalance, rounds, running, balance)
         killed = round_.watch(check, self._config.round_interval)
         reported = self._take_receipts(running, began, killed=killed, fenced=round_.fenced)

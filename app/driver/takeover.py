@@ -19,8 +19,6 @@ from app.driver.starting_offsets import PartitionOffsets
 from app.model import NOBODY, OffsetRange, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 
-# A run that has committed nothing for so long counts as gone.
-GONE_SECONDS = 60.0
 # How often a service whose tasks have ended looks whether everything is taken over.
 LOOK_SECONDS = 1.0
 
@@ -32,11 +30,13 @@ class Takeover:
     Args:
         me: this run.
         clock: seconds that never go back.
+        gone_seconds: how long a run may commit nothing before it counts as gone.
     """
 
-    def __init__(self, me: Owner, clock: Callable[[], float]) -> None:
+    def __init__(self, me: Owner, clock: Callable[[], float], gone_seconds: float) -> None:
         self._me = me
         self._clock = clock
+        self._gone_seconds = gone_seconds
         self._others: dict[Partition, Owner] = {}
         self._began = self._alive_at = -math.inf
         """When the later generation was seen first, and last."""
@@ -56,7 +56,7 @@ class Takeover:
 
     @property
     def _is_alive(self) -> bool:
-        return self._clock() - self._alive_at < GONE_SECONDS
+        return self._clock() - self._alive_at < self._gone_seconds
 
     @property
     def taken(self) -> Mapping[Partition, Owner]:
@@ -79,7 +79,7 @@ class Takeover:
         taken = self.taken
         if not taken:
             return False
-        return taken.keys() >= set(partitions) or self._clock() - self._began >= GONE_SECONDS
+        return taken.keys() >= set(partitions) or self._clock() - self._began >= self._gone_seconds
 
 
 def control_partitions_last(

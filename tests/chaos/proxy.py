@@ -59,6 +59,8 @@ class Proxy:
         """Whether all requests and answers are dropped."""
         self.hold_seconds: Callable[[int], float | None] = lambda api: None
         """Given the API key of an `Ending`, returns how long to hold it while its connection is cut; None forwards it."""
+        self.held = 0
+        """How many requests have been held."""
         self._routes, self._on_hold = routes, on_hold
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -135,6 +137,7 @@ class Proxy:
                 await asyncio.sleep(self.delay)
             request = len(frame).to_bytes(4) + frame
             if (found := ending(frame)) and (seconds := self.hold_seconds(found.api)) is not None:
+                self.held += 1
                 self._on_hold(found, seconds)
                 late = asyncio.create_task(self._send_late(broker, request, seconds))
                 self._late.add(late)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
+
+from structlog.testing import capture_logs
 
 from app import config as configuration
 from app.driver.stop import Stop
@@ -15,6 +18,7 @@ from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
 from app.start import service
+from tests.support.waiting import until
 
 TASKS = 2
 
@@ -110,3 +114,26 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+
+class Told:
+    """What services of this process have logged."""
+
+    def __init__(self, entries: Sequence[MutableMapping[str, Any]]) -> None:
+        self.entries = entries
+
+    def wait_for(self, event: str, times: int = 1, **fields: object) -> MutableMapping[str, Any]:
+        """Wait until an event with these fields has been logged so many times; return the last one."""
+        until(lambda: len(self.all(event, **fields)) >= times, f"{event!r} with {fields}")
+        return self.all(event, **fields)[times - 1]
+
+    def all(self, event: str, **fields: object) -> list[MutableMapping[str, Any]]:
+        found = [each for each in list(self.entries) if each["event"] == event]
+        return [each for each in found if fields.items() <= each.items()]
+
+
+@contextlib.contextmanager
+def services(*configs: dict[str, Any]) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
+    """Run services side by side; return what they log, and what ends each and returns its exit code."""
+    with capture_logs() as entries, contextlib.ExitStack() as stack:
+        yield Told(entries), [stack.enter_context(Running(config)) for config in configs]

@@ -21,6 +21,7 @@ import psutil
 from tests.support.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
+    from app.runtime import Timings
     from tests.support.forked import ForkedService
 
 Event = dict[str, Any]
@@ -53,18 +54,25 @@ class Winnow:
         folder: the folder for the file.
         arguments: further arguments of `winnow run`.
         environment: further environment variables.
+        timings: how long its driver waits, where it does not run on Spark.
     """
 
     on_spark: ClassVar[bool] = False
 
     def __init__(
-        self, config: Mapping[str, Any], folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+        self,
+        config: Mapping[str, Any],
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        timings: Timings | None = None,
     ) -> None:
         """Write the configuration; nothing starts yet."""
         file = folder / f"winnow-{time.monotonic_ns()}.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
         self._arguments = ["run", "-c", str(file), *arguments]
         self._environment = dict(environment or {})
+        self._timings = timings
         self._lock = threading.Lock()
         self._tree: list[psutil.Process] = []
         self.events: list[Event] = []
@@ -87,7 +95,7 @@ class Winnow:
                 ForkedService,  # what starts Spark works with other checkouts of the product
             )
 
-            return ForkedService(self._arguments, os.environ | self._environment, stderr)
+            return ForkedService(self._arguments, os.environ | self._environment, stderr, self._timings)
         environment = os.environ | QUICK_START | self._environment
         try:
             return subprocess.Popen(self._command, env=environment, stderr=stderr, start_new_session=True)

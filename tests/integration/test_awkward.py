@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from structlog.testing import capture_logs
 
-from app.embedded.broker import Broker, Cluster
+from app.embedded.broker import Cluster
 from app.model import Guarantee
 from tests import independent
-from tests.conftest import QUICK_JAVA, Topics
+from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
-from tests.integration.in_process import Running, run
+from tests.integration.in_process import run, services
 from tests.integration.service import settings
 from tests.integration.test_service_status import metrics
 from tests.support.waiting import until
-
-SECONDS = 180
-
-
-class Told:
-    """What services of this process have logged."""
-
-    def __init__(self, entries: Sequence[MutableMapping[str, Any]]) -> None:
-        self.entries = entries
-
-    def wait_for(self, event: str, times: int = 1, **fields: object) -> MutableMapping[str, Any]:
-        """Wait until an event with these fields has been logged so many times; return the last one."""
-        until(lambda: len(self.all(event, **fields)) >= times, f"{event!r} with {fields}")
-        return self.all(event, **fields)[times - 1]
-
-    def all(self, event: str, **fields: object) -> list[MutableMapping[str, Any]]:
-        found = [each for each in list(self.entries) if each["event"] == event]
-        return [each for each in found if fields.items() <= each.items()]
-
-
-@contextlib.contextmanager
-def services(*configs: dict[str, Any]) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
-    """Run services side by side; return what they log, and what ends each and returns its exit code."""
-    with capture_logs() as entries, contextlib.ExitStack() as stack:
-        yield Told(entries), [stack.enter_context(Running(config)) for config in configs]
 
 
 def lines(first: int, last: int, *partitions: int) -> list[Written]:
@@ -139,45 +112,6 @@ def test_an_operator_meddles_with_the_offsets(broker: Cluster, topics: Topics) -
     expected = {each: [cleansed(n, each) for n in range(12)] for each in range(3)}
     assert expected == by_partition(read(broker.bootstrap, sink))
     assert not told.all("partition blocked; the others go on")
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[Broker]:
-    """Return a broker of three nodes, one of which a test stops."""
-    with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        yield broker
-
-
-def test_too_few_replicas_in_sync(three: Broker) -> None:
-    """While the sink's leaders refuse to write, the log says why, records wait, and afterwards each comes once."""
-    for name in ("raw", "dead"):
-        three.create_topic(name, 2, replication=3)
-    sinks = {each: three.create_topic(each.value, 2, {"min.insync.replicas": "3"}, 3) for each in Guarantee}
-    configs = [
-        settings(
-            three.bootstrap, group=sink, sources=["raw"], sink=sink, dead="dead", delivery_guarantee=guarantee.value
-        )
-        for guarantee, sink in sinks.items()
-    ]
-    produce(three.bootstrap, "raw", lines(0, 10, 0, 1))
-    with services(*configs) as (told, ends):
-        for sink in sinks.values():
-            arrived(three, sink, 20)
-        three.stop(3)
-        produce(three.bootstrap, "raw", lines(10, 20, 0, 1))
-        why = [told.wait_for("partition waits; the others go on", partition=each, times=2) for each in range(2)]
-        three.start(3)
-        for sink in sinks.values():
-            arrived(three, sink, 40)
-        codes = [end() for end in ends]
-
-    assert [0, 0] == codes
-    for partition, each in enumerate(why):
-        assert f"-{partition} has 2 in-sync replicas, its min.insync.replicas is 3" in each["error"]
-    exactly, at_least = [by_partition(read(three.bootstrap, sink)) for sink in sinks.values()]
-    once = {each: [cleansed(n, each) for n in range(20)] for each in range(2)}
-    assert once == exactly
-    assert once == {each: list(dict.fromkeys(values)) for each, values in at_least.items()}
 
 
 RUBBISH: Sequence[bytes | None] = (b"rubbish", None, b"", b"<<<!>>>", line(1)[:-40], b"\xff\x00" * 50)

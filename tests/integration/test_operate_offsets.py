@@ -1,4 +1,4 @@
-"""`winnow offsets show` and `winnow offsets reset` on a real Kafka, with each store, beside a running service."""
+"""`winnow offsets show` and `winnow offsets reset` on a real Kafka, beside a running service."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from app.cli import main
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
-from app.offsets.metadata import OffsetMetadata
 from app.operate import running
 from tests.conftest import Topics
 from tests.independent import Written, commit, committed, line, produce, read
 from tests.integration.in_process import Running
 from tests.integration.in_process import run as run_service
 from tests.integration.service import settings
-from tests.integration.stores import STORES, StoreStage
 from tests.support.waiting import until
 
 HOUR = 3_600_000
@@ -164,28 +162,3 @@ def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
     assert [4] == stage.committed()
     assert 2 == wrong[0]
     assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]
-
-
-@pytest.mark.parametrize("store", STORES, indirect=True)
-def test_every_store(
-    broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
-    stage = StoreStage(broker, topics, store)
-    for number in range(2):
-        stage.write(number, 0, 9)
-    assert 0 == stage.run()
-    file = tmp_path / "winnow.yaml"
-    file.write_text(json.dumps(stage.config))
-
-    done = CliRunner().invoke(main, ["offsets", "reset", "-c", str(file), "--to-offset", "5"])
-    shown = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), "--json"])
-
-    assert 0 == done.exit_code, done.output
-    assert {0: 5, 1: 5} == stage.remembered()
-    found = json.loads(shown.stdout)["partitions"]
-    assert [5, 5] == [OffsetMetadata.parse(each["metadata"]).since for each in found]
-    assert 0 == stage.run()
-    assert {0: 9, 1: 9} == stage.remembered()
-    assert 2 * (9 + 4) == len(read(broker.bootstrap, stage.sink))

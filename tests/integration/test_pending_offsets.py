@@ -20,7 +20,8 @@ from app.offsets.kafka import KafkaGroupOffsets
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
-from tests.integration.test_hanging_transactions import COMPACTED, FRAGILE_NODE, create, letters, lines
+from tests.integration.three_nodes.placed import COMPACTED, FRAGILE_NODE, create
+from tests.integration.three_nodes.test_hanging_transactions import letters, lines
 from tests.support.waiting import until
 
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
@@ -36,18 +37,17 @@ BEFORE, AFTER, END = 5, 10, 12
 @pytest.fixture(scope="module")
 def three() -> Iterator[Broker]:
     """Return three nodes: the last has the group's offsets and a partition of the sink, the others have the rest."""
+    placed = {"__consumer_offsets": [FRAGILE_NODE] * 5, "__transaction_state": [1] * 5}
+    placed |= {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        placed = {"__consumer_offsets": [FRAGILE_NODE] * 5, "__transaction_state": [1] * 5}
-        own = [
-            NewTopic(name, 5, replica_assignment=[[node] for node in nodes], config=COMPACTED)
-            for name, nodes in placed.items()
-        ]
-        placed = {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
-        others = [
-            NewTopic(name, len(nodes), replica_assignment=[[node] for node in nodes]) for name, nodes in placed.items()
-        ]
-        create(broker, [*own, *others])
+        create(broker, *(topic(name, *nodes) for name, nodes in placed.items()))
         yield broker
+
+
+def topic(name: str, *nodes: int) -> NewTopic:
+    """Return a topic with a partition on each of these nodes; those of Kafka's own are compacted."""
+    config = COMPACTED if name.startswith("__") else {}
+    return NewTopic(name, len(nodes), replica_assignment=[[node] for node in nodes], config=config)
 
 
 def make_config(broker: Broker) -> TaskConfig:

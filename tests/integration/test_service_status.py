@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.embedded.broker import Broker, Cluster
+from app.embedded.broker import Cluster
 from app.embedded.jars import fetch_jars, find_java
 from tests.conftest import QUICK_JAVA, Topics
 from tests.independent import Written, line, produce
@@ -84,24 +84,6 @@ def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_pat
         assert lag == found["kafka_consumergroup_group_lag", partition, source] == 0
         assert 0 == found["winnow_lag_seconds", partition, source]
     assert ["ok", "ok"] == [each["condition"] for each in status["partitions"]]
-
-
-def test_an_outage_does_not_silence_the_page(tmp_path: Path) -> None:
-    """While Kafka is away a scrape answers from the last snapshot, which grows older; the service is alive, not ready."""
-    with Broker(java=QUICK_JAVA) as mortal:
-        topics = {role: mortal.create_topic(role) for role in ("raw", "clean", "dead")}
-        config = settings(mortal.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead", round_interval="1s")
-        produce(mortal.bootstrap, topics["raw"], [Written(line(number, 0), b"k", 0) for number in range(10)])
-        with Winnow(config, tmp_path) as service:
-            url = service.wait_for("the status page is up")["url"]
-            until(lambda: metrics(url).get(("winnow_records_in_total", "0", "raw")) == 10, "all is cleansed")
-            mortal.kill()
-            until(lambda: metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")
-            found = metrics(url)
-
-            assert 10 == found["winnow_records_in_total", "0", "raw"]
-            assert found["winnow_snapshot_age_seconds",] > 3
-            assert (200, 503) == (ask(f"{url}healthz")[0], ask(f"{url}readyz")[0])
 
 
 def test_a_taken_port_ends_the_start(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

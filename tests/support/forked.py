@@ -1,8 +1,8 @@
 """
 `winnow run` without Spark: each task runs in a forked process, and Spark's start of many seconds falls away.
 
-The command line, the driver, its signals and log, and the tasks are the product's own. Only `start_rounds` is replaced.
-A service is forked from `FORKS`. It forks, before it has a thread or a client, a
+The command line, the driver, its signals and log, and the tasks are the product's own. Only `start_rounds` is replaced,
+and how long the driver waits may be. A service is forked from `FORKS`. It forks, before it has a thread or a client, a
 manager, which forks a worker for each task, as Spark's daemon does.
 """
 
@@ -17,15 +17,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.reduction import DupFd
 
 import psutil
 
+from app import start
 from app.cli import main
 from app.errors import SparkFailed
 from app.model import Assignment, Receipt
+from app.runtime import REAL, Runtime, Timings
 from app.spark import job
 from app.spark.session import TASK_FAILURES
 from tests.support.forks import FORKS
@@ -42,10 +45,13 @@ class ForkedService:
         arguments: those of the command line.
         environment: its environment.
         stderr: the file descriptor that it logs to; closed here.
+        timings: how long its driver waits; None for as long as the product does.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int) -> None:
-        process = FORKS.Process(target=_Service(arguments, environment, stderr))
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int, timings: Timings | None
+    ) -> None:
+        process = FORKS.Process(target=_Service(arguments, environment, stderr, timings or REAL.timings))
         process.start()
         os.close(stderr)
         self._process, self.pid = process, process.pid or 0
@@ -74,8 +80,9 @@ class ForkedService:
 class _Service:
     """What such a process does."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int) -> None:
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int, timings: Timings) -> None:
         self._arguments, self._environment, self._stderr = list(arguments), dict(environment), stderr
+        self._timings = timings
 
     def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_stderr": DupFd(self._stderr)}  # on its way to the process
@@ -89,6 +96,7 @@ class _Service:
         sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         rounds = ForkedRounds()
         job.start_rounds = lambda *_, **__: rounds  # type: ignore[assignment]
+        start.service = partial(start.service, runtime=Runtime(timings=self._timings))
         main(self._arguments)
 
 

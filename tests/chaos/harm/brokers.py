@@ -12,6 +12,9 @@ from tests.chaos.harm.base import BEYOND_THE_TIMEOUT, PATIENCE, Harm, bring_back
 from tests.chaos.load import Load
 from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT
 
+HELD = 12
+"""So many late requests suffice: some of them meet the next transaction half-way."""
+
 
 def _broker_down(choose: Callable[[System, random.Random], int], *, hard: bool) -> Harm:
     @contextmanager
@@ -79,9 +82,10 @@ def _held(held: int) -> Harm:
     @contextmanager
     def hold(system: System, load: Load, rng: random.Random) -> Iterator[str]:
         """Cut connections while such a request is in flight, and deliver it after the next transaction has begun."""
+        before = system.proxy.held
         system.proxy.hold_seconds = lambda api: rng.uniform(0.2, 2) if api == held and rng.random() < 0.3 else None
         yield "a third of the commits"
-        time.sleep(8)
+        until(lambda: system.proxy.held >= before + HELD, PATIENCE)
         system.proxy.hold_seconds = lambda api: None
 
     return hold

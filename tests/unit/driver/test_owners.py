@@ -8,12 +8,13 @@ import pytest
 
 from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets
-from app.driver.takeover import GONE_SECONDS
 from app.errors import ForeignSink, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
+from app.runtime import Runtime, Timings
 
 A, B = Partition("raw", 0), Partition("raw", 1)
+GONE_SECONDS = Timings().gone
 ME = Owner(1_000, "here", "clean")
 EARLIER, LATER = Owner(900, "there", "clean"), Owner(1_100, "there", "clean")
 
@@ -32,7 +33,7 @@ class Watch:
 
     def __init__(self, left_over: Owner = NOBODY) -> None:
         self.now = 0.0
-        self.owners = Owners(ME, "g", lambda: self.now)
+        self.owners = Owners(ME, "g", Runtime(lambda: self.now))
         self.look(left_over)
         self.look(left_over)
 
@@ -53,7 +54,7 @@ def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
 
 def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life() -> None:
     """Between the first discovery and the first round they may go on; then they are fenced."""
-    owners = Owners(ME, "g", lambda: 0.0)
+    owners = Owners(ME, "g", Runtime(lambda: 0.0))
     owners.look(offsets((A, 5, LATER)))
     owners.look(offsets((A, 6, LATER)))
     owners.look(offsets((A, 7, ME)))
@@ -145,7 +146,7 @@ def test_an_operator_is_no_rival() -> None:
 @pytest.mark.parametrize("looks", [0, 1, 2])
 def test_another_sink_is_refused_at_once(looks: int) -> None:
     """Dead or alive, its owner wrote the group's records elsewhere; the error names both sinks and the way out."""
-    owners = Owners(ME, "g", lambda: 0.0)
+    owners = Owners(ME, "g", Runtime(lambda: 0.0))
     for _ in range(looks):
         owners.look(offsets((A, 5, ME)))
 

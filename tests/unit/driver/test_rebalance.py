@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
-from app.driver.rebalance import ELECTION_SECONDS, STALLED_SECONDS, START_SECONDS, Balance
+from app.driver.rebalance import Balance
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
+from app.runtime import Timings
 
+STALLED_SECONDS, START_SECONDS, ELECTION_SECONDS = Timings()[:3]
 PARTITIONS = [Partition("raw", number) for number in range(4)]
 A, B, *_ = PARTITIONS
 At = dict[Partition, PartitionOffsets]

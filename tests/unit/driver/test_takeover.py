@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from app.config import Config
 from app.driver.service import Service
 from app.driver.starting_offsets import PartitionOffsets
-from app.driver.takeover import GONE_SECONDS, Takeover, control_partitions_last
+from app.driver.takeover import Takeover, control_partitions_last
 from app.driver.tracker import StatusTracker
 from app.errors import SparkFailed
 from app.model import (
@@ -36,6 +36,7 @@ from tests.unit.driver.test_service import config
 
 A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 EARLIER, ME = Owner(9_000, "there", "clean", 1), Owner(5_000, "here", "clean", 2)
+GONE_SECONDS = REAL.timings.gone
 OURS = Owner(0, REAL.host, "clean", 2)
 """The service itself, on simulated time."""
 LATER, LATEST = Owner(1_000, "there", "clean", 3), Owner(500, "there", "clean", 4)
@@ -46,7 +47,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.now = 1_000.0
-        self.takeover = Takeover(ME, lambda: self.now)
+        self.takeover = Takeover(ME, lambda: self.now, GONE_SECONDS)
 
     def look(self, moved: Mapping[Partition, Owner]) -> None:
         self.takeover.look(moved)

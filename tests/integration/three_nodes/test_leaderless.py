@@ -6,40 +6,29 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from app.config import load
 from app.driver.discover import Discovery, Workload
 from app.embedded.broker import Broker
 from app.errors import Leaderless, Unreachable
 from app.model import Partition
 from app.start import clients
-from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, line, produce, read, values
 from tests.integration.service import Winnow, settings
+from tests.integration.three_nodes.placed import FRAGILE_NODE
 from tests.support.waiting import until, without
 
 PARTITIONS = 6
-NODE = 3
-"""The node that goes away."""
 BLOCKED = "partition blocked; the others go on"
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[Broker]:
-    """Return a broker of three nodes, one of which these tests kill."""
-    with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        yield broker
 
 
 @contextlib.contextmanager
 def away(broker: Broker) -> Iterator[None]:
     """Kill the node, and bring it back at the end."""
-    broker.kill(NODE)
+    broker.kill(FRAGILE_NODE)
     try:
         yield
     finally:
-        broker.start(NODE)
+        broker.start(FRAGILE_NODE)
 
 
 def create(broker: Broker, name: str) -> set[Partition]:
@@ -49,7 +38,7 @@ def create(broker: Broker, name: str) -> set[Partition]:
         broker.create_topic(f"{name}.{role}", replication=3)
     produce(broker.bootstrap, source, [Written(line(n), None, n) for n in range(PARTITIONS)])
     led = broker.admin().list_topics(source, timeout=60).topics[source].partitions
-    return {Partition(source, number) for number, each in led.items() if each.leader == NODE}
+    return {Partition(source, number) for number, each in led.items() if each.leader == FRAGILE_NODE}
 
 
 def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:

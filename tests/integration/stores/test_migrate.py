@@ -18,7 +18,7 @@ from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.redis import RedisOffsets
 from tests.conftest import Topics
 from tests.independent import commit, committed
-from tests.integration.stores import StoreStage
+from tests.integration.stores.stage import StoreStage
 from tests.servers.redis import Redis
 
 

@@ -124,29 +124,28 @@ def topics_of(broker: Cluster, prefix: str) -> set[str]:
 
 
 @pytest.mark.parametrize("away", ["source", "sink"])
-def test_a_cluster_goes_away(centre: Broker, tmp_path: Path, away: str) -> None:
+def test_a_cluster_goes_away(mortal: Broker, centre: Broker, tmp_path: Path, away: str) -> None:
     """Either cluster is killed while records flow, and workers are; afterwards each record is there once, in order."""
-    with Broker(java=QUICK_JAVA) as edge:
-        source = edge.create_topic(f"away-{away}", 2)
-        config = configured(edge.bootstrap, centre, source)
-        victim = edge if away == "source" else centre
+    source = mortal.create_topic(f"away-{away}", 2)
+    config = configured(mortal.bootstrap, centre, source)
+    victim = mortal if away == "source" else centre
 
-        def done() -> int:
-            placeholders = topics_of(centre, f"{source}.winnow")
-            return sum(committed(centre.bootstrap, source, *placeholders).values())
+    def done() -> int:
+        placeholders = topics_of(centre, f"{source}.winnow")
+        return sum(committed(centre.bootstrap, source, *placeholders).values())
 
-        with Feeder(edge.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
-            until(lambda: done() > 500, "a flow")
-            random.choice(until(lambda: service.workers, "a worker")).kill()
-            victim.kill()
-            time.sleep(OUTAGE_SECONDS)
-            victim.start()
-            connect_again()
-            goal = feeder.written.total()
-            until(lambda: done() > goal, "the flow to go on")
-            code = service.stop()
-        with Winnow(config, tmp_path, "--until-end") as again:
-            assert 0 == again.code()
+    with Feeder(mortal.bootstrap, source, 2, 500) as feeder, Winnow(config, tmp_path) as service:
+        until(lambda: done() > 500, "a flow")
+        random.choice(until(lambda: service.workers, "a worker")).kill()
+        victim.kill()
+        time.sleep(OUTAGE_SECONDS)
+        victim.start()
+        connect_again()
+        goal = feeder.written.total()
+        until(lambda: done() > goal, "the flow to go on")
+        code = service.stop()
+    with Winnow(config, tmp_path, "--until-end") as again:
+        assert 0 == again.code()
 
-        assert 0 == code
-        assert sequence(feeder.written) == by_partition(read(centre.bootstrap, f"{source}.clean"))
+    assert 0 == code
+    assert sequence(feeder.written) == by_partition(read(centre.bootstrap, f"{source}.clean"))

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
 from app.embedded.broker import Broker
 from app.kafka.backend import Backend
 from app.model import Guarantee, Outcome, Partition
-from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values
 from tests.integration.service import Winnow, settings
 from tests.integration.tasks import BOTH_BACKENDS, Stage
 from tests.support.waiting import until
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[Broker]:
-    """Return a broker of our own, whose disk we may damage."""
-    with Broker(java=QUICK_JAVA) as broker:
-        yield broker
 
 
 def write(broker: Broker, topic: str, first: int, last: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +23,6 @@ from app.kafka.clients import TaskClients
 from app.model import Destination, Guarantee, Outcome, Partition, Plugin, TaskConfig
 from app.records import Lines
 from tests.chaos.cluster import stopped
-from tests.conftest import QUICK_JAVA
 from tests.independent import Written, by_partition, cleansed, line, produce
 from tests.integration.tasks import Stage
 from tests.support.waiting import until
@@ -31,23 +30,15 @@ from tests.support.waiting import until
 PARTITIONS, LINES = 2, 2_000
 
 
-@pytest.fixture
-def mortal() -> Iterator[Broker]:
-    """Return a broker that a test may harm."""
-    with Broker(java=QUICK_JAVA) as broker:
-        yield broker
-
-
 def test_a_fence_while_a_log_line_is_served(mortal: Broker) -> None:
     """A writer that is fenced while it waits for records in flight, and while librdkafka logs, raises Fenced."""
-    for topic in ("raw", "clean", "dead"):
-        mortal.create_topic(topic)
+    raw, clean, letters = (mortal.create_topic(f"fenced.{role}") for role in ("raw", "clean", "dead"))
     kafka = {"bootstrap.servers": mortal.bootstrap, "debug": "all", "log_level": "7"}
-    sink, dead = Destination("clean", 1, 1_000_000), Destination("dead", 1, 1_000_000)
-    task_config = TaskConfig("group", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+    sink, dead = Destination(clean, 1, 1_000_000), Destination(letters, 1, 1_000_000)
+    task_config = TaskConfig("fenced", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
     clients = TaskClients(task_config)
     consumer = clients.consumer()
-    writer = clients.writer(Partition("raw", 0), clients.offsets(consumer))
+    writer = clients.writer(Partition(raw, 0), clients.offsets(consumer))
     array = pa.array([cleansed(0)], pa.binary())
     lines = Lines(array, np.zeros(1, np.int32), array, np.zeros(1, np.int64))
     writer.open()
@@ -78,9 +69,8 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
 
     The task does not wait for it: when the broker is back, new producers take over, and each line arrives once.
     """
-    for topic in ("raw", "clean", "dead"):
-        mortal.create_topic(topic, PARTITIONS)
-    produce(mortal.bootstrap, "raw", [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])
+    raw, clean, dead = (mortal.create_topic(f"sent.{role}", PARTITIONS) for role in ("raw", "clean", "dead"))
+    produce(mortal.bootstrap, raw, [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])
     dies = threading.Event()
 
     class Deadly(confluent_kafka.Producer):
@@ -90,7 +80,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
                 mortal.kill()
             super().send_offsets_to_transaction(positions, *args)
 
-    stage = Stage(mortal.bootstrap, {"raw": PARTITIONS}, "clean", "dead", "group", Guarantee.EXACTLY_ONCE)
+    stage = Stage(mortal.bootstrap, {raw: PARTITIONS}, clean, dead, "sent", Guarantee.EXACTLY_ONCE)
     stage.producer = Deadly
     with capture_logs() as logs, ThreadPoolExecutor(1) as threads:
         task = threads.submit(stage.run, seconds=90)

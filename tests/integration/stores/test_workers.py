@@ -8,7 +8,7 @@ from app.embedded.broker import Cluster
 from app.offsets.mirrors import FAILS
 from tests.conftest import Topics
 from tests.integration.service import Winnow
-from tests.integration.stores import StoreStage, lines
+from tests.integration.stores.stage import StoreStage, lines
 from tests.servers.gate import Gate
 from tests.servers.redis import Redis
 

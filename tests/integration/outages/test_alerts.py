@@ -11,7 +11,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.embedded.broker import Broker, HeldPorts
-from tests.conftest import QUICK_JAVA
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
 from tests.prometheus import PROGRAM, Prometheus
@@ -22,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="Debian's package prometheus is not installed"),
 ]
 
-RULES = Path(__file__).parents[2] / "docker/alerts.yaml"
+RULES = Path(__file__).parents[3] / "docker/alerts.yaml"
 PATIENCE = 120.0
 
 
@@ -72,11 +71,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Broker(java=QUICK_JAVA) as broker:
-        stage = Stage(broker, tmp_path)
-        with stage.prometheus:
-            yield stage
+def stage(mortal: Broker, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(mortal, tmp_path)
+    with stage.prometheus:
+        yield stage
 
 
 def test_each_fault_fires_its_alert_once(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -20,34 +20,12 @@ from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.offsets.contract import OffsetStore
 from app.records import DeadLetter, Lines
 from tests.chaos.cluster import stopped
-from tests.conftest import QUICK_JAVA
 from tests.independent import cleansed, connect_again, read, values
+from tests.integration.three_nodes.placed import FRAGILE_NODE, create
 from tests.support.waiting import until, without
 
-FRAGILE_NODE = 3
-"""The node that alone holds what is written to."""
-COMPACTED = {"cleanup.policy": "compact"}
 BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
 ENDS = ("aborted", "committed")
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[Broker]:
-    """Return three nodes: the first has Kafka's own topics, the last will have the sinks."""
-    with Broker(nodes=3, java=QUICK_JAVA) as broker:
-        own = [
-            NewTopic(name, 5, replica_assignment=[[1]] * 5, config=COMPACTED)
-            for name in ("__consumer_offsets", "__transaction_state")
-        ]
-        create(broker, own)
-        yield broker
-
-
-def create(broker: Broker, topics: list[NewTopic]) -> None:
-    """Create topics, each partition on its node."""
-    admin = broker.admin()
-    for created in admin.create_topics(topics).values():
-        created.result(60)
 
 
 class Lost:
@@ -59,7 +37,7 @@ class Lost:
         self.sink, self.dead = f"{name}.clean", f"{name}.dead"
         placed = {self.source.topic: 1, self.sink: FRAGILE_NODE, self.dead: FRAGILE_NODE}
         topics = [NewTopic(topic, 1, replica_assignment=[[node]]) for topic, node in placed.items()]
-        create(broker, topics)
+        create(broker, *topics)
         sink, dead = Destination(self.sink, 1, 1_000_000), Destination(self.dead, 1, 1_000_000)
         kafka = {"bootstrap.servers": broker.bootstrap}
         config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)

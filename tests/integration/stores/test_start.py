@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from app.embedded.broker import Cluster
 from tests import independent
 from tests.conftest import Topics
-from tests.integration.stores import STORES, StoreStage, lines
+from tests.integration.stores.stage import STORES, StoreStage, lines
 
 REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
 

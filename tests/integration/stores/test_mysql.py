@@ -15,7 +15,7 @@ from app.offsets.contract import OffsetStore
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.mysql import MySqlOffsets
 from app.offsets.testing import OffsetStoreContract
-from tests.integration.stores import OnServer
+from tests.integration.stores.stage import OnServer
 from tests.servers.mariadb import MariaDB
 
 

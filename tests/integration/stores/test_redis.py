@@ -16,7 +16,7 @@ from app.offsets.faults import OffsetStoreFaults
 from app.offsets.redis import RedisOffsets
 from app.offsets.registry import StoreOptionError, open_store
 from app.offsets.testing import OffsetStoreContract
-from tests.integration.stores import OnServer
+from tests.integration.stores.stage import OnServer
 from tests.servers.redis import Redis
 
 

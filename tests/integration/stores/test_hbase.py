@@ -16,7 +16,7 @@ from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.hbase import HBaseOffsets
 from app.offsets.testing import OffsetStoreContract
-from tests.integration.stores import OnServer
+from tests.integration.stores.stage import OnServer
 from tests.servers.hbase import HBaseThrift
 
 TABLE = "winnow_offsets"

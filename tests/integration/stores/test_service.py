@@ -12,7 +12,7 @@ from app.offsets import mirrors
 from tests.conftest import Topics
 from tests.independent import committed
 from tests.integration.in_process import Running, run
-from tests.integration.stores import StoreStage, lines
+from tests.integration.stores.stage import StoreStage, lines
 from tests.servers.redis import Redis
 from tests.support.waiting import until
 

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pytest
 
 from app.embedded.broker import Broker
 from app.model import Guarantee
 from tests import independent
-from tests.conftest import QUICK_JAVA
 from tests.independent import Feeder, Written, by_partition, cleansed, line, produce, read, sequence, values
 from tests.integration import test_service_status as status
 from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
 
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[Broker]:
-    """Return a broker that these tests may kill."""
-    with Broker(java=QUICK_JAVA) as broker:
-        yield broker
 
 
 def create(broker: Broker, name: str) -> dict[str, object]:
@@ -169,3 +159,20 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
     assert {n: [cleansed(i, n) for i in range(5_000)] for n in range(PARTITIONS)} == by_partition(
         read(mortal.bootstrap, "out.clean")
     )
+
+
+def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> None:
+    """While Kafka is away a scrape answers from the last snapshot, which grows older; the service is alive, not ready."""
+    raw, clean, dead = (mortal.create_topic(f"page.{role}") for role in ("raw", "clean", "dead"))
+    config = settings(mortal.bootstrap, group="page", sources=[raw], sink=clean, dead=dead, round_interval="1s")
+    produce(mortal.bootstrap, raw, [Written(line(number, 0), b"k", 0) for number in range(10)])
+    with Winnow(config, tmp_path) as service:
+        url = service.wait_for("the status page is up")["url"]
+        until(lambda: status.metrics(url).get(("winnow_records_in_total", "0", raw)) == 10, "all is cleansed")
+        mortal.kill()
+        until(lambda: status.metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")
+        found = status.metrics(url)
+
+        assert 10 == found["winnow_records_in_total", "0", raw]
+        assert found["winnow_snapshot_age_seconds",] > 3
+        assert (200, 503) == (status.ask(f"{url}healthz")[0], status.ask(f"{url}readyz")[0])

@@ -15,7 +15,7 @@ from app.offsets.contract import OffsetStore
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.testing import OffsetStoreContract
 from app.offsets.zookeeper import ZooKeeperOffsets
-from tests.integration.stores import OnServer
+from tests.integration.stores.stage import OnServer
 from tests.servers.zookeeper import ZooKeeper
 
 

@@ -1,0 +1,57 @@
+"""What the driver asks Kafka about its group, where the answer comes too late."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+
+from app.embedded.broker import Broker
+
+ASKS_TWICE = """
+import sys
+from app.errors import Unreachable
+from app.kafka.admin import AdminConnection
+from app.kafka.group import KafkaGroup
+from tests.support.waiting import without
+
+connection = AdminConnection({"bootstrap.servers": sys.argv[1]})
+without(Unreachable, KafkaGroup([connection], "early").refuse_foreign_members, "the topic of offsets")
+client = connection.client  # lives on, as it does while another thread uses it
+for _ in range(2):
+    print("next", flush=True)
+    sys.stdin.readline()
+    try:
+        KafkaGroup([connection], "late").refuse_foreign_members()
+    except Unreachable as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker) -> None:
+    """Librdkafka aborts where an admin request has reached its own timeout before the coordinator was found."""
+    (server,) = psutil.Process(*mortal.pids).children()
+    asks = subprocess.Popen(
+        [sys.executable, "-c", ASKS_TWICE, mortal.bootstrap],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with asks:
+        assert asks.stdin is not None
+        assert asks.stdout is not None
+        heard = [asks.stdout.readline()]
+        os.kill(server.pid, signal.SIGSTOP)
+        print(file=asks.stdin, flush=True)
+        heard += [asks.stdout.readline(), asks.stdout.readline()]
+        os.kill(server.pid, signal.SIGCONT)
+        mortal.admin().list_topics(timeout=60)  # it has answered what was asked before
+        print(file=asks.stdin, flush=True)
+        code = asks.wait(60)
+
+    assert ["next\n", "next\n"] == [heard[0], heard[2]]
+    assert "does not answer while describing group 'late'" in heard[1]
+    assert 0 == code

@@ -1,0 +1,70 @@
+"""The servers of the offset stores: one of each for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.hbase import HBase, HBaseThrift
+from tests.servers.hdfs import Hdfs
+from tests.servers.mariadb import MariaDB
+from tests.servers.redis import Redis
+from tests.servers.zookeeper import ZooKeeper
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Return how a store on its real server is configured."""
+    name = request.param
+    match name:
+        case "redis":
+            return {"name": name, "url": request.getfixturevalue("redis").url}
+        case "files":
+            return {"name": name, "url": f"file://{tmp_path}"}
+        case "zookeeper":
+            return {"name": name, "hosts": request.getfixturevalue("zookeeper").address}
+        case "mysql":
+            server = request.getfixturevalue("mariadb")
+            options = {key: getattr(server, key) for key in ("user", "password", "database")}
+            return {"name": name, "host": "127.0.0.1", "port": server.port, **options}
+        case "hbase":
+            return {"name": name, "host": "127.0.0.1", "port": request.getfixturevalue("hbase").port}
+    return {"name": name}
+
+
+@pytest.fixture(scope="package")
+def redis() -> Iterator[Redis]:
+    """Return the Redis of the folder; a test that stops it starts it again."""
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """Return the ZooKeeper of the folder; a test that stops it starts it again."""
+    with ZooKeeper() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def mariadb() -> Iterator[MariaDB]:
+    """Return the MariaDB of the folder; a test that stops it starts it again."""
+    with MariaDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def hdfs() -> Iterator[Hdfs]:
+    """Return the HDFS of the folder; a test that stops it starts it again."""
+    with Hdfs() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def hbase() -> Iterator[HBaseThrift]:
+    """Return the Thrift server of the folder's HBase; a test that stops it starts it again."""
+    with HBase() as server, HBaseThrift(server) as thrift:
+        yield thrift

@@ -1,0 +1,43 @@
+"""`winnow offsets reset` and `show` with each offset store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from app.cli import main
+from app.embedded.broker import Cluster
+from app.offsets.metadata import OffsetMetadata
+from app.operate import running
+from tests.conftest import Topics
+from tests.independent import read
+from tests.integration.stores.stage import STORES, StoreStage
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+def test_every_store(
+    broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    stage = StoreStage(broker, topics, store)
+    for number in range(2):
+        stage.write(number, 0, 9)
+    assert 0 == stage.run()
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(stage.config))
+
+    done = CliRunner().invoke(main, ["offsets", "reset", "-c", str(file), "--to-offset", "5"])
+    shown = CliRunner().invoke(main, ["offsets", "show", "-c", str(file), "--json"])
+
+    assert 0 == done.exit_code, done.output
+    assert {0: 5, 1: 5} == stage.remembered()
+    found = json.loads(shown.stdout)["partitions"]
+    assert [5, 5] == [OffsetMetadata.parse(each["metadata"]).since for each in found]
+    assert 0 == stage.run()
+    assert {0: 9, 1: 9} == stage.remembered()
+    assert 2 * (9 + 4) == len(read(broker.bootstrap, stage.sink))

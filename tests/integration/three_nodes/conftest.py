@@ -1,0 +1,21 @@
+"""Three nodes, of which these tests take the last one away: one cluster for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from app.embedded.broker import Broker
+from tests.conftest import QUICK_JAVA
+from tests.integration.three_nodes.placed import COMPACTED, create
+
+
+@pytest.fixture(scope="package")
+def three() -> Iterator[Broker]:
+    """Return the nodes; Kafka's own topics are on the two that stay."""
+    with Broker(nodes=3, java=QUICK_JAVA) as broker:
+        own = ("__consumer_offsets", "__transaction_state")
+        create(broker, *(NewTopic(name, 5, replica_assignment=[[1, 2]] * 5, config=COMPACTED) for name in own))
+        yield broker

@@ -1,0 +1,43 @@
+"""A topic whose leaders refuse to write, because too few replicas are in sync."""
+
+from __future__ import annotations
+
+from app.embedded.broker import Broker
+from app.model import Guarantee
+from tests.independent import by_partition, cleansed, produce, read
+from tests.integration.in_process import services
+from tests.integration.service import settings
+from tests.integration.test_awkward import arrived, lines
+from tests.integration.three_nodes.placed import FRAGILE_NODE
+
+
+def test_too_few_replicas_in_sync(three: Broker) -> None:
+    """While the sink's leaders refuse to write, the log says why, records wait, and afterwards each comes once."""
+    for name in ("raw", "dead"):
+        three.create_topic(name, 2, replication=3)
+    sinks = {each: three.create_topic(each.value, 2, {"min.insync.replicas": "3"}, 3) for each in Guarantee}
+    configs = [
+        settings(
+            three.bootstrap, group=sink, sources=["raw"], sink=sink, dead="dead", delivery_guarantee=guarantee.value
+        )
+        for guarantee, sink in sinks.items()
+    ]
+    produce(three.bootstrap, "raw", lines(0, 10, 0, 1))
+    with services(*configs) as (told, ends):
+        for sink in sinks.values():
+            arrived(three, sink, 20)
+        three.stop(FRAGILE_NODE)
+        produce(three.bootstrap, "raw", lines(10, 20, 0, 1))
+        why = [told.wait_for("partition waits; the others go on", partition=each, times=2) for each in range(2)]
+        three.start(FRAGILE_NODE)
+        for sink in sinks.values():
+            arrived(three, sink, 40)
+        codes = [end() for end in ends]
+
+    assert [0, 0] == codes
+    for partition, each in enumerate(why):
+        assert f"-{partition} has 2 in-sync replicas, its min.insync.replicas is 3" in each["error"]
+    exactly, at_least = [by_partition(read(three.bootstrap, sink)) for sink in sinks.values()]
+    once = {each: [cleansed(n, each) for n in range(20)] for each in range(2)}
+    assert once == exactly
+    assert once == {each: list(dict.fromkeys(values)) for each, values in at_least.items()}
