@@ -159,7 +159,7 @@ $(CLASSES): $(READY)
 	@$(BIN)/python -m tests.support.java
 	@touch $@
 
-# The streams start at the same moment: without this, each would compile all modules and kernels, for 40 CPU-seconds.
+# The streams start at the same moment: without this, each would compile all modules and kernels, for 30 CPU-seconds more.
 $(COMPILED): $(READY) parsers/compiled/kernels.py app/kafka/bulk/kernels.py
 	@echo "  bytecode and kernels (once)"
 	@$(BIN)/python -c "import app.kafka.bulk.kernels, parsers.compiled.kernels"
