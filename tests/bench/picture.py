@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 OURS, OTHERS = "#2a7f62", "#9aa5b1"
-# The same numbers give the same file: no date, no random ids, text as text.
-mpl.rcParams.update({"svg.hashsalt": "winnow", "svg.fonttype": "none", "font.size": 9})
 
 
 class Bar(NamedTuple):
@@ -26,6 +23,12 @@ class Bar(NamedTuple):
 
 def draw(bars: Sequence[Bar], title: str, file: Path) -> None:
     """Write the picture, fastest system first; the suffix of the file decides its format."""
+    # Not at the top: Matplotlib takes a second, in each process that collects the tests.
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # The same numbers give the same file: no date, no random ids, text as text.
+    mpl.rcParams.update({"svg.hashsalt": "winnow", "svg.fonttype": "none", "font.size": 9})
     figure = Figure(figsize=(9.5, 0.8 + 0.42 * len(bars)), layout="constrained")
     figure.suptitle(title, fontsize=10)
     left, right = figure.subplots(1, 2, sharey=True)

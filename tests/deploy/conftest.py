@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubernetes_validate import utils as kubernetes
 
 Document = dict[str, Any]
 
@@ -37,6 +39,14 @@ def by_name(found: Iterable[Document]) -> dict[str, Document]:
     named = [(f"{document['kind']}/{document['metadata']['name']}", document) for document in found]
     assert len(named) == len(dict(named))
     return dict(named)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _schemas_of_kubernetes_are_read_once() -> Iterator[None]:
+    """For each object, kubernetes-validate reads all definitions of a version, which is nearly all that it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes, "schema_contents", cache(kubernetes.schema_contents))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -157,8 +157,11 @@ class TestBuild:
         told = entry.name, entry.mode, entry.mtime, entry.uid, entry.uname
         assert ("in/script.sh", 0o755, EPOCH, 0, "") == told
 
-    def test_a_release_is_whole(self, tmp_path: Path) -> None:
+    def test_a_release_is_whole(
+        self, tmp_path: Path, components: list[Component], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Each file bears the version, and `sha256sum --check` agrees with the list."""
+        monkeypatch.setattr(build, "components", lambda: components)
         made = build.release(tmp_path, EPOCH)
 
         assert sorted(tmp_path.iterdir()) == sorted(made)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,11 +170,11 @@ RULES = [
 ]
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in ("app", "parsers"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            yield name, ast.parse(file.read_text())
+@cache  # not at import: each process that collects the tests would parse all sources
+def modules() -> dict[str, ast.Module]:
+    files = [file for folder in ("app", "parsers") for file in sorted((ROOT / folder).rglob("*.py"))]
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files]
+    return {name: ast.parse(file.read_text()) for name, file in zip(names, files, strict=True)}
 
 
 def imports(tree: ast.Module) -> Iterator[str]:
@@ -185,15 +186,12 @@ def imports(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-MODULES = dict(modules())
-
-
 @pytest.mark.parametrize("rule", RULES, ids=[rule.sentence for rule in RULES])
 def test_import_rules(rule: Rule) -> None:
     """The imports follow the layout in DESIGN.md."""
     broken = [
         f"{module} imports {name}"
-        for module, tree in MODULES.items()
+        for module, tree in modules().items()
         if rule.applies(module)
         for name in imports(tree)
         if rule.forbids(name)
@@ -216,22 +214,26 @@ def test_one_file_owns_the_transaction() -> None:
 def test_the_client_library_of_a_store_is_imported_only_in_its_file() -> None:
     """A store is one file, and only this file imports the store's library."""
     ours = {"app", "parsers", *sys.stdlib_module_names}
-    stores = [name for name in MODULES if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)]
+    stores = [
+        name for name in modules() if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)
+    ]
     libraries = {library for store in stores for library in roots(store) - ours - {"confluent_kafka"}}
 
-    importers = {library: [name for name in MODULES if library in roots(name)] for library in libraries}
+    importers = {library: [name for name in modules() if library in roots(name)] for library in libraries}
 
     assert all(len(names) == 1 for names in importers.values()), importers
 
 
 def roots(module: str) -> set[str]:
     """Return the top-level packages that a module imports."""
-    return {name.partition(".")[0] for name in imports(MODULES[module])}
+    return {name.partition(".")[0] for name in imports(modules()[module])}
 
 
 def test_the_import_graph_has_no_cycle() -> None:
     """No module imports itself through others, not even lazily."""
-    graph = {name: {other for other in imports(tree) if other in MODULES} - {name} for name, tree in MODULES.items()}
+    graph = {
+        name: {other for other in imports(tree) if other in modules()} - {name} for name, tree in modules().items()
+    }
     left = dict(graph)
     while grounded := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in grounded:
@@ -266,7 +268,7 @@ def test_the_environment_is_read_at_the_edge() -> None:
     """Only the command line, the configuration and the demo's set-up read the environment."""
     readers = {
         name
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "argv")
     }
@@ -318,10 +320,10 @@ def test_every_optional_store_names_its_extra() -> None:
 
 def test_every_dependency_is_imported() -> None:
     """pyproject.toml requires no library that is not imported."""
-    imported = {name.partition(".")[0] for tree in MODULES.values() for name in imports(tree)}
-    modules = {name: {"pyyaml": "yaml"}.get(name, name.replace("-", "_")) for name in declared()}
+    imported = {name.partition(".")[0] for tree in modules().values() for name in imports(tree)}
+    expected = {name: {"pyyaml": "yaml"}.get(name, name.replace("-", "_")) for name in declared()}
 
-    assert set() == {name for name, module in modules.items() if module not in imported}
+    assert set() == {name for name, module in expected.items() if module not in imported}
 
 
 @pytest.mark.parametrize(
