@@ -91,7 +91,7 @@ mutants: $(READY)  ## put small faults into the driver and the executor: the uni
 fuzz: $(READY)  ## look for input that breaks anything: libFuzzer for EACH (60) seconds on each target, 10,000,000 damaged lines, forbidden memory
 	$(BIN)/python -m tests.fuzz --seconds $(or $(EACH),60) --lines $(or $(LINES),10000000) $(if $(SEED),--seed $(SEED))
 
-image-size: $(READY)  ## build the image by Debian's debootstrap and buildah (as root), and print how large its parts are
+image-size: $(READY)  ## build the image by Debian's mmdebstrap and buildah (as root), and print how large its parts are
 	$(BIN)/python -m tests.containers
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
