@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites
+.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites packages
 SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -92,7 +92,7 @@ mutants: $(READY)  ## put small faults into the driver and the executor: the uni
 fuzz: $(READY)  ## look for input that breaks anything: libFuzzer for EACH (60) seconds on each target, 10,000,000 damaged lines, forbidden memory
 	$(BIN)/python -m tests.fuzz --seconds $(or $(EACH),60) --lines $(or $(LINES),10000000) $(if $(SEED),--seed $(SEED))
 
-image-size: $(READY)  ## build the image by Debian's debootstrap and buildah (as root), and print how large its parts are
+image-size: $(READY)  ## build the image by Debian's mmdebstrap and buildah (as root), and print how large its parts are
 	$(BIN)/python -m tests.containers
 
 lint: $(READY)  ## ruff, strict mypy, hadolint
@@ -152,6 +152,11 @@ $(READY): $(RUNTIME) tests/requirements.lock
 	@$(call install,--require-hashes -r tests/requirements.lock)
 	@rm -rf $(UV_CACHE)
 	@touch $@
+
+# What a lock names, beside what .venv has: tests/bench/environment.py calls this for another PySpark.
+packages:
+	@$(call install,--target "$(FOLDER)" --require-hashes -r "$(PINS)")
+	@rm -rf $(UV_CACHE)
 
 # An archive of Kafka's classes: brokers of the tests start with half the work.
 $(CLASSES): $(READY)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
 from pathlib import Path
 
 from tests.containers.contract import ROOT
-from tests.containers.debian import built, why_not_debian
+from tests.containers.debian import built, why_not_debian, with_image
 
 PACKAGES = "opt/venv/lib/python3.11/site-packages"
 PARTS = {
@@ -19,20 +19,21 @@ PARTS = {
 }
 
 
-def occupied(folder: Path) -> int:
-    """Return the bytes that a folder takes on disk, each file once, as `du` does."""
-    found = {(at.st_dev, at.st_ino): at.st_blocks * 512 for at in map(os.lstat, (folder, *folder.rglob("*")))}
-    return sum(found.values())
+def output(image: Path, *command: str) -> str:
+    """Return what a command prints that sees the image's files in `rootfs`."""
+    told = subprocess.run(with_image(image, *command), cwd=image, stdout=subprocess.PIPE, text=True, check=True)
+    return told.stdout
 
 
 def main() -> None:
     """Print the sizes in MB."""
     if trouble := why_not_debian():
         sys.exit(trouble)
-    with built(ROOT) as folder:
+    with built(ROOT) as image:
         for name, part in PARTS.items():
-            print(f"{occupied(folder / 'rootfs' / part) / 1e6:7,.0f} MB  {name}")
-        jars = list((folder / "rootfs" / PACKAGES / "pyspark/jars").iterdir())
+            size = output(image, "du", "--summarize", "--block-size=1", f"rootfs/{part}").split()[0]
+            print(f"{int(size) / 1e6:7,.0f} MB  {name}")
+        jars = output(image, "ls", f"rootfs/{PACKAGES}/pyspark/jars").split()
         print(f"{len(jars):7} jars")
 
 

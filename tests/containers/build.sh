@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds a Dockerfile without a container engine, by Debian's debootstrap and buildah:   build.sh FOLDER CHECKOUT
+# Builds a Dockerfile without a container engine, by Debian's mmdebstrap and buildah:   build.sh FOLDER CHECKOUT
 #
-#   FOLDER/rootfs         the file system of the image
+#   FOLDER/layers         the folders of the image's layers, the last one first, as overlayfs takes them
 #   FOLDER/config.json    what buildah tells of the image
 #
 # Needs root. Whoever calls it gives it a mount namespace and a process namespace of its own: when it ends, however that
@@ -15,22 +15,29 @@ buildah() {
     command buildah --root "$folder/store" --runroot "$folder/state" --storage-driver overlay "$@"
 }
 
-# What stands in for the base that the Dockerfile names: Debian as debootstrap makes it from the machine's own mirror,
+build() {  # [OPTION...]: of the Dockerfile that is read from standard input
+    buildah bud -q --layers=false --pull-never --format docker --build-arg REVISION=tested "$@" -f - "$checkout"
+}
+
+# What stands in for the base that the Dockerfile names: Debian as mmdebstrap makes it from the machine's own mirrors,
 # without manuals and translations, as in slim images.
 make_base() {
-    local base=$folder/base mirror
-    mirror=$(apt-get indextargets --format "\$(REPO_URI) \$(CODENAME) \$(COMPONENT)" 'Created-By: Packages' |
-        awk '$2 == "bookworm" && $3 == "main" {print $1; exit}')
-    debootstrap --variant=minbase bookworm "$base" "${mirror:-http://deb.debian.org/debian}"
-    rm -rf "$base"/var/cache/apt/*.bin "$base"/var/cache/apt/archives/*.deb "$base"/usr/share/{locale,man}/*
-    find "$base/usr/share/doc" -type f -not -name copyright -delete
-    printf 'path-exclude /usr/share/%s/*\n' doc locale man > "$base/etc/dpkg/dpkg.cfg.d/slim"
-    printf 'path-include /usr/share/doc/*/copyright\n' >> "$base/etc/dpkg/dpkg.cfg.d/slim"
-    if [[ -n $mirror ]]; then
-        rm -f "$base/etc/apt/sources.list"
-        cp -a /etc/apt/sources.list* /etc/apt/apt.conf.d "$base/etc/apt/"
-    fi
+    local container base
+    container=$(buildah from --pull-never scratch)
+    base=$(buildah mount "$container")
+    sources | mmdebstrap --mode=root --variant=minbase --dpkgopt=force-unsafe-io \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --aptopt='Acquire::Languages "none"' --aptopt=<(apt-config dump | grep -iE '^Acquire::https?::') bookworm "$base"
     point_pip_to_our_index "$base"
+    buildah config --cmd bash --env PATH="/usr/local/sbin:/usr/local/bin:$PATH" "$container"
+    buildah commit -q --rm "$container" "localhost/$BASE"
+}
+
+# Of this machine's packages: where there are none of bookworm, mmdebstrap takes Debian's own.
+sources() {
+    apt-get indextargets --format "deb \$(REPO_URI) \$(RELEASE) \$(COMPONENT)" 'Created-By: Packages' |
+        grep -E ' bookworm(-updates|-security)? main$' || true
 }
 
 # As this machine's pip is configured, by files or by variables; a certificate comes along.
@@ -46,24 +53,20 @@ point_pip_to_our_index() {
     printf '[global]\n%s\n' "$settings" > "$base/etc/pip.conf"
 }
 
-commit_base() {
-    local container
-    container=$(buildah from --pull-never scratch)
-    buildah copy -q "$container" "$folder/base" /
-    buildah config --cmd bash --env PATH="/usr/local/sbin:/usr/local/bin:$PATH" "$container"
-    buildah commit -q --rm "$container" "localhost/$BASE"
-    rm -rf "$folder/base"
-}
-
+# To commit a gigabyte is to read, hash and write it several times. So another stage comes last, which only keeps the files
+# of the image's own. What the image says of itself is the same without any files.
 build_image() {
-    local container
-    buildah bud -q --layers=false --pull-never --format docker --build-arg REVISION=tested \
-        -f "$checkout/docker/Dockerfile" -t localhost/winnow "$checkout"
-    container=$(buildah from --pull-never localhost/winnow)
-    cp -a "$(buildah mount "$container")" "$folder/rootfs"
+    local layers=$folder/store/overlay base
+    build --volume "$layers:/mnt" < <(
+        sed 's/^FROM base$/& AS image/' "$checkout/docker/Dockerfile"
+        printf '\nFROM base\nCOPY --from=image /opt/winnow/main.py /\n'
+        printf 'RUN mv "$(dirname "$(dirname /mnt/*/diff/opt/winnow)")" /mnt/image\n'
+    )
+    base=$(dirname "$(dirname "$layers"/*/diff/etc/debian_version)")
+    printf '%s:%s' "$layers/image" "$base" > "$folder/layers"
+    sed -E ':joined; /\\$/ {N; b joined}; /^(RUN|COPY) /d' "$checkout/docker/Dockerfile" | build -t localhost/winnow
     buildah inspect --type image localhost/winnow > "$folder/config.json"
 }
 
 make_base
-commit_base
 build_image

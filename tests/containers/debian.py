@@ -1,4 +1,4 @@
-"""Builds and runs the image by debootstrap, buildah and crun, beside an embedded broker; needs root on Debian, no engine."""
+"""Builds and runs the image by mmdebstrap, buildah and crun, beside an embedded broker; needs root on Debian, no engine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,14 @@ ALONE = (
     *("--mount", "--propagation", "private"),
     *("--pid", "--fork", "--kill-child", "--mount-proc"),
 )
+# As in an engine each container has a layer of its own: crun makes the files there that others are mounted on.
+MOUNT = """
+mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" &&
+mount -t overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" image "$1" && shift && exec "$@"
+"""
 # Where crun sees no cgroups, it needs none: it knows nothing of machines that have both versions of them.
-WITHOUT_CGROUPS = (*ALONE[:4], "sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"')
-NEEDED = ("debootstrap", "buildah", "crun", "unshare")
+WITHOUT_CGROUPS = ("sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"')
+NEEDED = ("mmdebstrap", "buildah", "crun", "unshare")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
 MOUNTS = [
     {"destination": "/proc", "type": "proc", "source": "proc"},
@@ -55,7 +60,7 @@ def image_of_debian() -> Iterator[DebianImage]:
 
 @contextmanager
 def built(checkout: Path) -> Iterator[Path]:
-    """Build a checkout's Dockerfile; return the folder of its `rootfs` and its `config.json`, and remove it at the end."""
+    """Build a checkout's Dockerfile; return the folder of what `build.sh` leaves, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="winnow-image-"))
     try:
         with (folder / "build.log").open("wb") as log:
@@ -64,10 +69,16 @@ def built(checkout: Path) -> Iterator[Path]:
         if done.returncode:
             sys.stderr.write((folder / "build.log").read_text(errors="replace")[-10_000:])
             done.check_returncode()
-        _remove(folder / "store")  # not by the script: it is mounted until that has ended
+        (folder / "rootfs").mkdir()
         yield folder
     finally:
         _remove(folder)
+
+
+def with_image(folder: Path, *command: str) -> list[str]:
+    """Return what runs a command that alone sees the image's files in the folder's `rootfs`; what it writes is forgotten."""
+    layers, root = (folder / "layers").read_text(), str(folder / "rootfs")
+    return [*ALONE[:4], "sh", "-c", MOUNT, layers, root, *command]
 
 
 def _remove(folder: Path) -> None:
@@ -136,8 +147,9 @@ class DebianContainer:
         shutil.rmtree(self._folder)
 
     def _command(self, *arguments: str) -> list[str]:
-        state = self._folder.parent / "crun"
-        return [*WITHOUT_CGROUPS, "crun", f"--root={state}", "--cgroup-manager=disabled", *arguments]
+        image = self._folder.parent
+        crun = ("crun", f"--root={image / 'crun'}", "--cgroup-manager=disabled", *arguments)
+        return with_image(image, *WITHOUT_CGROUPS, *crun)
 
 
 class DebianImage:

@@ -33,7 +33,7 @@ def test_nothing_is_left_of_an_interrupted_build(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.PIPE
     ) as build:
-        until(lambda: any(folder.glob("*/base/debootstrap")))
+        until(lambda: any(folder.glob("*/store/overlay/*/diff/etc")))
         build.send_signal(signal.SIGINT)
         build.communicate(timeout=PATIENCE)
 
