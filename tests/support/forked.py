@@ -227,3 +227,4 @@ def _kill(workers: dict[Connection, tuple[int, ForkProcess]]) -> None:
 def _work(reports: Connection, assignment: Assignment) -> None:
     with reports:
         reports.send(list(job.work([assignment])))
+    os._exit(0)  # Python would wait for the threads of calls that do not return
