@@ -268,7 +268,7 @@ class Feeder:
     `written` counts the lines of each partition; it is final when the block has ended.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 2_000) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 500) -> None:
         """Prepare; nothing is written yet."""
         self.written: Counter[int] = Counter()
         self.paused: set[int] = set()

@@ -41,6 +41,7 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"spark.master": "local[2]", "spark.ui.enabled": False, "spark.driver.memory": "512m"},
         "http": {"port": 0},
+        "round.interval": "1s",
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 

@@ -43,7 +43,6 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
             sink=sink,
             dead=dead,
             out_of_range=policy,
-            round_interval="1s",
         )
         for policy, sink in sinks.items()
     ]
@@ -83,7 +82,7 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
 def test_an_operator_meddles_with_the_offsets(broker: Cluster, topics: Topics) -> None:
     """Offsets that are set back or deleted under a running service: it says so, goes on where it was, and doubles nothing."""
     source, sink, dead = topics("raw", 3), topics("clean", 3), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     produce(broker.bootstrap, source, lines(0, 10, 0, 1, 2))
 
     def all_stand_at(offset: int) -> bool:

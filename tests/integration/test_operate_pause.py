@@ -20,7 +20,7 @@ from tests.support.waiting import until
 def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval=1)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"
     file.write_text(json.dumps(config))
 

@@ -20,7 +20,7 @@ LOOKS = 60
 def test_rates_of_a_service_that_works(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A line for each look; what was cleansed between two of them, good or not, is in the rates."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval=1)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"
     file.write_text(json.dumps(config))
     command = [sys.executable, "-m", "app.cli", "top", "-c", str(file), "--json"]

@@ -43,7 +43,7 @@ def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> No
         services = {}
         for lost in ROLES:  # side by side, because most of a start is waiting
             raw, clean, dead = (eager.create_topic(f"{lost}-lost.{role}", PARTITIONS) for role in ROLES)
-            config = settings(eager.bootstrap, group=lost, sources=[raw], sink=clean, dead=dead, round_interval="1s")
+            config = settings(eager.bootstrap, group=lost, sources=[raw], sink=clean, dead=dead)
             services[lost] = stack.enter_context(Winnow(config, tmp_path))
             feeder = stack.enter_context(Feeder(eager.bootstrap, raw, PARTITIONS, 300))
             until(lambda: read(eager.bootstrap, clean), "a flow")  # noqa: B023  # called here

@@ -34,7 +34,7 @@ def jobs(port: int) -> list[dict[str, Any]]:
 def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Time, level, event and group, by the same names; what Spark says of a task names its round, and so does its page."""
     source, sink, dead = topics("source", 2), topics("sink"), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     ports = HeldPorts(1)
     config["spark"] |= {"spark.log.level": "INFO", "spark.ui.enabled": True, "spark.ui.port": ports[0]}
     produce(broker.bootstrap, source, [Written(line(0, 0), b"k", 0)])

@@ -16,7 +16,7 @@ PARTITIONS = 2
 def test_two_services_of_one_group(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """The earlier one ends with 3 and names the later, which goes on; nothing is lost or doubled."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
     with Feeder(broker.bootstrap, source, PARTITIONS, 200) as feeder, Winnow(config, tmp_path) as earlier:
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
@@ -41,7 +41,7 @@ def test_another_sink(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     If the sink was changed on purpose, the offsets are set to themselves, as Kafka's own tool does it: without metadata.
     """
     source, sink, other, dead = topics("raw"), topics("clean"), topics("other"), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     elsewhere = config | {"sink": {"topic": other}}
 
     with Feeder(broker.bootstrap, source, 1, 200) as feeder, Winnow(config, tmp_path) as first:

@@ -188,7 +188,7 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
     prefix = uuid.uuid4().hex
     broker.create_topic(f"{prefix}.a")
     sink, dead = topics("clean", 2), topics("dead")
-    config = settings(broker.bootstrap, group=prefix, sources=[], sink=sink, dead=dead, round_interval="1s")
+    config = settings(broker.bootstrap, group=prefix, sources=[], sink=sink, dead=dead)
     # New partitions are read from their beginning; starting.offsets applies only to those that exist at the start.
     config |= {"source": {"topics.pattern": f"{prefix}\\..*"}, "starting.offsets": "latest"}
 
@@ -230,7 +230,7 @@ def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None
 def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """A foreign consumer in the group ends the service with 3 and is named, at the start and when it joins later."""
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     with Winnow(config, tmp_path) as joined_later:
         joined_later.wait_for("progress")
         with foreigner(broker, sink, source):

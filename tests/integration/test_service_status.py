@@ -55,7 +55,7 @@ def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]
 def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Counts are those of the records; lag, offsets and ends those that Kafka's own tool prints, behind control records too."""
     source, sink, dead = topics("source", 2), topics("sink", 2), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="1s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     good = [Written(line(number, 0), b"k", 0) for number in range(300)]
     produce(broker.bootstrap, source, [*good, Written(b"bad", b"k", 0)])
 

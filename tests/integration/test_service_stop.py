@@ -15,9 +15,7 @@ from tests.independent import Feeder, Written, by_partition, cleansed, line, pro
 from tests.integration.service import Winnow, WinnowOnSpark, settings
 from tests.support.waiting import until
 
-PARTITIONS, RATE = 3, 3_000
-START_SECONDS = 240
-"""How long three services may take to start side by side, on a machine that does other things as well."""
+PARTITIONS, RATE = 3, 600
 
 
 def lag(broker: Cluster, group: str, topic: str) -> int:
@@ -38,7 +36,7 @@ class Flow(NamedTuple):
 
 def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    A signal stops the service with 0 within 10 s, while data flow and while idle; a second run goes on where the first stopped.
+    A signal stops the service with 0, while data flow and while idle; a second run goes on where the first stopped.
 
     SIGTERM and SIGINT exactly once, and SIGTERM at least once, run side by side, because most of a start is waiting.
     """
@@ -49,11 +47,11 @@ def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         feeders = [stack.enter_context(Feeder(broker.bootstrap, flow.source, PARTITIONS, RATE)) for flow in flows]
         first = [stack.enter_context(Winnow(flow.config, tmp_path)) for flow in flows]
-        until(lambda: all(len(read(broker.bootstrap, flow.sink)) > 3_000 for flow in flows), "a flow")
+        until(lambda: all(len(read(broker.bootstrap, flow.sink)) > 600 for flow in flows), "a flow")
         codes = [service.stop(flow.number) for service, flow in zip(first, flows, strict=True)]
         taken = [len(read(broker.bootstrap, flow.sink)) for flow in flows]
         for feeder, so_far in zip(feeders, taken, strict=True):
-            until(lambda: feeder.written.total() > so_far + 1_000, "more to do")  # noqa: B023  # called here
+            until(lambda: feeder.written.total() > so_far + 300, "more to do")  # noqa: B023  # called here
     with contextlib.ExitStack() as stack:
         second = [stack.enter_context(Winnow(flow.config, tmp_path)) for flow in flows]
         until(lambda: all(lag(broker, flow.sink, flow.source) == 0 for flow in flows), "the end")

@@ -24,7 +24,7 @@ def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path
     It works on after a SIGTERM until then. Started again as Kubernetes would, it takes nothing back: it stands by.
     """
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config |= {"handover.timeout": "10m"}
     newer = config | {"generation": 1}
 
@@ -57,7 +57,7 @@ def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path
 def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of the same generation, and although it started later: without it, the earlier one would end."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
-    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, round_interval="2s")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
     with Feeder(broker.bootstrap, source, PARTITIONS - 1, 200) as feeder, Winnow(config, tmp_path) as works:
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS - 1, "a flow")

@@ -46,9 +46,7 @@ class Stage:
         self.prometheus = Prometheus(folder, f"127.0.0.1:{self.port}", impatient(folder))
 
     def service(self) -> Winnow:
-        config = settings(
-            self.broker.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead", round_interval="1s"
-        )
+        config = settings(self.broker.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead")
         return Winnow(config | {"http": {"port": self.port}}, self.folder)
 
     def produce(self, partition: int, *values: bytes) -> None:

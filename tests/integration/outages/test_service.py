@@ -81,7 +81,7 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
         return by_partition(read(mortal.bootstrap, f"{names[guarantee]}.clean"))
 
     def flows(guarantee: Guarantee, beyond: int) -> bool:
-        return sum(map(len, cleansed_by(guarantee).values())) > beyond + 2_000
+        return sum(map(len, cleansed_by(guarantee).values())) > beyond + 500
 
     with contextlib.ExitStack() as stack:  # side by side, because both wait for the same broker
         feeders = [stack.enter_context(Feeder(mortal.bootstrap, f"{name}.raw", PARTITIONS)) for name in names.values()]
@@ -120,7 +120,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
     When the broker is back it goes on by itself, although `transaction.timeout` is over: each line comes once.
     """
     seconds, transactions = (120, {}) if long else (12, {"transaction.timeout": "10s"})
-    config = create(mortal, "out") | {"round.interval": "1s"} | transactions
+    config = create(mortal, "out") | transactions
     lines = [Written(line(n, each), None, each) for n in range(5_000) for each in range(PARTITIONS)]
 
     def outage(url: str) -> float:
@@ -164,7 +164,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
 def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> None:
     """While Kafka is away a scrape answers from the last snapshot, which grows older; the service is alive, not ready."""
     raw, clean, dead = (mortal.create_topic(f"page.{role}") for role in ("raw", "clean", "dead"))
-    config = settings(mortal.bootstrap, group="page", sources=[raw], sink=clean, dead=dead, round_interval="1s")
+    config = settings(mortal.bootstrap, group="page", sources=[raw], sink=clean, dead=dead)
     produce(mortal.bootstrap, raw, [Written(line(number, 0), b"k", 0) for number in range(10)])
     with Winnow(config, tmp_path) as service:
         url = service.wait_for("the status page is up")["url"]

@@ -110,9 +110,7 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     With a policy the service goes on by itself, and names what it reads again.
     """
     stage = make_stage(mortal, "service")
-    config = settings(
-        mortal.bootstrap, group="service", sources=[stage.source], sink=stage.sink, dead=stage.dead, round_interval="2s"
-    )
+    config = settings(mortal.bootstrap, group="service", sources=[stage.source], sink=stage.sink, dead=stage.dead)
     write(mortal, stage.source, 0, 90)
     with Winnow(config, tmp_path) as service:
         until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 90})

@@ -17,8 +17,6 @@ from tests.servers.redis import Redis
 from tests.support.waiting import until
 
 KAFKA = {"name": "kafka"}
-SHORT = {"round_interval": 1}
-"""At least once, rounds of three seconds."""
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
     broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any]
 ) -> None:
     """The service waits for its store, says why, and goes on; every line comes at least once."""
-    stage = StoreStage(broker, topics, mirror, **SHORT)
+    stage = StoreStage(broker, topics, mirror, round_interval="1m")  # the second outage comes in a round
     stage.write(0, 0, 3)
     redis.kill()
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
@@ -51,7 +49,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
 
 def test_without_a_store_rounds_go_on(broker: Cluster, topics: Topics) -> None:
     """While the service runs, no round begins again where an earlier one began."""
-    stage = StoreStage(broker, topics, {"name": "none"}, **SHORT)
+    stage = StoreStage(broker, topics, {"name": "none"})
     stage.write(0, 0, 3)
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
         until(lambda: len([each for each in logged if each["event"] == "round"]) >= 2)
@@ -64,7 +62,7 @@ def test_without_a_store_rounds_go_on(broker: Cluster, topics: Topics) -> None:
 
 
 def mirrored(broker: Cluster, topics: Topics, mirror: dict[str, Any], guarantee: str = "exactly-once") -> StoreStage:
-    stage = StoreStage(broker, topics, KAFKA, **SHORT)
+    stage = StoreStage(broker, topics, KAFKA)
     stage.config["delivery.guarantee"] = guarantee
     stage.config["offsets"] = {"store": KAFKA, "mirrors": [mirror]}
     return stage

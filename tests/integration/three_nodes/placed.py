@@ -13,5 +13,6 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 def create(broker: Broker, *topics: NewTopic) -> None:
     """Create topics, each partition on its nodes."""
-    for created in broker.admin().create_topics(list(topics)).values():
+    admin = broker.admin()  # lives until the answer is there
+    for created in admin.create_topics(list(topics)).values():
         created.result(60)

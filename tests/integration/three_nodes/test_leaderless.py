@@ -80,7 +80,6 @@ def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path)
         sources=["served.raw"],
         sink="served.clean",
         dead="served.dead",
-        round_interval="2s",
     )
 
     def arrived() -> set[bytes | None]:

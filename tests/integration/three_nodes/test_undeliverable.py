@@ -58,7 +58,7 @@ def goes_on(broker: Broker, *partitions: int) -> None:
 def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> None:
     """The others go on, the round too; the log names the partition once; it goes on by itself, and nothing is lost."""
     placed(three)
-    config = settings(three.bootstrap, group="lost", sources=[RAW], sink=CLEAN, dead=DEAD, round_interval="1s")
+    config = settings(three.bootstrap, group="lost", sources=[RAW], sink=CLEAN, dead=DEAD)
     others = [number for number in range(PARTITIONS) if number != LOST]
     with (
         Winnow(config, tmp_path, timings=TIMINGS) as service,
