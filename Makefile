@@ -6,7 +6,7 @@ SHELL := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
 # Most of a test is waiting for a server, so there are more streams of tests than cores.
-STREAMS ?= 5
+STREAMS ?= 3
 BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready
 READY := .venv/.ready

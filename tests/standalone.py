@@ -15,6 +15,7 @@ import pyspark
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess
+from tests.support.waiting import alive_after
 
 JARS = Path(pyspark.__file__).with_name("jars")
 START_SECONDS = 60
@@ -123,4 +124,4 @@ class StandaloneSpark:
         for executor in executors:
             if executor.is_running():
                 executor.kill()
-        psutil.wait_procs(executors, 10)
+        alive_after(executors, 10)

@@ -29,6 +29,7 @@ from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import settings, working
 from tests.standalone import StandaloneSpark
+from tests.support.waiting import alive_after
 
 TRANSACTION_SECONDS = 12
 FIRST_PASSWORD = "right"
@@ -322,7 +323,7 @@ def kill(process: psutil.Process) -> None:
     """Kill a process, unless it has ended by itself, and wait until it is dead."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
-    psutil.wait_procs([process], 10)
+    alive_after([process], 10)
 
 
 def until(condition: Callable[[], object], seconds: float) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, alive_after, until
 
 if TYPE_CHECKING:
     from app.runtime import Timings
@@ -172,8 +172,7 @@ class Winnow:
 
     def leftovers(self) -> list[psutil.Process]:
         """Return the processes that it started and that do not end."""
-        alive: list[psutil.Process] = psutil.wait_procs(self._tree, PATIENCE)[1]
-        return alive
+        return alive_after(self._tree)
 
     def _remember_tree(self) -> None:
         if self._process.poll() is not None:
@@ -236,4 +235,4 @@ def end(processes: list[psutil.Process]) -> None:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(processes, timeout=PATIENCE)
+    alive_after(processes)

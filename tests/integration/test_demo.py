@@ -15,7 +15,8 @@ import pytest
 
 from tests.integration.service import end
 from tests.integration.test_service_status import ask
-from tests.support.waiting import until
+from tests.support.java import QUICK
+from tests.support.waiting import alive_after, until
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +37,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
             # A shell that runs tests in the background lets its children ignore Ctrl-C.
             ["env", "--default-signal=INT", sys.executable, "-m", "app.cli", "demo", "--records", "2000", "--keep"],
             stdout=output,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": QUICK},
             start_new_session=True,
         )
     try:
@@ -50,7 +51,7 @@ def test_the_page_stays_up(tmp_path: Path) -> None:
         below = psutil.Process(demo.pid).children(recursive=True)
         os.killpg(demo.pid, signal.SIGINT)
         assert 0 == demo.wait(60)
-        assert [] == psutil.wait_procs(below, 15)[1]
+        assert [] == alive_after(below)
     finally:
         if demo.poll() is None:
             end([*psutil.Process(demo.pid).children(recursive=True), psutil.Process(demo.pid)])

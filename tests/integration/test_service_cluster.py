@@ -13,7 +13,7 @@ from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
 from tests.integration.service import QUICK_START, WinnowOnSpark, settings, working
 from tests.standalone import StandaloneSpark
-from tests.support.waiting import until
+from tests.support.waiting import alive_after, until
 
 PARTITIONS = 4
 
@@ -42,7 +42,7 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
         victim = busy(spark)[0]
         victim.kill()
-        psutil.wait_procs([victim], 10)
+        alive_after([victim])
         before = counts(broker, sink)
         until(lambda: all(counts(broker, sink)[p] > n + 500 for p, n in before.items()), "a flow everywhere")
         until(lambda: len(busy(spark)) == 2, "work on two executors again")

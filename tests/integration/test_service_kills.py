@@ -9,15 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
-
 from app.demo.lines import Recipe, load
 from app.demo.verify import Verification
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Feeder, by_partition, read, sequence
 from tests.integration.service import Winnow, WinnowOnSpark, settings
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE, alive_after, until
 
 KILLS, LONG_KILLS = 3, 20
 SLICE = 25_000
@@ -127,6 +125,6 @@ def kill_one(service: WinnowOnSpark, dice: random.Random) -> int:
         if workers := service.workers:
             victim = dice.choice(workers)
             victim.kill()
-            psutil.wait_procs([victim], 10)
+            alive_after([victim])
             return int(victim.pid)
     raise AssertionError("no worker came to work")

@@ -9,6 +9,7 @@ import pytest
 
 from app.embedded.broker import Cluster
 from app.model import Guarantee
+from app.runtime import Timings
 from tests.conftest import Topics
 from tests.independent import Written, by_partition, cleansed, committed, line, produce, read
 from tests.integration.parsers import installed
@@ -76,7 +77,8 @@ def test_a_poison_record(
     for partition in range(4):
         produce(broker.bootstrap, source, deadly_lines(partition, *(deadly if partition == 2 else [])))
 
-    with Winnow(config, tmp_path, environment=installed(tmp_path, "deadly", "Deadly", PARSER)) as service:
+    environment = installed(tmp_path, "deadly", "Deadly", PARSER)
+    with Winnow(config, tmp_path, environment=environment, timings=Timings(stalled=5, start=5)) as service:
         began = time.monotonic()
         until(
             lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS, "the poisoned partition"

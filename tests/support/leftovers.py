@@ -12,6 +12,7 @@ import pytest
 
 from app.embedded import process as supervisor
 from tests import independent
+from tests.support.waiting import alive_after
 
 GRACE_SECONDS = 30
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
@@ -45,7 +46,7 @@ def _is_a_server(process: psutil.Process) -> bool:
 
 def left_of(processes: set[psutil.Process]) -> list[str]:
     """Wait for the end of processes; kill those that do not end, and return their commands."""
-    left = psutil.wait_procs(processes, GRACE_SECONDS)[1]
+    left = alive_after(processes, GRACE_SECONDS)
     commands = [" ".join(_command(each)) for each in left]
     for each in left:
         each.kill()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
+
+import psutil
 
 T = TypeVar("T")
 PATIENCE = 240.0
@@ -24,6 +26,25 @@ def until(condition: Callable[[], T], what: str = "it") -> T:
         now = time.monotonic()
         assert now < deadline, f"waited {PATIENCE:.0f} s for {what}"
         time.sleep(min(max(LOOK_SECONDS, REST * (now - began)), MAX_REST_SECONDS))
+
+
+def alive_after(processes: Iterable[psutil.Process], seconds: float = PATIENCE) -> list[psutil.Process]:
+    """
+    Wait for the end of processes, and return those that do not end in so many seconds.
+
+    `psutil.wait_procs` does the same, and raises FileNotFoundError where one ends in the moment in which it looks.
+    """
+    alive, deadline = list(processes), time.monotonic() + seconds
+    while (alive := [each for each in alive if _is_alive(each)]) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return alive
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def without(error: type[Exception], ask: Callable[[], T], what: str) -> T:

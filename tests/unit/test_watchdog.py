@@ -16,12 +16,12 @@ from tests.support.waiting import PATIENCE
 PROGRAM = """
 import time
 from app.watchdog import Watchdog
-with Watchdog(1.5) as watchdog:
+with Watchdog(3) as watchdog:
     for _ in range(8):
-        time.sleep(0.25); watchdog.feed()
+        time.sleep(0.45); watchdog.feed()
     print("alive", flush=True)
     if {hang}: time.sleep(3_600)
-time.sleep(2)
+time.sleep(3.3)
 print("left", flush=True)
 """
 

@@ -28,7 +28,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
     broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any]
 ) -> None:
     """The service waits for its store, says why, and goes on; every line comes at least once."""
-    stage = StoreStage(broker, topics, mirror, round_interval="1m")  # the second outage comes in a round
+    stage = StoreStage(broker, topics, mirror, round_interval="5s")  # the second outage comes in a round
     stage.write(0, 0, 3)
     redis.kill()
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:

@@ -1,0 +1,25 @@
+"""The service goes on after Winnow 0.1.0 itself, rather than after what is recorded of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.embedded.broker import Cluster
+from tests import upgrade
+from tests.conftest import Topics
+from tests.independent import produce
+from tests.integration.service import WinnowOnSpark
+from tests.integration.test_service_upgrade import FIRST_VERSION_RUNS, require_it_goes_on
+from tests.upgrade import PARTITIONS
+
+
+@FIRST_VERSION_RUNS
+def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """What it writes today is what is recorded of it."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
+    produce(broker.bootstrap, source, upgrade.given())
+    config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)
+    old = upgrade.unpacked(tmp_path / "0.1.0")
+    with WinnowOnSpark(config, tmp_path, "--until-end", environment=old) as first:
+        assert 0 == first.code()
+    require_it_goes_on(broker, tmp_path, source, sink, dead)
