@@ -73,12 +73,13 @@ def test_a_poison_record(
         dead=dead,
         parser={"name": "deadly"},
         delivery_guarantee=guarantee.value,
+        round_interval="10s",
     )
     for partition in range(4):
         produce(broker.bootstrap, source, deadly_lines(partition, *(deadly if partition == 2 else [])))
 
     environment = installed(tmp_path, "deadly", "Deadly", PARSER)
-    with Winnow(config, tmp_path, environment=environment, timings=Timings(stalled=5, start=5)) as service:
+    with Winnow(config, tmp_path, environment=environment, timings=Timings(start=5)) as service:
         began = time.monotonic()
         until(
             lambda: committed(broker.bootstrap, sink, source).get((source, 2), 0) >= RECORDS, "the poisoned partition"
