@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$p" && break; done)
-# Most of a test is waiting for a server, so there are more streams of tests than cores.
+# Three streams of tests keep two cores busy; five were no faster.
 STREAMS ?= 3
 BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready

@@ -50,7 +50,6 @@ class Runtime:
         threads: makes a pool of at most so many threads, whose names begin with a prefix.
         host: the name of the machine.
         timings: how long the driver waits.
-        timings: how long to wait.
     """
 
     monotonic: Callable[[], float] = time.monotonic

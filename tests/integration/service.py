@@ -92,9 +92,8 @@ class Winnow:
     def _start(self, stderr: int) -> Process:
         """Start the process, and close its stderr on our side."""
         if not self.on_spark:
-            from tests.support.forked import (
-                ForkedService,  # what starts Spark works with other checkouts of the product
-            )
+            # Not at the top: what starts Spark works with other checkouts of the product.
+            from tests.support.forked import ForkedService
 
             return ForkedService(self._arguments, os.environ | self._environment, stderr, self._timings)
         environment = os.environ | QUICK_START | self._environment

@@ -22,7 +22,6 @@ pytestmark = [
 ]
 
 RULES = Path(__file__).parents[3] / "docker/alerts.yaml"
-PATIENCE = 120.0
 
 
 def impatient(folder: Path) -> Path:
