@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -315,6 +316,22 @@ class Feeder:
 def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:
     """Return what a sink with as many partitions as the source must hold after a `Feeder`, in order."""
     return {partition: [cleansed(n, partition) for n in range(count)] for partition, count in written.items()}
+
+
+def amiss(written: Mapping[int, int], records: Iterable[Record]) -> dict[int, str]:
+    """Return what a sink holds, in runs of numbers, for each partition that does not hold a `Feeder`'s lines in order."""
+    expected, found = sequence(written), by_partition(records)
+    return {
+        partition: f"{_runs(found.get(partition, []))}; written: {written.get(partition, 0)}"
+        for partition in expected.keys() | found.keys()
+        if expected.get(partition, []) != found.get(partition, [])
+    }
+
+
+def _runs(lines: Iterable[bytes | None]) -> str:
+    numbers = [int((value or b"").rpartition(b"/")[2]) for value in lines]
+    breaks = [0, *(place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1), len(numbers)]
+    return ", ".join(f"{numbers[first]}-{numbers[last - 1]}" for first, last in pairwise(breaks) if first < last)
 
 
 def by_partition(records: Iterable[Record]) -> dict[int, list[bytes | None]]:

@@ -14,16 +14,17 @@ TAKEOVER_UNFENCED = "take-over-unfenced"
 
 @dataclass(frozen=True)
 class Control:
-    """The faults for an arm, and the anomaly that the checker must find."""
+    """The faults for an arm, and the anomaly that the checker must find; it may need many lines that are rejected."""
 
     arm: str
     anomaly: str
     faults: tuple[str, ...]
+    bad: float = Plan.bad
 
     def plan(self, seed: int) -> Plan:
         """Return the plan of a short run, on the smallest system that can have these faults."""
         size = next((KINDS[name].size for name in self.faults if name in KINDS), SMALL)
-        return Plan(seed, 120, size, self.faults, arm=self.arm, per_second=400, pause=(1.0, 2.0))
+        return Plan(seed, 120, size, self.faults, arm=self.arm, per_second=400, bad=self.bad, pause=(1.0, 2.0))
 
 
 CONTROL_PLANS: Mapping[str, Control] = {
@@ -33,7 +34,7 @@ CONTROL_PLANS: Mapping[str, Control] = {
         Control(TAKEOVER_UNFENCED, "duplicated", ("take-over",)),
         Control("offset-first", "duplicated", ("duplicate attempt", "duplicate attempt", "duplicate attempt")),
         Control("driver-commits", "duplicated", ("worker killed", "worker killed")),
-        Control("dead-letters-outside", "torn transaction", ("killed before-commit",)),
+        Control("dead-letters-outside", "torn transaction", ("killed before-commit",) * 2, bad=0.9),
         Control("at-least-once", "duplicated", ("killed after-send", "worker killed") * 3),
         Control("kept-producer", "torn transaction", ("EndTxn held",)),
         Control("leaderless-stops-all", "stuck", ("source partitions leaderless",)),

@@ -44,6 +44,7 @@ class Plan:
         lines: with `kills`: continue until this many lines are written.
         arm: which clients the workers use; see `tests.chaos.work`.
         per_second: lines to write per second.
+        bad: the fraction of them that must be rejected.
         pause: seconds between two faults, at least and at most.
         product: the checkout of the service; by default this one.
     """
@@ -56,6 +57,7 @@ class Plan:
     lines: int = 0
     arm: str = HONEST
     per_second: int = 1_000
+    bad: float = 0.02
     pause: tuple[float, float] = USUAL
     product: Path | None = None
 
@@ -108,6 +110,7 @@ def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
             system.source,
             partitions=plan.size.partitions,
             per_second=plan.per_second,
+            bad=plan.bad,
             recorder=recorder,
             rng=rng,
         )

@@ -125,6 +125,11 @@ class Stage:
         """Read the sink."""
         return independent.read(self.output, self.sink)
 
+    def settle(self) -> None:
+        """Wait until the last transaction has ended everywhere: of a broker killed before, Kafka 4 may never write it."""
+        self.cleansed()
+        self.committed()
+
     def dead_letters(self) -> list[Record]:
         """Read the dead letters."""
         return independent.read(self.output, self.dead)

@@ -18,7 +18,18 @@ from app.model import Partition, transactional_id
 from app.offsets.metadata import UNKNOWN, OffsetMetadata
 from tests import upgrade
 from tests.conftest import Topics
-from tests.independent import Feeder, Written, _member, by_partition, client, line, produce, read, sequence, values
+from tests.independent import (
+    Feeder,
+    Written,
+    _member,
+    amiss,
+    by_partition,
+    client,
+    line,
+    produce,
+    read,
+    values,
+)
 from tests.integration.service import Winnow, WinnowOnSpark
 from tests.support.waiting import until
 from tests.upgrade import GOOD, GROUP, PARTITIONS, SOURCE
@@ -64,7 +75,7 @@ def require_it_goes_on(broker: Cluster, tmp_path: Path, source: str, sink: str, 
         assert 0 == current.code()
 
     assert all(metadata.startswith("winnow topic=") for _, metadata in before.values())
-    assert sequence(dict.fromkeys(range(PARTITIONS), 2 * GOOD)) == by_partition(read(broker.bootstrap, sink))
+    assert {} == amiss(dict.fromkeys(range(PARTITIONS), 2 * GOOD), read(broker.bootstrap, sink))
     letters = values(read(broker.bootstrap, dead))
     assert sorted([b"bad 0", b"bad 1", b"bad again", b"bad again"]) == sorted(value or b"" for value in letters)
     for offset, text in upgrade.offsets(broker.bootstrap, sink, source).values():
@@ -101,4 +112,4 @@ def test_it_takes_over_from_a_first_version_that_still_runs(broker: Cluster, top
         feeder.stop()
         until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
 
-    assert sequence(feeder.written) == by_partition(read(broker.bootstrap, sink))
+    assert {} == amiss(feeder.written, read(broker.bootstrap, sink))

@@ -63,7 +63,7 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
     write(mortal, stage.source, 0, 90)
     write(mortal, stage.source, 90, 100)
     assert Outcome.DONE is stage.run()[place].outcome
-    stage.cleansed()  # waits for the end of the last transaction: killed before it, Kafka 4 may never write it
+    stage.settle()
 
     cut(mortal, stage.source, 90)
     write(mortal, stage.source, 500, 550)
@@ -81,6 +81,7 @@ def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
     write(mortal, stage.source, 0, 10)
     stage.run()
     for last in (20, 30):
+        stage.settle()
         mortal.kill()
         mortal.start()
         connect_again()
