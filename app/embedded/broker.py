@@ -46,10 +46,14 @@ class Cluster:
     def __init__(self, bootstrap: str) -> None:
         """Remember where it is."""
         self.bootstrap = bootstrap
+        self._admin: AdminClient | None = None
 
     def admin(self) -> AdminClient:
-        """Return a quiet admin client."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        """Return a quiet admin client; it is the same one as long as no server ends."""
+        if self._admin is None:
+            own = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **own})
+        return self._admin
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int = 1
@@ -142,6 +146,7 @@ class Broker(Cluster):
 
     def _end(self, node: int | None, *, at_once: bool) -> None:
         """Tell all servers before waiting for any: they stop side by side."""
+        self._admin = None  # a client whose only broker was killed may never answer again (librdkafka 2.16)
         ending = [self._processes.pop(each) for each in self._nodes(node) if each in self._processes]
         for process in ending:
             process.stop(at_once=at_once)

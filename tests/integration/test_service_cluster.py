@@ -10,7 +10,7 @@ import pytest
 
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
-from tests.independent import Feeder, amiss, by_partition, read
+from tests.independent import Feeder, Place, amiss, committed, ends, read
 from tests.integration.service import QUICK_START, WinnowOnSpark, settings, working
 from tests.standalone import StandaloneSpark
 from tests.support.waiting import alive_after, until
@@ -37,17 +37,20 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
         "spark.executor.extraJavaOptions": QUICK_START["JAVA_TOOL_OPTIONS"],
     }
 
+    def done() -> dict[Place, int]:
+        return committed(broker.bootstrap, sink, source)
+
     with Feeder(broker.bootstrap, source, PARTITIONS) as feeder, WinnowOnSpark(config, tmp_path) as service:
         until(lambda: len(busy(spark)) == 2, "work on both executors")
-        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
+        until(lambda: len(done()) == PARTITIONS, "a flow")
         victim = busy(spark)[0]
         victim.kill()
         alive_after([victim])
-        before = counts(broker, sink)
-        until(lambda: all(counts(broker, sink)[p] > n + 500 for p, n in before.items()), "a flow everywhere")
+        before = done()
+        until(lambda: all(offset > before[place] + 500 for place, offset in done().items()), "a flow everywhere")
         until(lambda: len(busy(spark)) == 2, "work on two executors again")
         feeder.stop()
-        until(lambda: len(read(broker.bootstrap, sink)) >= feeder.written.total(), "the end")
+        until(lambda: done() == ends(broker.bootstrap, source), "the end")
         code = service.stop()
 
     assert 0 == code
@@ -58,8 +61,3 @@ def test_an_executor_is_killed(broker: Cluster, topics: Topics, spark: Standalon
 def busy(spark: StandaloneSpark) -> list[psutil.Process]:
     """Return the executors with a Python worker that runs a task."""
     return [executor for executor in spark.executors() if any(True for _ in working(executor))]
-
-
-def counts(broker: Cluster, sink: str) -> dict[int, int]:
-    """Count the lines of each partition."""
-    return {partition: len(values) for partition, values in by_partition(read(broker.bootstrap, sink)).items()}
