@@ -158,9 +158,9 @@ packages:
 	@$(call install,--target "$(FOLDER)" --require-hashes -r "$(PINS)")
 	@rm -rf $(UV_CACHE)
 
-# An archive of Kafka's classes: brokers of the tests start with half the work.
+# Archives of the classes of Kafka and Spark: in tests they start with half the work.
 $(CLASSES): $(READY)
-	@echo "  Kafka's classes (once)"
+	@echo "  the classes of Kafka and Spark (once)"
 	@$(BIN)/python -m tests.support.java
 	@touch $@
 

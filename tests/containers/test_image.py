@@ -179,36 +179,32 @@ def test_it_holds_the_client_of_every_store(image: Image) -> None:
     assert 0 == ended.code, ended.errors
 
 
-def test_lines_are_cleansed_exactly_once(image: Image, topics: Topics) -> None:
-    """4,000 good lines and 10 bad ones go through the image's `winnow run --until-end`: each comes out once, in order."""
-    topics.write(LINES)
-    bad = [b"rubbish %d" % n for n in range(10)]
-    produce(topics.kafka.bootstrap, topics.source, [Written(value) for value in bad])
+def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: Topics) -> None:
+    """
+    4,000 good lines and 10 bad ones go through the image's `winnow run`; more come while it stops, and a second run ends.
 
-    ended = image.run("winnow", "run", *topics.options, "--until-end")
-
-    assert 0 == ended.code, ended.errors
-    assert topics.each_came_once
-    assert bad == values(read(topics.kafka.bootstrap, topics.dead))
-    assert topics.all_is_done
-
-
-def test_the_service_is_well_and_stops_when_asked(image: Image, topics: Topics) -> None:
-    """The image's health check finds the service alive; SIGTERM reaches Python, which commits and ends with 0."""
+    The image's health check finds the service alive; SIGTERM reaches Python, which commits and ends with 0. Each line
+    comes out once, in order.
+    """
     kind, *check = image.config["Healthcheck"]["Test"]
+    bad = [b"rubbish %d" % n for n in range(10)]
     topics.write(LINES)
+    produce(topics.kafka.bootstrap, topics.source, [Written(value) for value in bad])
     with image.start("winnow", "run", *topics.options) as container:
         until(lambda: topics.all_is_done)
         health = container.execute(*check)
         topics.write(LINES)
         ended = container.stop()
+    again = image.run("winnow", "run", *topics.options, "--until-end")
 
     assert "CMD" == kind
     assert 0 == health.code, health.errors
     assert 0 == ended.code, ended.errors
     assert "stopped" in {json.loads(row).get("event") for row in ended.errors.splitlines() if row.startswith("{")}
-    assert 0 == image.run("winnow", "run", *topics.options, "--until-end").code
+    assert 0 == again.code, again.errors
     assert topics.each_came_once
+    assert bad == values(read(topics.kafka.bootstrap, topics.dead))
+    assert topics.all_is_done
 
 
 def test_a_service_without_an_answer_is_ill(image: Image) -> None:

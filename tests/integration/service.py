@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
+from tests.support.java import quick_spark
 from tests.support.waiting import PATIENCE, alive_after, until
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 Process: TypeAlias = "subprocess.Popen[bytes] | ForkedService"
 DAEMON = re.compile(r"-m (app\.spark|pyspark)\.daemon")
-# A JVM that lives for seconds is not worth compiling well.
-QUICK_START = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_START = quick_spark()
 
 
 def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead: str, **more: object) -> Event:
