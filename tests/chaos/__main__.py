@@ -89,8 +89,8 @@ def run(
     seed = random.randrange(1 << 32) if seed is None else seed
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-chaos-"))
     console.print(f"seed {seed}; history, picture and logs are in {folder}")
-    size = SMALL if small else Size()
-    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, rate, BRIEF if kills else USUAL, product)
+    size, pause = SMALL if small else Size(), BRIEF if kills else USUAL
+    plan = Plan(seed, minutes * 60, size, faults, kills, lines, arm, per_second=rate, pause=pause, product=product)
     sys.exit(_judge(run_plan(plan, folder)))
 
 
