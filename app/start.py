@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from app.config import Config
-from app.driver.clients import Clients, Rounds
+from app.driver.clients import AgesUnknown, Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
@@ -44,7 +44,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
-        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else None,
+        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
         pauses=PauseMark(marks, config.dead_letters.topic),

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Waiting, Watermarks
+from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.times import NO_TIME, TaskTimes
 from app.rates import UNLIMITED, Rates
@@ -62,7 +63,7 @@ class StatusTracker:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
-        partitions = self._with_offsets(workload.offsets, workload.waiting)
+        partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
             partitions[partition] = replace(
@@ -99,7 +100,7 @@ class StatusTracker:
             for partition, status in self.snapshot.partitions.items()
             if partition not in offsets and status.state is PartitionState.BLOCKED
         }
-        partitions = gone | self._with_offsets(offsets, found.waiting)
+        partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
             if status.state is PartitionState.RUNNING:
                 partitions[partition] = self._in_trouble(status, found.trouble(partition))
@@ -108,6 +109,13 @@ class StatusTracker:
         self._refreshed_at = now
         rival = self._rival(found.rival)
         self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
+
+    def aged(self, ages: Ages) -> None:
+        """Ask how old the records are that waited at the last look; for a moment, and not before a round."""
+        lagging = {each: status.next_offset for each, status in self.snapshot.partitions.items() if status.lag}
+        found, known = ages.waiting(lagging), self.snapshot.partitions
+        waiting = {each: replace(known[each], waiting=found[each]) for each in found.keys() & known.keys()}
+        self._publish(partitions={**known, **waiting})
 
     def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
         """Publish partitions whose offsets were just read."""
@@ -258,28 +266,27 @@ class StatusTracker:
         """Take in that the service has stopped."""
         self._publish(phase=Phase.STOPPED, cause=cause)
 
-    def _with_offsets(
-        self, offsets: Mapping[Partition, PartitionOffsets], waiting: Mapping[Partition, Waiting]
-    ) -> dict[Partition, PartitionStatus]:
+    def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
         """Return the status of each partition that exists, with these offsets and the counts beside them."""
-        return {partition: self._with_offset(at, waiting.get(partition)) for partition, at in offsets.items()}
+        return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
-    def _with_offset(self, at: PartitionOffsets, waiting: Waiting | None) -> PartitionStatus:
+    def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
         before, chosen = self._known(at.partition), self._ranges.get(at.partition)
         committed = at.committed.offset if at.committed else None
-        lag = at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start)
+        start, last = (chosen.start, chosen.end) if chosen else (at.watermarks.log_start, None)
+        lag, next_offset = at.lag(start, last), at.next_offset(start)
         counts = before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else "")
         end = at.watermarks.last_stable
         return replace(
             before,
             committed=committed,
+            next_offset=next_offset,
             last_stable=end,
             high_watermark=at.watermarks.high_watermark,
             unstable_since=self._unstable_since(before, at.watermarks),
             log_start=at.watermarks.log_start,
             lag=lag,
-            waiting_since=waiting.since if waiting else None,
-            retention=waiting.retention if waiting else None,
+            waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
             moved=self._moved(before, committed),
             looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),

@@ -58,7 +58,7 @@ def _partition(status: PartitionStatus, now: float) -> Document:
         "last_stable": status.last_stable,
         "high_watermark": status.high_watermark,
         "lag": status.lag,
-        "lag_seconds": status.lag_seconds(now),
+        "lag_seconds": status.lag_seconds,
         "retention_margin_seconds": status.retention_margin(now),
         "lost": status.lost,
         "last_commit": status.moved,

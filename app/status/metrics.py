@@ -90,7 +90,9 @@ PARTITIONS = (
         lambda p, _: p.lag_to_high_watermark,
     ),
     OfPartition(
-        "winnow_lag_seconds", "age of the first record that waits; 0 where none does", PartitionStatus.lag_seconds
+        "winnow_lag_seconds",
+        "age of the first record that waited at the last look; 0 where none did",
+        lambda p, _: p.lag_seconds,
     ),
     OfPartition(
         "winnow_retention_margin_seconds",
@@ -131,7 +133,7 @@ PARTITIONS = (
         "as kafka-consumer-groups counts it: from the committed offset to the high watermark",
         lambda p, _: _group_lag(p),
     ),
-    OfPartition("kafka_consumergroup_group_lag_seconds", "as `winnow_lag_seconds`", PartitionStatus.lag_seconds),
+    OfPartition("kafka_consumergroup_group_lag_seconds", "as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
     OfPartition("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed),
     OfPartition("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark),
 )

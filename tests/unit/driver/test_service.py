@@ -34,7 +34,17 @@ from app.errors import (
     TopicMissing,
     Unreachable,
 )
-from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Partitioner, Receipt, Watermarks
+from app.model import (
+    Assignment,
+    CommittedOffset,
+    OffsetRange,
+    Outcome,
+    Partition,
+    Partitioner,
+    Receipt,
+    Waiting,
+    Watermarks,
+)
 from app.runtime import REAL, Runtime
 from app.status import log
 from app.status.snapshot import Phase
@@ -1159,3 +1169,23 @@ class TestPage:
             shown.run(until_end=True)
 
         assert [] == kafka.fenced
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
+    """Whatever the guarantee; at least once, a round is not looked at before its end."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.ages = {A: Waiting(5.0, 60.0)}
+    seen = []
+    rounds = FakeRounds(works(kafka))
+    one = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"))
+
+    class Watched(FakeRound):
+        def wait(self, seconds: float) -> bool:
+            seen.append(one._tracker.snapshot.partitions[A].waiting)
+            return super().wait(seconds)
+
+    rounds.submit = lambda assignments: Watched(rounds, works(kafka)(assignments))  # type: ignore[method-assign]
+    one.run(until_end=True)
+
+    assert Waiting(5.0, 60.0) == seen[0]

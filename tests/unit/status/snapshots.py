@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.errors import OutOfRange
-from app.model import Partition
+from app.model import Partition, Waiting
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
@@ -21,8 +21,7 @@ FLOWING = PartitionStatus(
     high_watermark=990,
     unstable_since=9_970.0,
     lag=50,
-    waiting_since=9_880.0,
-    retention=3_600.0,
+    waiting=Waiting(9_880.0, 3_600.0),
     lost=7,
     moved=9_995.0,
     looks=(Look(9_980.0, 940, 840, 1_000), Look(9_990.0, 950, 900, 2_000)),
@@ -74,8 +73,7 @@ def large(partitions: int) -> Snapshot:
             last_stable=10**12 + 5_000,
             high_watermark=10**12 + 6_000,
             lag=5_000 - number % 7,
-            waiting_since=9_912.345,
-            retention=604_800.0,
+            waiting=Waiting(9_912.345, 604_800.0),
             moved=9_989.123,
             looks=looks,
             counts=counts,
