@@ -102,7 +102,8 @@ class Service:
             return self._run(until_end=until_end, stand_by=stand_by)
 
     def _run(self, *, until_end: bool, stand_by: bool) -> int:
-        rounds: Rounds | None = None
+        rounds, failure = None, ""
+        self._tracker.started()
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
             config, workload = self._stand_by(for_equals=stand_by)
@@ -121,14 +122,15 @@ class Service:
             return self._rounds(rounds, config, workload, until_end=until_end)
         except Stopped:
             return 0
-        except Superseded as error:
-            if not self._stop.leaving:
+        except Exception as error:
+            if not (isinstance(error, Superseded) and self._stop.leaving):
+                failure = str(error) or type(error).__name__
                 raise
             self._stop.request(f"taken over: {error.cause}")
             return 0
         finally:
             self._clients.mirrors.close()
-            self._tracker.stopped(self._stop.cause or "done")
+            self._tracker.stopped(failure or self._stop.cause or "done")
             if rounds is not None:
                 rounds.stop()
 

@@ -9,13 +9,24 @@ from dataclasses import replace
 from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.offsets.times import NO_TIME, TaskTimes
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
+from app.status.snapshot import (
+    NOTHING_KNOWN,
+    About,
+    End,
+    PartitionState,
+    PartitionStatus,
+    Phase,
+    Problem,
+    Progress,
+    RoundStatus,
+    Snapshot,
+)
 from app.status.window import Look, Moment, with_look, with_moment
 
 # How many rounds that have ended are shown.
@@ -33,15 +44,23 @@ class StatusTracker:
         group: the consumer group.
         listeners: called with each change, in order.
         runtime: the clocks.
+        rates: how many records of a partition may be read in a second.
+        about: what runs, and what for.
     """
 
     def __init__(
-        self, group: str, listeners: Iterable[Listener] = (), runtime: Runtime = REAL, rates: Rates = UNLIMITED
+        self,
+        group: str,
+        listeners: Iterable[Listener] = (),
+        runtime: Runtime = REAL,
+        rates: Rates = UNLIMITED,
+        about: About = NOTHING_KNOWN,
     ) -> None:
         self._runtime = runtime
         self._rates = rates
         self._listeners = tuple(listeners)
         now = runtime.wall_clock()
+        self._about = about
         self.snapshot = Snapshot(at=now, alive=now, group=group, started=now)
         self._changing = threading.Lock()
         self._ranges: dict[Partition, OffsetRange] = {}
@@ -54,10 +73,12 @@ class StatusTracker:
         self._lost_until: dict[Partition, int] = {}
         """Up to where the losses of each partition are counted."""
         self._totals = Counts()
-        self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
-        """The last attempt at each task, and what it has reported."""
-        self._times: Mapping[int, TaskTimes] = {}
+        self._times = TimesOfTasks(int(now * 1000))
         self._refreshed_at = runtime.monotonic()
+
+    def started(self) -> None:
+        """Take in that the service has started."""
+        self._publish(about=self._about)
 
     def discovered(self, workload: Workload) -> None:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
@@ -104,8 +125,7 @@ class StatusTracker:
         for partition, status in partitions.items():
             if status.state is PartitionState.RUNNING:
                 partitions[partition] = self._in_trouble(status, found.trouble(partition))
-        lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
-        progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
+        progress = Progress(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
         self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
@@ -324,26 +344,13 @@ class StatusTracker:
         """Return what tasks have counted since the last look; the first look finds nothing new."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
-        self._take_times(metadata)
+        self._times.take(metadata)
         if before is None:
             return Counts()
         same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
         new = metadata.counts.since(before.counts) if same else metadata.counts
         self._totals += new
         return new
-
-    def _take_times(self, metadata: OffsetMetadata) -> None:
-        """Take in what a task of this run reports; its partitions may tell older times, too, and retries begin anew."""
-        report, run = metadata.report, metadata.owner.started
-        if report is None or run < int(self.snapshot.started * 1000):
-            return
-        task, attempt = report.attempt.task, (run, report.attempt.round, report.attempt.number)
-        known, before = self._reports.get(task, (attempt, NO_TIME))
-        if attempt < known or (attempt == known and report.times.seconds < before.seconds):
-            return
-        new = report.times.since(before) if attempt == known else report.times
-        self._reports[task] = attempt, report.times
-        self._times = {**self._times, task: self._times.get(task, NO_TIME) + new}
 
     def _known(self, partition: Partition) -> PartitionStatus:
         """Return the status of a partition; one whose topic was deleted meanwhile may have none any more."""
@@ -373,7 +380,7 @@ class StatusTracker:
     def _publish(self, **changes: object) -> None:
         with self._changing:
             before, now = self.snapshot, self._now()
-            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times, **changes)  # type: ignore[arg-type]  # its own fields
+            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times.total, **changes)  # type: ignore[arg-type]  # its own fields
         for listener in self._listeners:
             listener(before, self.snapshot)
 

@@ -78,8 +78,7 @@ class KafkaTopics:
             described = self._connection.wait(future)
         except KafkaException as error:
             if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                msg = f"topic {name!r} does not exist"
-                raise TopicMissing(msg, "create it, or correct the configuration") from error
+                raise TopicMissing.named(name) from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
         leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
         in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
@@ -123,7 +122,7 @@ class KafkaTopics:
             else:
                 replicas = min((len(each.replicas) for each in described.partitions), default=1)
                 rights = rights_of(described.authorized_operations)
-                found[name] = TopicFacts(rights, replicas, self._settings(name) or None)
+                found[name] = TopicFacts(rights, replicas, self._settings(name) or None, len(described.partitions))
         return found
 
     def retention(self, name: str) -> float | None:

@@ -23,6 +23,7 @@ def document(snapshot: Snapshot, now: float) -> Document:
         "age": None if snapshot.looked is None else max(0.0, now - snapshot.looked),
         "group": snapshot.group,
         "started": snapshot.started,
+        "about": snapshot.about._asdict() | {"build": snapshot.about.build._asdict()},
         "phase": snapshot.phase,
         "cause": snapshot.cause,
         "paused": None if snapshot.paused is None else snapshot.paused._asdict(),

@@ -45,6 +45,7 @@ def write(before: Snapshot, after: Snapshot) -> None:
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
+    yield from _started(before, after)
     yield from _outage(before, after)
     yield from _others(before, after)
     if after.warnings is not before.warnings:
@@ -57,8 +58,14 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield from _round(before.round, after.round)
     if after.progress is not None and after.progress is not before.progress:
         counts, seconds = after.progress.counts, after.progress.seconds
-        yield Line("info", "progress", _flow(counts.records, counts.dead_total, seconds) | {"lag": after.progress.lag})
+        yield Line("info", "progress", _flow(counts.records, counts.dead_total, seconds) | {"lag": after.lag})
     yield from _phase(before, after)
+
+
+def _started(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    if after.about is not before.about:
+        work = after.about._asdict()
+        yield Line("info", "started", work.pop("build")._asdict() | work)
 
 
 def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
+from app import __version__
 from app.errors import PartitionError, WinnowError
 from app.model import Owner, Partition, Pause, Waiting
 from app.offsets.metadata import NOTHING, Counts
@@ -14,6 +16,40 @@ from app.offsets.times import TaskTimes
 from app.status.window import Look, Moment
 
 VERSION = 1
+
+
+class Build(NamedTuple):
+    """What runs: versions, and the backend that tasks use (`winnow check` says why)."""
+
+    version: str = __version__
+    python: str = ""
+    pyspark: str = ""
+    librdkafka: str = ""
+    engine: str = ""
+
+
+class About(NamedTuple):
+    """
+    What runs, and what it is to do.
+
+    Args:
+        build: the versions.
+        generation: of services of one group, that of the largest one works.
+        guarantee: the delivery guarantee.
+        sources: the source topics, or the pattern that finds them.
+        sink: the topic for cleansed lines.
+        dead_letters: the topic for rejected records.
+    """
+
+    build: Build = Build()
+    generation: int = 0
+    guarantee: str = ""
+    sources: tuple[str, ...] = ()
+    sink: str = ""
+    dead_letters: str = ""
+
+
+NOTHING_KNOWN = About()
 
 
 class Phase(StrEnum):
@@ -146,7 +182,6 @@ class Progress:
     """What was done between two refreshes from Kafka, and how many seconds lie between them."""
 
     counts: Counts
-    lag: int
     seconds: float
 
 
@@ -206,6 +241,7 @@ class Snapshot:
         looked: when the offsets were read from Kafka last; None before the first time.
         group: the consumer group.
         started: when the service started, in seconds since the epoch.
+        about: what runs, and what it is to do.
         phase: what it does.
         cause: why it stops; empty while it runs.
         partitions: the status of every source partition.
@@ -228,6 +264,7 @@ class Snapshot:
     at: float
     group: str
     started: float
+    about: About = NOTHING_KNOWN
     alive: float = 0.0
     looked: float | None = None
     phase: Phase = Phase.STARTING

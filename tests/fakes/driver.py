@@ -162,6 +162,9 @@ class FakeCluster:
         self.replicas = 3
         self.settings: dict[str, dict[str, str]] = {}
         self.commits: list[float | None] = []
+        self.partitions: dict[str, int] = {}
+        """How many partitions a topic has, if not one."""
+        self.gone: set[str] = set()
 
     def brokers(self) -> BrokerFacts:
         return BrokerFacts(self.versions, self.broker_settings)
@@ -169,7 +172,11 @@ class FakeCluster:
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         kept = {"retention.ms": "604800000", "cleanup.policy": "delete"}
         return {
-            name: TopicFacts(self.rights.get(name), self.replicas, kept | self.settings.get(name, {})) for name in names
+            name: TopicFacts(
+                self.rights.get(name), self.replicas, kept | self.settings.get(name, {}), self.partitions.get(name, 1)
+            )
+            for name in names
+            if name not in self.gone
         }
 
     def group_rights(self, group: str) -> frozenset[str] | None:

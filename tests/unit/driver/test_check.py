@@ -107,6 +107,20 @@ def test_a_missing_topic_is_told() -> None:
     assert ["refuses  topic 'clean' does not exist: create it"] == said
 
 
+def test_every_missing_topic_is_told() -> None:
+    """With the command that creates it; sink and dead letters get as many partitions as the largest source."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters = FakeCluster()
+    kafka.clusters.gone, kafka.clusters.partitions = {"more", "clean", "dead"}, {"raw": 12}
+
+    assert 3 == connected(config("source.topics=[raw, more]"), kafka.clients, noted(said))
+    assert [
+        f"refuses  topic {name!r} does not exist: kafka-topics --create --topic {name} --partitions {partitions}; "
+        "or correct the configuration"
+        for name, partitions in (("more", 8), ("clean", 12), ("dead", 12))
+    ] == said
+
+
 def test_the_mirrors_are_left_alone() -> None:
     """A check changes nothing, there neither."""
     kafka = DriverKafka(p0=(0, 10))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app import __version__
 from app.config import Config, load
 from app.driver.check import connected
 from app.driver.clients import Rounds
@@ -47,7 +48,7 @@ from app.model import (
 )
 from app.runtime import REAL, Runtime
 from app.status import log
-from app.status.snapshot import Phase
+from app.status.snapshot import About, Phase
 from tests.fakes.driver import DriverKafka, FakeCluster, FakeRound, FakeRounds, Result, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
@@ -68,7 +69,7 @@ def service(
     runtime: Runtime = REAL,
     start: Callable[[], Rounds] | None = None,
 ) -> Service:
-    tracker = StatusTracker("g", [log.write], runtime)
+    tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
     return Service(
         settings or config(),
         kafka.clients,
@@ -1189,3 +1190,18 @@ def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     one.run(until_end=True)
 
     assert Waiting(5.0, 60.0) == seen[0]
+
+
+@pytest.mark.parametrize("error", [ForeignMember("somebody"), SparkFailed("no Java"), RuntimeError()])
+def test_why_a_service_has_stopped(error: Exception) -> None:
+    """Its last line says why, also where no signal came and the work is not done; its first one, that it has started."""
+    kafka = DriverKafka(p0=(0, 10))
+
+    def fail() -> Rounds:
+        raise error
+
+    with capture_logs() as logs, pytest.raises(type(error)):
+        service(kafka, FakeRounds(works(kafka)), start=fail).run(until_end=True)
+
+    assert ("started", __version__) == (logs[0]["event"], logs[0]["version"])
+    assert ("stopped", str(error) or "RuntimeError") == (logs[-1]["event"], logs[-1]["cause"])

@@ -19,11 +19,11 @@ class TestGuards:
 
     def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         """Without Numba the plain backend is used, which is logged once."""
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
         monkeypatch.setitem(sys.modules, "app.kafka.bulk.consumer", None)
 
         assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
         (message,) = caplog.messages
         assert "app.kafka.bulk.consumer" in message

@@ -6,7 +6,17 @@ from app.errors import OutOfRange
 from app.model import Partition, Waiting
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.snapshot import (
+    About,
+    Build,
+    End,
+    PartitionState,
+    PartitionStatus,
+    Phase,
+    Problem,
+    RoundStatus,
+    Snapshot,
+)
 from app.status.window import Look, Moment
 
 NOW = 10_000.0
@@ -38,6 +48,9 @@ SNAPSHOT = Snapshot(
     at=9_990.0,
     group="idc",
     started=8_000.0,
+    about=About(
+        Build("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 2, "exactly-once", ("raw", "other"), "clean", "dead"
+    ),
     alive=9_999.0,
     looked=9_990.0,
     phase=Phase.RUNNING,

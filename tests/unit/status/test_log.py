@@ -12,6 +12,8 @@ from app.model import NOBODY, Owner, Partition, Pause
 from app.offsets.metadata import Counts
 from app.status import log
 from app.status.snapshot import (
+    About,
+    Build,
     End,
     PartitionState,
     PartitionStatus,
@@ -46,7 +48,7 @@ def with_round(**changes: object) -> Snapshot:
     return replace(BEFORE, round=replace(ROUND, **changes))  # type: ignore[arg-type]  # its own fields
 
 
-BLOCKED = with_partition(state=PartitionState.BLOCKED, problem=LOST)
+BLOCKED = with_partition(state=PartitionState.BLOCKED, problem=LOST, lag=7)
 FAILED = with_partition(state=PartitionState.FAILED, problem=Problem("raw-3@9: broken", "", 90))
 OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
 
@@ -203,10 +205,14 @@ def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:
-    """Progress is logged even if the numbers are the same, because silence would suggest that the service hangs."""
-    first, second = (replace(BEFORE, progress=Progress(Counts(50, 48, {"empty": 2}), 7, 10.0)) for _ in range(2))
+    """
+    Progress is logged even if the numbers are the same, because silence would suggest that the service hangs.
 
-    assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BEFORE, first)
+    The lag is that of all partitions, also of a blocked one.
+    """
+    first, second = (replace(BLOCKED, progress=Progress(Counts(50, 48, {"empty": 2}), 10.0)) for _ in range(2))
+
+    assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BLOCKED, first)
     assert [("info", "progress")] == events(first, second)
 
 
@@ -241,3 +247,23 @@ def test_a_pause_is_said_again_each_minute() -> None:
     assert [] == events(paused, replace(paused, at=159))
     assert [("warning", "still paused; no records are taken")] == events(paused, later)
     assert {"paused_seconds": 61.0} == fields(later, replace(later, paused=None))
+
+
+def test_a_service_says_that_it_has_started() -> None:
+    """With what a person asks first: which version, and what it works on."""
+    build = Build("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk")
+    after = replace(BEFORE, about=About(build, 2, "exactly-once", ("raw",), "clean", "dead"))
+
+    assert [("info", "started")] == events(BEFORE, after)
+    assert {
+        "version": "1.2.3",
+        "python": "3.11.9",
+        "pyspark": "4.3.0",
+        "librdkafka": "2.16.0",
+        "engine": "bulk",
+        "generation": 2,
+        "guarantee": "exactly-once",
+        "sources": ("raw",),
+        "sink": "clean",
+        "dead_letters": "dead",
+    } == fields(BEFORE, after)

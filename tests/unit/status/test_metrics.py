@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_tex
 from app.model import NOBODY, Partition, Waiting
 from app.offsets.metadata import Counts
 from app.status.metrics import TIMES, SnapshotCollector, described, exposition
-from app.status.snapshot import PartitionStatus, Phase, Problem, Snapshot
+from app.status.snapshot import Build, PartitionStatus, Phase, Problem, Snapshot
 from tests.unit.status.snapshots import BLOCKED, FLOWING, IDLE, NOTHING_YET, NOW, SNAPSHOT, large
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -80,10 +80,11 @@ def test_a_metric_of_a_partition(name: str, value: float) -> None:
         ("winnow_outage_seconds", (), 0),
         ("winnow_problems", (), 1),
         ("kafka_consumergroup_group_max_lag", (), 90),
+        ("winnow_build_info", ("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 1),
     ],
 )
 def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
-    """The service's own have at most a reason or a task's number as label; histograms are those of all tasks."""
+    """The service's own have a reason or a task's number as label, or none; histograms are those of all tasks."""
     assert value == samples(SNAPSHOT)[name, labels]
 
 
@@ -151,6 +152,8 @@ def test_every_metric_is_declared() -> None:
     }
 
     assert declared == {name: labels for name, (_, labels) in seen.items()}
+    of_build = declared.pop("winnow_build_info")
+    assert set(Build._fields) == of_build
     assert {"topic", "partition", "reason", "task"} >= set().union(*declared.values())
     for name, (kind, _) in seen.items():
         usual = "counter" if name.endswith("_total") else "gauge"
