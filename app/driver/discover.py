@@ -111,8 +111,7 @@ class Discovery:
         self._runtime = runtime
         self._source = config.source
         self._starting = config.starting_offsets
-        starting = self._starting if isinstance(self._starting, str) else "time"
-        self._policy = StartPolicy(starting, config.out_of_range)
+        self._policy = StartPolicy.of(config)
         self._latest: dict[tuple[Partition, str], int] = {}
         """Where `starting.offsets` is latest: the end of each partition, by its topic's id, when it was seen first."""
         self._start_time: int | None = None

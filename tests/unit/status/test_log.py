@@ -23,6 +23,7 @@ from app.status.snapshot import (
     RoundStatus,
     Snapshot,
 )
+from app.status.window import Look
 
 P = Partition("raw", 3)
 LOST = Problem.of(OutOfRange(P, "offsets 1 to 4 were deleted", 1, "reset the offset"), since=90)
@@ -267,3 +268,32 @@ def test_a_service_says_that_it_has_started() -> None:
         "sink": "clean",
         "dead_letters": "dead",
     } == fields(BEFORE, after)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "line"),
+    [
+        (BLOCKED, ("error", "partition still blocked; the others go on")),
+        (with_partition(problem=LOST), ("warning", "partition still waits; the others go on")),
+    ],
+)
+def test_a_partition_that_does_not_go_on_is_told_again_each_minute(lasts: Snapshot, line: tuple[str, str]) -> None:
+    """With its error, from when it began; one that failed is tried again by the next round."""
+    assert [line] == events(lasts, replace(lasts, at=151)) == events(replace(lasts, at=209), replace(lasts, at=211))
+    assert [] == events(replace(lasts, at=151), replace(lasts, at=209))
+    assert {"waited_seconds": 61.0, "error": str(LOST), "topic": "raw", "partition": 3} == fields(
+        lasts, replace(lasts, at=151)
+    )
+    assert [] == events(FAILED, replace(FAILED, at=500))
+
+
+def test_a_partition_that_stalls_is_told_each_minute() -> None:
+    """As the page and the alert see it; while its offset moves, or nothing waits, nothing is said."""
+    looks = tuple(Look(20.0 + 5 * number, 50, 10, 0) for number in range(25))
+    stalled = with_partition(lag=40, moved=20.0, looks=looks)
+    moving = with_partition(lag=40, moved=20.0, looks=(*looks, Look(145, 50, 11, 0)))
+    later = replace(stalled, at=141)
+
+    assert [] == events(stalled, replace(stalled, at=139)) == events(moving, replace(moving, at=141))
+    assert [("warning", "partition is stalled: records wait, and its offset does not move")] == events(stalled, later)
+    assert (121.0, 40, 10) == tuple(fields(stalled, later)[key] for key in ("seconds", "lag", "offset"))
