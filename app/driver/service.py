@@ -243,7 +243,8 @@ class Service:
 
     def _wait(self, seconds: float) -> None:
         """Wait, at most until a stop is requested, and show meanwhile that the service is alive, and what waits."""
-        self._tracker.aged(self._clients.ages)
+        if seconds >= self._config.round_interval:  # to ask takes a second
+            self._tracker.aged(self._clients.ages)
         until = self._runtime.monotonic() + seconds
         while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:
             self._tracker.leaving(self._stop.leaving)

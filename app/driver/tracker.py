@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.driver.clients import Ages
@@ -11,7 +11,7 @@ from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Watermarks
+from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
@@ -70,6 +70,8 @@ class StatusTracker:
         """The partitions that a service of a later generation has taken over."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
+        self._silent: Collection[Partition] = ()
+        """The partitions that did not answer at the last look: to ask them more would only take time."""
         self._lost_until: dict[Partition, int] = {}
         """Up to where the losses of each partition are counted."""
         self._totals = Counts()
@@ -84,6 +86,7 @@ class StatusTracker:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
+        self._silent = workload.blocked.keys() - workload.offsets.keys()
         partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
@@ -114,7 +117,7 @@ class StatusTracker:
     def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
-        offsets, self.undeliverable = found.offsets, found.undeliverable
+        offsets, self.undeliverable, self._silent = found.offsets, found.undeliverable, found.unreadable
         now, totals = self._runtime.monotonic(), self._totals
         gone = {
             partition: status
@@ -132,7 +135,8 @@ class StatusTracker:
 
     def aged(self, ages: Ages) -> None:
         """Ask how old the records are that waited at the last look; for a moment, and not before a round."""
-        lagging = {each: status.next_offset for each, status in self.snapshot.partitions.items() if status.lag}
+        statuses = self.snapshot.partitions.items()
+        lagging = {at: status.next_offset for at, status in statuses if status.lag and at not in self._silent}
         found, known = ages.waiting(lagging), self.snapshot.partitions
         waiting = {each: replace(known[each], waiting=found[each]) for each in found.keys() & known.keys()}
         self._publish(partitions={**known, **waiting})
@@ -303,7 +307,7 @@ class StatusTracker:
             next_offset=next_offset,
             last_stable=end,
             high_watermark=at.watermarks.high_watermark,
-            unstable_since=self._unstable_since(before, at.watermarks),
+            unstable_since=before.still_unstable(at.watermarks, self._now()),
             log_start=at.watermarks.log_start,
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
@@ -332,13 +336,6 @@ class StatusTracker:
         first = max(at.committed.offset, self._lost_until.get(at.partition, 0))
         self._lost_until[at.partition] = max(at.watermarks.log_start, self._lost_until.get(at.partition, 0))
         return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
-
-    def _unstable_since(self, before: PartitionStatus, now: Watermarks) -> float | None:
-        """Return since when records wait behind the last stable offset, which has not moved."""
-        if now.high_watermark <= now.last_stable:
-            return None
-        stays = before.unstable_since is not None and before.last_stable == now.last_stable
-        return before.unstable_since if stays else self._now()
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
         """Return what tasks have counted since the last look; the first look finds nothing new."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from app import __version__
 from app.errors import PartitionError, WinnowError
-from app.model import Owner, Partition, Pause, Waiting
+from app.model import Owner, Partition, Pause, Waiting, Watermarks
 from app.offsets.metadata import NOTHING, Counts
 from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import TaskTimes
@@ -162,6 +162,13 @@ class PartitionStatus:
     def lag_to_high_watermark(self) -> int:
         """How many offsets wait up to the high watermark, also those of open transactions."""
         return self.lag + self.high_watermark - self.last_stable
+
+    def still_unstable(self, found: Watermarks, now: float) -> float | None:
+        """Return since when records wait behind the last stable offset, which is not found to have moved."""
+        if found.high_watermark <= found.last_stable:
+            return None
+        stays = self.unstable_since is not None and self.last_stable == found.last_stable
+        return self.unstable_since if stays else now
 
     @property
     def lag_seconds(self) -> float | None:

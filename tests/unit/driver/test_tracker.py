@@ -619,12 +619,14 @@ class TestAges:
         assert (None, None) == self.look(watch, 90, ages)
 
     def test_only_what_lags_is_read(self, watch: Watch) -> None:
-        """From its next offset on, which without a committed one is where the plan begins."""
+        """From its next offset on, which without a committed one is where the plan begins; if its leader answers."""
         begin(watch, at(A, None), at(B, 100))
         ages = Ages()
 
         watch.tracker.aged(ages)
-        assert [{A: 0}] == ages.asked
+        watch.tracker.refreshed(SourceOffsets({A: at(A, None), B: at(B, 100)}, frozenset({A})))
+        watch.tracker.aged(ages)
+        assert [{A: 0}, {}] == ages.asked
 
 
 class TestTimes:
