@@ -49,7 +49,7 @@ class KafkaTopics:
             known: topics that have existed; one that is gone is left out.
 
         Raises:
-            TopicMissing: a topic that is not known does not exist.
+            TopicMissing: topics that are not known do not exist.
         """
         if pattern is not None:
             known = names = [name for name in self._names() if re.fullmatch(pattern, name) and not is_internal(name)]
@@ -59,12 +59,15 @@ class KafkaTopics:
             TopicCollection(list(names)), request_timeout=ANSWER_SECONDS
         )
         found: dict[str, Topic] = {}
+        missing = []
         for name, future in described.items():
             try:
                 found[name] = self._topic(name, future)
-            except TopicMissing:
+            except TopicMissing as error:
                 if name not in known:
-                    raise
+                    missing.append(error)
+        if missing:
+            raise missing[0] if len(missing) == 1 else TopicMissing("\n".join(map(str, missing)))
         return found
 
     def _names(self) -> list[str]:
