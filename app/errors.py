@@ -84,6 +84,12 @@ class NotUsable(WinnowError):
 class TopicMissing(NotUsable):
     """A topic that the configuration names does not exist."""
 
+    @classmethod
+    def named(cls, name: str, partitions: int = 8) -> TopicMissing:
+        """Return the error of a topic, which can be created with so many partitions."""
+        command = f"kafka-topics --create --topic {name} --partitions {partitions}"
+        return cls(f"topic {name!r} does not exist", f"{command}; or correct the configuration")
+
 
 class NotAllowed(NotUsable):
     """Kafka refuses us: credentials, certificates or ACLs."""

@@ -14,11 +14,13 @@ class TopicFacts(NamedTuple):
         rights: what we may do with it, such as `Read`; None where the broker does not tell.
         replicas: how many its partitions have, at least.
         settings: its configuration; None where we may not read it.
+        partitions: how many it has; 0 where that is not known.
     """
 
     rights: frozenset[str] | None
     replicas: int = 1
     settings: Mapping[str, str] | None = None
+    partitions: int = 0
 
     def setting(self, name: str) -> str:
         """Return a setting; empty where it is not known."""

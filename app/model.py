@@ -73,11 +73,12 @@ class Waiting(NamedTuple):
     The first record of a partition that waits to be read.
 
     Args:
-        since: its timestamp, in seconds since the epoch.
+        since: its timestamp, in seconds since the epoch, or that of a record before it, which is older. None where only
+            offsets without a record wait, such as those of an aborted transaction.
         retention: for how many seconds its topic keeps records; None where that is not limited or not known.
     """
 
-    since: float
+    since: float | None
     retention: float | None = None
 
 

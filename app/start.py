@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import version
 
+from app import __version__
 from app.config import Config
-from app.driver.clients import Clients, Rounds
+from app.driver.clients import AgesUnknown, Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
 from app.kafka.admin import AdminConnection
 from app.kafka.ages import KafkaAges
+from app.kafka.backend import expected_backend, librdkafka
 from app.kafka.cluster import KafkaCluster
 from app.kafka.failures import SINK
 from app.kafka.fence import KafkaFence
@@ -26,6 +30,7 @@ from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
 from app.status import log
 from app.status.server import StatusServer
+from app.status.snapshot import About, Build
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -44,7 +49,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
-        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else None,
+        ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
         pauses=PauseMark(marks, config.dead_letters.topic),
@@ -54,11 +59,25 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
 
 def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:
     """Return a service that logs what happens, and shows it by HTTP while it runs."""
-    tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates)
+    tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates, about(config))
     http = config.http
     page: AbstractContextManager[object] = nullcontext()
     if http.enabled:
         page = StatusServer(http.address, http.port, lambda: tracker.snapshot, runtime, http.allowed_hosts)
     return Service(
         config, clients(config, runtime), start_rounds, stop=stop, tracker=tracker, page=page, runtime=runtime
+    )
+
+
+def about(config: Config) -> About:
+    """Return what runs, and what it is to do."""
+    engine = expected_backend(config.kafka, config.output_kafka)
+    source, sink, dead_letters = config.source, config.sink.topic, config.dead_letters.topic
+    return About(
+        Build(__version__, platform.python_version(), version("pyspark"), librdkafka(), engine),
+        config.generation,
+        config.delivery_guarantee,
+        source.topics if source.topics_pattern is None else (source.topics_pattern,),
+        sink,
+        dead_letters,
     )

@@ -101,7 +101,7 @@ def _judged(
     settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None
 ) -> dict[Partition, Range]:
     """Return what is to be judged: no more than what was committed before we look into the sink."""
-    found = offsets_of(settings.source, kafka)
+    found = offsets_of(settings, kafka)
     led = [each.partition for each in found if each.watermarks is not None]
     written = [
         Partition(each.topic, number) for each in (tasks.sink, tasks.dead_letters) for number in range(each.partitions)

@@ -35,7 +35,7 @@ def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: b
     kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)
 
     def look() -> View:
-        measured = lags.measure(settings.source, kafka, records, time.time())
+        measured = lags.measure(settings, kafka, records, time.time())
         return _view(settings.group_id, measured, kafka.pauses.read())
 
     return watch(look, as_json=as_json) if again else show(look(), as_json=as_json)

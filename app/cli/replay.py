@@ -61,7 +61,7 @@ def replay(  # click's options
     from app.start import clients
 
     kafka = clients(settings)
-    found = offsets_of(settings.source, kafka)
+    found = offsets_of(settings, kafka)
     own = {settings.sink.topic, settings.dead_letters.topic, *(each.partition.topic for each in found)}
     refuse_own_topics(into, rejects, own)
     tasks = _tasks(settings, kafka, into, rejects, group_of(settings.group_id, into, *times))

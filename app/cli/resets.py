@@ -127,7 +127,7 @@ def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, l
     kafka = clients(settings)
     if is_local(kafka.offsets):
         raise ConfigError((f"offsets.store: {settings.offsets.store.name} keeps nothing between two runs",))
-    found = {each.partition: each for each in offsets_of(settings.source, kafka)}
+    found = {each.partition: each for each in offsets_of(settings, kafka)}
     partitions = built("--topic", lambda: chosen(topics, found))
     return kafka, [found[each] for each in partitions]
 

@@ -41,7 +41,7 @@ def tap(
     from app.kafka.records import KafkaRecords
     from app.start import clients
 
-    found = offsets_of(settings.source, clients(settings))
+    found = offsets_of(settings, clients(settings))
     starts = {each.partition: each.watermarks.last_stable for each in found if each.watermarks is not None}
     click.echo(f"records of {len(starts)} partitions, from now on; Ctrl-C ends it", err=True)
     batches = KafkaRecords(settings.kafka, settings.group_id).batches(starts)

@@ -49,7 +49,7 @@ def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int: 
 
     def look() -> View:
         nonlocal before
-        now = Look.of(time.monotonic(), measure(settings.source, kafka, records, time.time()))
+        now = Look.of(time.monotonic(), measure(settings, kafka, records, time.time()))
         found, before = rows(before, now), now
         return _view(settings.group_id, found, kafka.pauses.read())
 

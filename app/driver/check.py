@@ -7,20 +7,21 @@ from dataclasses import replace
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.driver.discover import Discovery
+from app.driver.discover import Discovery, Workload
 from app.driver.findings import Finding, Severity
 from app.driver.preflight import Preflight
-from app.errors import NotUsable
-from app.model import Destination
+from app.driver.starting_offsets import told
+from app.errors import Blocked, NotUsable, PartitionError
+from app.model import Destination, Partition
 from app.offsets.mirrors import Mirrors
 
 Say = Callable[[str, str], object]
-"""Takes a word for its state (`ok`, `to do`, `paused`, `warns`, `refuses` or `blocked`) and a sentence."""
+"""Takes a word for its state (`ok`, `to do`, `paused`, `warns`, `refuses`, `waits` or `blocked`) and a sentence."""
 
 
 def connected(config: Config, clients: Clients, say: Say) -> int:
     """
-    Ask Kafka once; return 0 if the service could work, 1 if some partitions are blocked, 3 if it would refuse to run.
+    Ask Kafka once; return 0 if the service could work, 1 if some partitions cannot, 3 if it would refuse to run.
 
     Raises:
         Unreachable: Kafka does not answer.
@@ -43,7 +44,10 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     for each in (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters)):
         say("ok", f"{each.topic}: {each.partitions} partitions, {_taken(each)}")
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
+    troubles = _troubles(workload)
     for partition, offset_range in sorted(workload.ranges.items()):
+        if partition in troubles:
+            continue
         say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
     if clients.placeholders is not None:
         for name, partitions in clients.placeholders.lacking(workload.ranges).items():
@@ -52,9 +56,15 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
         say("paused", f"{pause}: winnow resume ends it")
     findings = preflight.settings({each.topic for each in workload.offsets})
     _tell(findings, say)
-    for error in workload.blocked.values():
-        say("blocked", str(error))
-    return NotUsable.exit_code if _refused(findings) else 1 if workload.blocked else 0
+    for error in troubles.values():
+        say("blocked" if isinstance(error, Blocked) else "waits", str(error))
+    return NotUsable.exit_code if _refused(findings) else 1 if troubles else 0
+
+
+def _troubles(workload: Workload) -> dict[Partition, PartitionError]:
+    """Return why partitions cannot be worked on now, whether a service runs that knows it or not."""
+    found = {partition: error for partition, at in workload.offsets.items() if (error := told(at)) is not None}
+    return {**workload.undeliverable, **found, **workload.blocked}
 
 
 def _tell(findings: Sequence[Finding], say: Say) -> None:

@@ -137,6 +137,14 @@ class Ages(Protocol):
         ...
 
 
+class AgesUnknown:
+    """What tells no age."""
+
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:  # noqa: ARG002  # the protocol's
+        """Return nothing."""
+        return {}
+
+
 class Placeholders(Protocol):
     """
     Makes room for offsets where the sink has a cluster of its own; see `app.kafka.placeholders`.
@@ -165,7 +173,7 @@ class Clients:
         fence: ends tasks.
         offsets: where the next offsets are remembered.
         placeholders: makes room for offsets; None where source and sink are on one cluster.
-        ages: tells how old waiting records are; None where nobody wants to know.
+        ages: tells how old waiting records are.
         copies: the group's offsets on the source's cluster, where the sink has its own and offsets are kept elsewhere.
         pauses: whether a person has paused the service.
         clusters: what a preflight asks: the cluster of the source and that of the sink, often one; none in tests.
@@ -178,7 +186,7 @@ class Clients:
     offsets: OffsetStore
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
-    ages: Ages | None = None
+    ages: Ages = field(default_factory=AgesUnknown)
     copies: OffsetStore | None = None
     pauses: Pauses = field(default_factory=NeverPaused)
     clusters: tuple[Cluster, Cluster] | None = None

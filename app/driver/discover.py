@@ -30,7 +30,7 @@ from app.errors import (
     Undeliverable,
     Unreachable,
 )
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Waiting
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.mirrors import MirrorStatus
@@ -56,7 +56,6 @@ class Workload:
         fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
-        waiting: the first waiting record of each partition that is blocked, where that is known.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -68,7 +67,6 @@ class Workload:
     fenced: Mapping[Partition, Owner] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
-    waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -86,7 +84,6 @@ class SourceOffsets:
         undeliverable: the error of each partition whose output nobody takes now.
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
-        waiting: the first waiting record of each partition, where that is known.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -94,7 +91,6 @@ class SourceOffsets:
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
-    waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -115,8 +111,7 @@ class Discovery:
         self._runtime = runtime
         self._source = config.source
         self._starting = config.starting_offsets
-        starting = self._starting if isinstance(self._starting, str) else "time"
-        self._policy = StartPolicy(starting, config.out_of_range)
+        self._policy = StartPolicy.of(config)
         self._latest: dict[tuple[Partition, str], int] = {}
         """Where `starting.offsets` is latest: the end of each partition, by its topic's id, when it was seen first."""
         self._start_time: int | None = None
@@ -185,8 +180,6 @@ class Discovery:
             rival=self.owners.rival,
             mirrors=self._clients.mirrors.status,
             undeliverable=self._destinations.undeliverable(ranges),
-            # The others wait for the next round: they are asked for while it runs.
-            waiting=self._waiting(each for each in offsets.values() if each.partition in blocked),
         )
 
     def refresh(self) -> SourceOffsets:
@@ -197,20 +190,8 @@ class Discovery:
         self._remember(offsets)
         self._clients.mirrors.put_all(_readable(offsets))
         undeliverable = self._destinations.undeliverable(offsets)
-        return SourceOffsets(
-            offsets,
-            found.unreadable,
-            undeliverable,
-            self.owners.rival,
-            self._clients.mirrors.status,
-            self._waiting(found.offsets.values()),
-        )
-
-    def _waiting(self, offsets: Iterable[PartitionOffsets]) -> Mapping[Partition, Waiting]:
-        """Return the first waiting record of each partition in which one waits and which answers."""
-        readable = ((at.partition, at.committed) for at in offsets if at.lag(0))
-        nexts = {each: at.offset for each, at in readable if at is not None and not at.corrupt}
-        return self._clients.ages.waiting(nexts) if self._clients.ages is not None else {}
+        mirrors = self._clients.mirrors.status
+        return SourceOffsets(offsets, found.unreadable, undeliverable, self.owners.rival, mirrors)
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """

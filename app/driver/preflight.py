@@ -29,11 +29,13 @@ from app.driver.findings import (
 )
 from app.driver.pause import GROUP
 from app.driver.round import CHECKS
-from app.errors import NotAllowed, NotUsable
+from app.errors import NotUsable, TopicMissing
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Guarantee
 from app.runtime import REAL, Runtime
 
+PARTITIONS = 8
+"""What a topic may be created with, where nothing says how many partitions it needs."""
 UNKNOWN_LIMITS = "which records it takes is only known when it refuses one"
 UNREAD_SOURCE = "its partitions are not read"
 UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
@@ -65,7 +67,7 @@ class Preflight:
 
     def rights(self) -> list[Finding]:
         """
-        Return which rights are missing, and what the brokers cannot do.
+        Return which rights and topics are missing, and what the brokers cannot do.
 
         Raises:
             Unreachable: Kafka does not answer.
@@ -79,15 +81,21 @@ class Preflight:
         self._looked = self._look(sink)
         yield from without_features(self._brokers, self._config.delivery_guarantee)
         topics = list(self._sources())
+        sources = source.topics(sorted(topics)) if topics else {}
         # One that only a pattern finds may be anybody's; the others go on.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
-        yield from _of_topics(source, (_reads(each, unread) for each in topics))
+        yield from _of_topics(sources, (_reads(each, unread) for each in topics))
         if self._two:
-            yield from _of_topics(sink, (_reads(self._config.placeholder.format(topic=each)) for each in topics))
+            placeholders = [self._config.placeholder.format(topic=each) for each in topics]
+            yield from _of_topics(sink.topics(sorted(placeholders)), map(_reads, placeholders))
             yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
             yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))
         names = self._config.sink.topic, self._config.dead_letters.topic
-        yield from _of_topics(sink, [need for name in names for need in self._writes(name)])
+        written = sink.topics(sorted(names))
+        yield from _of_topics(written, (need for name in names for need in self._writes(name)))
+        largest = max((each.partitions for each in sources.values()), default=0) or PARTITIONS
+        yield from _missing(topics, sources, PARTITIONS)
+        yield from _missing(names, written, largest)
         commits = ("Describe", "Read") if self._in_kafka else ("Describe",)
         yield from _of_group(sink, Need("group", self._config.group_id, commits))
         yield from _of_group(sink, Need("group", GROUP.format(self._config.group_id), ("Describe", "Read"), UNPAUSED))
@@ -173,12 +181,14 @@ def refuse(findings: Iterable[Finding]) -> list[str]:
 
     Raises:
         NotAllowed: rights are missing.
+        TopicMissing: topics are.
         NotUsable: something else does not let the service run.
     """
     found = list(findings)
     refusals = [each.error for each in found if each.severity is Severity.REFUSES]
     if refusals:
-        kind = NotAllowed if all(isinstance(each, NotAllowed) for each in refusals) else NotUsable
+        kinds = {type(each) for each in refusals}
+        kind = kinds.pop() if len(kinds) == 1 else NotUsable
         raise refusals[0] if len(refusals) == 1 else kind("\n".join(map(str, refusals)))
     return list(map(str, found))
 
@@ -194,13 +204,18 @@ def _reads(topic: str, without: str = "") -> Need:
     return Need("topic", topic, ("Describe", "Read"), without)
 
 
-def _of_topics(cluster: Cluster, needs: Iterable[Need]) -> Iterator[Finding]:
-    """Yield what is missing; a topic that does not exist is told of elsewhere."""
-    wanted = list(needs)
-    found: Mapping[str, TopicFacts] = cluster.topics(sorted({each.name for each in wanted})) if wanted else {}
-    for need in wanted:
+def _of_topics(found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
+    """Yield which rights are missing on topics that exist."""
+    for need in needs:
         if need.name in found:
             yield from lacking(need, found[need.name].rights)
+
+
+def _missing(names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int) -> Iterator[Finding]:
+    """Yield each topic that does not exist."""
+    for name in names:
+        if name not in found:
+            yield Finding.refuses(TopicMissing.named(name, partitions))
 
 
 def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:

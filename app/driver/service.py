@@ -102,7 +102,8 @@ class Service:
             return self._run(until_end=until_end, stand_by=stand_by)
 
     def _run(self, *, until_end: bool, stand_by: bool) -> int:
-        rounds: Rounds | None = None
+        rounds, failure = None, ""
+        self._tracker.started()
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
             config, workload = self._stand_by(for_equals=stand_by)
@@ -121,14 +122,15 @@ class Service:
             return self._rounds(rounds, config, workload, until_end=until_end)
         except Stopped:
             return 0
-        except Superseded as error:
-            if not self._stop.leaving:
+        except Exception as error:
+            if not (isinstance(error, Superseded) and self._stop.leaving):
+                failure = str(error) or type(error).__name__
                 raise
             self._stop.request(f"taken over: {error.cause}")
             return 0
         finally:
             self._clients.mirrors.close()
-            self._tracker.stopped(self._stop.cause or "done")
+            self._tracker.stopped(failure or self._stop.cause or "done")
             if rounds is not None:
                 rounds.stop()
 
@@ -210,16 +212,12 @@ class Service:
                 self._renewal.renew(_at_rest(workload, ranges))
                 if done:
                     return 1 if workload.blocked else 0
-                self._work(rounds, config, workload, ranges)
+                if ranges:
+                    self._round(rounds, config, workload, ranges)
+                else:
+                    self._wait(self._config.round_interval)
             config, workload = self._discover_new_owners()
         return 0
-
-    def _work(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
-        """Run a round, or wait until there is something to work on."""
-        if ranges:
-            self._round(rounds, config, workload, ranges)
-        else:
-            self._wait(self._config.round_interval)
 
     def _discover_new_owners(self) -> tuple[TaskConfig, Workload]:
         """Discover; where somebody else has fenced our tasks, give them a moment to say by a commit who they are."""
@@ -244,7 +242,9 @@ class Service:
         self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:
-        """Wait, at most until a stop is requested, and show meanwhile that the service is alive."""
+        """Wait, at most until a stop is requested, and show meanwhile that the service is alive, and what waits."""
+        if seconds >= self._config.round_interval:  # to ask takes a second
+            self._tracker.aged(self._clients.ages)
         until = self._runtime.monotonic() + seconds
         while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:
             self._tracker.leaving(self._stop.leaving)
@@ -276,6 +276,7 @@ class Service:
         ]
         running = rounds.submit(assignments)
         self._tracker.round_began(slots, len(tasks), ranges)
+        self._tracker.aged(self._clients.ages)
         round_ = Round(
             running,
             assignments,
@@ -350,6 +351,7 @@ class Service:
             return str(error)
         self._refusals.over()
         self._tracker.refreshed(found)
+        self._tracker.aged(self._clients.ages)
         self._tracker.taken_over(self._discovery.takeover.taken)
         if self._tracker.taken:  # the tasks go on with what they still have
             return "everything is taken over" if self._discovery.takeover.has_all(balance.partitions) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.config import Config
 from app.errors import (
     GO_ON,
     Blocked,
@@ -55,6 +56,12 @@ class StartPolicy:
     starting: str
     out_of_range: str
 
+    @classmethod
+    def of(cls, config: Config) -> StartPolicy:
+        """Return the policy of a configuration."""
+        starting = config.starting_offsets
+        return cls(starting if isinstance(starting, str) else "time", config.out_of_range)
+
 
 def decide(
     at: PartitionOffsets,
@@ -95,6 +102,21 @@ def decide(
     if at.committed.offset < at.watermarks.log_start or cut is not None:
         return _range(at, _out_of_range(at, at.committed.offset, policy, cut))
     return _range(at, at.committed.offset)
+
+
+def told(at: PartitionOffsets) -> Blocked | None:
+    """Return why a task left the partition to a person, which it says beside the offset; it holds until that moves."""
+    reason = OffsetMetadata.parse(at.committed.metadata if at.committed else "").blocked
+    return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
+
+
+def judge(at: PartitionOffsets, policy: StartPolicy, *, is_new: bool) -> Blocked | None:
+    """Return why a partition waits for a person, as far as that is seen without the service; None if it does not."""
+    try:
+        decide(at, policy, first_seen=None, had_offset_in=None, is_new=is_new, cut=None)
+    except Blocked as error:
+        return error
+    return told(at)
 
 
 def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
-from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt, Waiting, Watermarks
+from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.offsets.times import NO_TIME, TaskTimes
 from app.rates import UNLIMITED, Rates
 from app.runtime import REAL, Runtime
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, Progress, RoundStatus, Snapshot
+from app.status.snapshot import (
+    NOTHING_KNOWN,
+    About,
+    End,
+    PartitionState,
+    PartitionStatus,
+    Phase,
+    Problem,
+    Progress,
+    RoundStatus,
+    Snapshot,
+)
 from app.status.window import Look, Moment, with_look, with_moment
 
 # How many rounds that have ended are shown.
@@ -32,15 +44,23 @@ class StatusTracker:
         group: the consumer group.
         listeners: called with each change, in order.
         runtime: the clocks.
+        rates: how many records of a partition may be read in a second.
+        about: what runs, and what for.
     """
 
     def __init__(
-        self, group: str, listeners: Iterable[Listener] = (), runtime: Runtime = REAL, rates: Rates = UNLIMITED
+        self,
+        group: str,
+        listeners: Iterable[Listener] = (),
+        runtime: Runtime = REAL,
+        rates: Rates = UNLIMITED,
+        about: About = NOTHING_KNOWN,
     ) -> None:
         self._runtime = runtime
         self._rates = rates
         self._listeners = tuple(listeners)
         now = runtime.wall_clock()
+        self._about = about
         self.snapshot = Snapshot(at=now, alive=now, group=group, started=now)
         self._changing = threading.Lock()
         self._ranges: dict[Partition, OffsetRange] = {}
@@ -50,19 +70,24 @@ class StatusTracker:
         """The partitions that a service of a later generation has taken over."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
+        self._silent: Collection[Partition] = ()
+        """The partitions that did not answer at the last look: to ask them more would only take time."""
         self._lost_until: dict[Partition, int] = {}
         """Up to where the losses of each partition are counted."""
         self._totals = Counts()
-        self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
-        """The last attempt at each task, and what it has reported."""
-        self._times: Mapping[int, TaskTimes] = {}
+        self._times = TimesOfTasks(int(now * 1000))
         self._refreshed_at = runtime.monotonic()
+
+    def started(self) -> None:
+        """Take in that the service has started."""
+        self._publish(about=self._about)
 
     def discovered(self, workload: Workload) -> None:
         """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
-        partitions = self._with_offsets(workload.offsets, workload.waiting)
+        self._silent = workload.blocked.keys() - workload.offsets.keys()
+        partitions = self._with_offsets(workload.offsets)
         for partition in workload.ranges:
             planned = self._planned(partitions[partition])
             partitions[partition] = replace(
@@ -92,22 +117,29 @@ class StatusTracker:
     def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
         self.kafka_is_back()
-        offsets, self.undeliverable = found.offsets, found.undeliverable
+        offsets, self.undeliverable, self._silent = found.offsets, found.undeliverable, found.unreadable
         now, totals = self._runtime.monotonic(), self._totals
         gone = {
             partition: status
             for partition, status in self.snapshot.partitions.items()
             if partition not in offsets and status.state is PartitionState.BLOCKED
         }
-        partitions = gone | self._with_offsets(offsets, found.waiting)
+        partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
             if status.state is PartitionState.RUNNING:
                 partitions[partition] = self._in_trouble(status, found.trouble(partition))
-        lag = sum(each.lag for each in partitions.values() if each.state is PartitionState.RUNNING)
-        progress = Progress(self._totals.since(totals), lag, now - self._refreshed_at)
+        progress = Progress(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
         self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
+
+    def aged(self, ages: Ages) -> None:
+        """Ask how old the records are that waited at the last look; for a moment, and not before a round."""
+        statuses = self.snapshot.partitions.items()
+        lagging = {at: status.next_offset for at, status in statuses if status.lag and at not in self._silent}
+        found, known = ages.waiting(lagging), self.snapshot.partitions
+        waiting = {each: replace(known[each], waiting=found[each]) for each in found.keys() & known.keys()}
+        self._publish(partitions={**known, **waiting})
 
     def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
         """Publish partitions whose offsets were just read."""
@@ -258,28 +290,27 @@ class StatusTracker:
         """Take in that the service has stopped."""
         self._publish(phase=Phase.STOPPED, cause=cause)
 
-    def _with_offsets(
-        self, offsets: Mapping[Partition, PartitionOffsets], waiting: Mapping[Partition, Waiting]
-    ) -> dict[Partition, PartitionStatus]:
+    def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
         """Return the status of each partition that exists, with these offsets and the counts beside them."""
-        return {partition: self._with_offset(at, waiting.get(partition)) for partition, at in offsets.items()}
+        return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
-    def _with_offset(self, at: PartitionOffsets, waiting: Waiting | None) -> PartitionStatus:
+    def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
         before, chosen = self._known(at.partition), self._ranges.get(at.partition)
         committed = at.committed.offset if at.committed else None
-        lag = at.lag(chosen.start, chosen.end) if chosen else at.lag(at.watermarks.log_start)
+        start, last = (chosen.start, chosen.end) if chosen else (at.watermarks.log_start, None)
+        lag, next_offset = at.lag(start, last), at.next_offset(start)
         counts = before.counts + self._newly_counted(at.partition, at.committed.metadata if at.committed else "")
         end = at.watermarks.last_stable
         return replace(
             before,
             committed=committed,
+            next_offset=next_offset,
             last_stable=end,
             high_watermark=at.watermarks.high_watermark,
-            unstable_since=self._unstable_since(before, at.watermarks),
+            unstable_since=before.still_unstable(at.watermarks, self._now()),
             log_start=at.watermarks.log_start,
             lag=lag,
-            waiting_since=waiting.since if waiting else None,
-            retention=waiting.retention if waiting else None,
+            waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
             moved=self._moved(before, committed),
             looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
@@ -306,37 +337,17 @@ class StatusTracker:
         self._lost_until[at.partition] = max(at.watermarks.log_start, self._lost_until.get(at.partition, 0))
         return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
 
-    def _unstable_since(self, before: PartitionStatus, now: Watermarks) -> float | None:
-        """Return since when records wait behind the last stable offset, which has not moved."""
-        if now.high_watermark <= now.last_stable:
-            return None
-        stays = before.unstable_since is not None and before.last_stable == now.last_stable
-        return before.unstable_since if stays else self._now()
-
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
         """Return what tasks have counted since the last look; the first look finds nothing new."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
-        self._take_times(metadata)
+        self._times.take(metadata)
         if before is None:
             return Counts()
         same = (before.topic_id, before.since) == (metadata.topic_id, metadata.since)
         new = metadata.counts.since(before.counts) if same else metadata.counts
         self._totals += new
         return new
-
-    def _take_times(self, metadata: OffsetMetadata) -> None:
-        """Take in what a task of this run reports; its partitions may tell older times, too, and retries begin anew."""
-        report, run = metadata.report, metadata.owner.started
-        if report is None or run < int(self.snapshot.started * 1000):
-            return
-        task, attempt = report.attempt.task, (run, report.attempt.round, report.attempt.number)
-        known, before = self._reports.get(task, (attempt, NO_TIME))
-        if attempt < known or (attempt == known and report.times.seconds < before.seconds):
-            return
-        new = report.times.since(before) if attempt == known else report.times
-        self._reports[task] = attempt, report.times
-        self._times = {**self._times, task: self._times.get(task, NO_TIME) + new}
 
     def _known(self, partition: Partition) -> PartitionStatus:
         """Return the status of a partition; one whose topic was deleted meanwhile may have none any more."""
@@ -366,7 +377,7 @@ class StatusTracker:
     def _publish(self, **changes: object) -> None:
         with self._changing:
             before, now = self.snapshot, self._now()
-            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times, **changes)  # type: ignore[arg-type]  # its own fields
+            self.snapshot = replace(before, at=now, alive=now, totals=self._totals, tasks=self._times.total, **changes)  # type: ignore[arg-type]  # its own fields
         for listener in self._listeners:
             listener(before, self.snapshot)
 

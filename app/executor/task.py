@@ -30,6 +30,7 @@ from app.executor.limits import Limits
 from app.executor.pacing import Pacing
 from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
 from app.executor.stopwatch import Stopwatch
+from app.executor.verdicts import tell
 from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
 from app.records import Chunk
 from app.runtime import REAL, Runtime
@@ -129,6 +130,9 @@ class Task:
             reports=lambda lane: lane is self._control_lane,
         )
         self._next_free = 0.0
+        self._tell = partial(tell, clients=clients, offsets=offsets, owner=config.owner)
+        self._told: set[Partition] = set()
+        """The blocked partitions beside whose offsets it says why."""
         self._fences = Fences(config.owner, offsets, runtime.monotonic)
         self._takes_over = assignment.takes_over
         self._without_records = set(self._lanes) if self._takes_over else set()
@@ -306,9 +310,17 @@ class Task:
 
     def _attend(self) -> None:
         """Take care of the lanes that do not just go on."""
+        self._tell_why_blocked()
         for lane in [lane for lane in self._lanes.values() if not lane.goes_on]:
             if lane not in self._calls:
                 self._attend_to(lane, self._clock())
+
+    def _tell_why_blocked(self) -> None:
+        """Say beside each offset why its partition is blocked, once."""
+        for lane in self._free_lanes():
+            if lane.outcome is Outcome.BLOCKED and lane.partition not in self._told:
+                self._told.add(lane.partition)
+                self._calls.start(lane, partial(self._tell, lane))
 
     def _attend_to(self, lane: Lane, now: float) -> None:
         if lane.ready and self._pacing.rests(lane):
@@ -361,6 +373,7 @@ class Task:
         A lane that hangs comes last, and does not hold up the report for long.
         """
         self._calls.settle()
+        self._tell_why_blocked()
         self._commits.start(lane for lane in self._lanes.values() if lane.ready)
         self._calls.settle()
         self._calls.abandon(LAST_SECONDS)

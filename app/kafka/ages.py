@@ -2,13 +2,16 @@
 How old the records are that wait: the timestamp of the first one, read from Kafka.
 
 No request tells it, and a guess from how offsets moved shows 0 for a partition that is idle. So one record of each
-partition is read: in a second at most, and only where the offset has moved since the last time.
+partition is read: in a second at most, and only where the offset has moved since the last time. Where that second is
+too short, the record that was read last stands for those behind it: they are younger.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from app.errors import WinnowError
 from app.kafka.first_records import KafkaFirstRecords
@@ -17,15 +20,13 @@ from app.model import Partition, Waiting
 
 # The figures are a service to whoever looks: a round must not wait for them.
 LOOK_SECONDS = 1.0
-# What one look reads at most. The partitions whose age was not read for the longest time come first.
-LOOK_PARTITIONS = 250
 # How long a topic's retention is believed.
 RETENTION_SECONDS = 600.0
 
 
 class KafkaAges:
     """
-    Reads the first waiting record of partitions; what cannot be read in time is left out, and nothing is raised.
+    Reads the first waiting record of partitions, and remembers it; nothing is raised.
 
     Args:
         kafka: the properties of the source's cluster.
@@ -36,32 +37,34 @@ class KafkaAges:
     def __init__(self, kafka: Mapping[str, str], group: str, topics: KafkaTopics) -> None:
         self._first_records = KafkaFirstRecords(kafka, group, LOOK_SECONDS)
         self._topics = topics
-        self._known: dict[Partition, tuple[int, float]] = {}
-        """The offset and the timestamp that were read last; the newest are at the end."""
+        self._read: dict[Partition, tuple[int, float | None]] = {}
+        """The offset and the timestamp that were read last, None if no record waited; the newest are at the end."""
         self._retention: dict[str, tuple[float | None, float]] = {}
         """For how long a topic keeps records, and until when that is believed."""
 
     def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, Waiting]:
-        """Return the age of the first record at or after each offset, of each partition that answers."""
-        try:
-            self._read(offsets)
-            return {
-                partition: Waiting(self._known[partition][1], self._kept(partition.topic))
-                for partition, offset in offsets.items()
-                if self._known.get(partition, (None, 0.0))[0] == offset
-            }
-        except WinnowError:  # an outage, which the driver's other questions tell
-            return {}
+        """Read the first record at or after each offset, the longest unread first; return what is known then."""
+        # A partition in which nothing waited meanwhile says nothing about what waits now.
+        self._read = {partition: known for partition, known in self._read.items() if partition in offsets}
+        order = {partition: place for place, partition in enumerate(self._read)}
+        moved = (each for each, offset in offsets.items() if self._last_read(each)[0] != offset)
+        asked = {each: offsets[each] for each in sorted(moved, key=lambda each: order.get(each, -1))}
+        with contextlib.suppress(WinnowError):  # an outage, which the driver's other questions tell
+            for partition, milliseconds in self._first_records.times(asked).items():
+                self._read.pop(partition, None)
+                self._read[partition] = asked[partition], None if milliseconds is None else milliseconds / 1000
+            return dict(self._known(offsets))
+        return {}
 
-    def _read(self, offsets: Mapping[Partition, int]) -> None:
-        """Read what is not known yet, the longest unknown first."""
-        order = {partition: place for place, partition in enumerate(self._known)}
-        moved = [each for each, offset in offsets.items() if self._known.get(each, (None, 0.0))[0] != offset]
-        asked = sorted(moved, key=lambda each: order.get(each, -1))[:LOOK_PARTITIONS]
-        for partition, milliseconds in self._first_records.times({each: offsets[each] for each in asked}).items():
-            self._known.pop(partition, None)
-            if milliseconds is not None:
-                self._known[partition] = offsets[partition], milliseconds / 1000
+    def _known(self, offsets: Mapping[Partition, int]) -> Iterator[tuple[Partition, Waiting]]:
+        """Yield what was read of each partition at its offset, or before it."""
+        for partition, offset in offsets.items():
+            at, since = self._last_read(partition)
+            if at == offset or (at < offset and since is not None):
+                yield partition, Waiting(since, self._kept(partition.topic))
+
+    def _last_read(self, partition: Partition) -> tuple[float, float | None]:
+        return self._read.get(partition, (math.inf, None))
 
     def _kept(self, topic: str) -> float | None:
         retention, until = self._retention.get(topic, (None, 0.0))

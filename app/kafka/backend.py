@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 
 from confluent_kafka import Producer, libversion
 
@@ -53,15 +54,30 @@ def explain_backend(*clusters: Mapping[str, str]) -> str:
     """Return in a line which backend this machine uses, and why."""
     if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
-    return f"bulk, because Numba and librdkafka {libversion()[0]} are as they must be"
+    return f"bulk, because Numba and librdkafka {librdkafka()} are as they must be"
+
+
+def expected_backend(*clusters: Mapping[str, str]) -> str:
+    """Return the name of the backend that tasks will use, without loading it here: a broken Numba shows only there."""
+    plain = _renews_tokens(*clusters) or find_spec("numba") is None or _problem_of("app.kafka.bulk.native")
+    return PLAIN.name if plain else "bulk"
 
 
 def why_not_bulk(*clusters: Mapping[str, str]) -> str:
     """Return why records must become Python objects here; empty if they need not."""
-    mechanisms = (kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")) for kafka in clusters)
-    if any(mechanism.upper() == "OAUTHBEARER" for mechanism in mechanisms):
+    if _renews_tokens(*clusters):
         return "OAUTHBEARER renews its tokens while confluent-kafka polls"
-    return _problem()
+    return _problem_of("app.kafka.bulk.consumer")
+
+
+def _renews_tokens(*clusters: Mapping[str, str]) -> bool:
+    mechanisms = (kafka.get("sasl.mechanism", kafka.get("sasl.mechanisms", "")) for kafka in clusters)
+    return any(mechanism.upper() == "OAUTHBEARER" for mechanism in mechanisms)
+
+
+def librdkafka() -> str:
+    """Return the version of librdkafka."""
+    return libversion()[0]
 
 
 @cache
@@ -78,9 +94,10 @@ def _bulk() -> Backend:
 
 
 @cache
-def _problem() -> str:
+def _problem_of(module: str) -> str:
+    """Return why a module of the bulk backend cannot be used here; empty if it can."""
     try:
-        import_module("app.kafka.bulk.consumer")
+        import_module(module)
         native = import_module("app.kafka.bulk.native")
     except (ImportError, OSError, AttributeError) as error:  # no Numba; a broken LLVM; a librdkafka that lacks a call
         return str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import islice
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -12,10 +13,19 @@ from app.kafka.failures import of_cluster
 from app.model import Partition
 
 READ_SECONDS = 5.0
-READ_AT_ONCE = 500
 TURN_SECONDS = 0.1
-# One batch of each partition is enough; a broker sends one, however large it is.
-SMALL: settings.Settings = {"queued.min.messages": 1, "max.partition.fetch.bytes": 1024, "fetch.wait.max.ms": 100}
+# So many partitions are read at a time, which bounds the memory.
+READ_AT_ONCE = 250
+# One batch of each partition is enough. A broker answers with one batch that is larger than asked for, and the others
+# get nothing: so the usual batch must fit. A partition that has what it needs must not hold up the next fetch, as it
+# does for a second by default.
+SMALL: settings.Settings = {
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 0,
+    "max.partition.fetch.bytes": 64 << 10,
+    "fetch.max.bytes": 4 << 20,
+    "fetch.wait.max.ms": 100,
+}
 
 
 class KafkaFirstRecords:
@@ -39,7 +49,7 @@ class KafkaFirstRecords:
         Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
 
         None where no record waits. A partition that does not answer in time is left out, and so is one whose record
-        has no timestamp.
+        has no timestamp. The first ones are read first.
 
         Raises:
             Unreachable, NotUsable: Kafka does not answer, or refuses us.
@@ -56,7 +66,8 @@ class KafkaFirstRecords:
         if self._consumer is None:
             own = settings.reader(self._kafka, self._group) | SMALL
             self._consumer = Consumer(own, logger=settings.SILENT)
-        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in offsets.items()])
+        asked = (TopicPartition(*partition, offset) for partition, offset in offsets.items())
+        self._consumer.assign(list(islice(asked, READ_AT_ONCE)))
         unseen, times = set(offsets), dict[Partition, int | None]()
         deadline = time.monotonic() + self._seconds
         while unseen and (left := deadline - time.monotonic()) > 0:
@@ -69,6 +80,7 @@ class KafkaFirstRecords:
                     times |= _time(partition, message)
             if answered:  # what else was fetched of them need not become messages
                 self._consumer.incremental_unassign([TopicPartition(*each) for each in answered])
+                self._consumer.incremental_assign(list(islice(asked, len(answered))))
         self._consumer.unassign()
         return times
 

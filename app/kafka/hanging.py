@@ -280,9 +280,8 @@ class HangingTransactions:
 
     @contextmanager
     def _reader(self, partition: Partition, offset: int, isolation: str) -> Iterator[Consumer]:
-        own = {"group.id": self.group, "isolation.level": isolation, "enable.partition.eof": True}
-        own |= {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
-        consumer = Consumer(settings.common(self._kafka) | own, logger=settings.SILENT)
+        own = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
+        consumer = Consumer(settings.CONSUMER_DEFAULTS | own, logger=settings.SILENT)
         try:
             consumer.list_topics(partition.topic, READ_SECONDS)  # a new client finds leaders by a timer of 1 s
             consumer.assign([TopicPartition(*partition, offset)])

@@ -49,7 +49,7 @@ class KafkaTopics:
             known: topics that have existed; one that is gone is left out.
 
         Raises:
-            TopicMissing: a topic that is not known does not exist.
+            TopicMissing: topics that are not known do not exist.
         """
         if pattern is not None:
             known = names = [name for name in self._names() if re.fullmatch(pattern, name) and not is_internal(name)]
@@ -59,12 +59,15 @@ class KafkaTopics:
             TopicCollection(list(names)), request_timeout=ANSWER_SECONDS
         )
         found: dict[str, Topic] = {}
+        missing = []
         for name, future in described.items():
             try:
                 found[name] = self._topic(name, future)
-            except TopicMissing:
+            except TopicMissing as error:
                 if name not in known:
-                    raise
+                    missing.append(error)
+        if missing:
+            raise missing[0] if len(missing) == 1 else TopicMissing("\n".join(map(str, missing)))
         return found
 
     def _names(self) -> list[str]:
@@ -78,8 +81,7 @@ class KafkaTopics:
             described = self._connection.wait(future)
         except KafkaException as error:
             if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                msg = f"topic {name!r} does not exist"
-                raise TopicMissing(msg, "create it, or correct the configuration") from error
+                raise TopicMissing.named(name) from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
         leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
         in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}
@@ -123,7 +125,7 @@ class KafkaTopics:
             else:
                 replicas = min((len(each.replicas) for each in described.partitions), default=1)
                 rights = rights_of(described.authorized_operations)
-                found[name] = TopicFacts(rights, replicas, self._settings(name) or None)
+                found[name] = TopicFacts(rights, replicas, self._settings(name) or None, len(described.partitions))
         return found
 
     def retention(self, name: str) -> float | None:

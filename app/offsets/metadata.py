@@ -3,11 +3,12 @@ The metadata that tasks commit beside each offset: whose it is, and what became 
 
     winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 tx=81:2
     backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
-    task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40
+    task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40 blocked=500%20of%20900%20records…
 
 The counts are committed together with the records that they count, so they are exact, whatever process dies. A task
 continues the counts that it finds, so they go on over rounds, crashes and upgrades; `since` says from which offset.
-One partition of each task also has what the task spends its time on (`app.offsets.times`).
+A task that leaves a partition to a person says why, until the offset moves; `continuing` never takes that over. One
+partition of each task also has what the task spends its time on (`app.offsets.times`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from app.offsets.times import TaskReport
 FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
 """A little less than the broker's default for `offset.metadata.max.bytes`, 4,096."""
+MAX_REASON = 1_500
+"""What is written of the reason why a partition is blocked, which may hold a broker's words."""
+_READABLE = "/:;,.()'@"
 UNKNOWN = "unknown"
 """The reason of dead letters that the first version counted without one."""
 OTHER = "other"
@@ -111,6 +115,7 @@ class OffsetMetadata:
         owner: the run of the service that committed it.
         report: what the task that committed it spends its time on; None beside most offsets.
         backlog: where committed records ended when the counts began; 0 where that is not known.
+        blocked: why the task that committed it left the partition to a person; empty where it did not.
     """
 
     topic_id: str = ""
@@ -120,6 +125,7 @@ class OffsetMetadata:
     owner: Owner = NOBODY
     report: TaskReport | None = None
     backlog: int = 0
+    blocked: str = ""
 
     def __str__(self) -> str:
         counts = self.counts
@@ -130,6 +136,7 @@ class OffsetMetadata:
         after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
         after += _written(self.owner) if self.owner != NOBODY else ""
         after += f" task={self.report}" if self.report else ""
+        after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
         return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
     @classmethod
@@ -148,7 +155,8 @@ class OffsetMetadata:
         owner = _owner(values.get("by", ""), values.get("sink", ""), values.get("gen", ""))
         report = TaskReport.parse(values.get("task", ""))
         since, backlog = _number(values.get("since", "")), _number(values.get("backlog", ""))
-        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog)
+        blocked = unquote(values.get("blocked", ""))
+        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked)
 
     @classmethod
     def continuing(

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from app.config import Source
+from app.config import Config
 from app.driver.clients import Clients
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, is_witness, judge
+from app.errors import Blocked, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks
 
 NO_ANSWER = "no broker leads the partition, or its broker does not answer"
@@ -37,6 +39,7 @@ class PartitionLag:
         watermarks: where its records begin and end; None where its broker does not answer.
         seconds: how old the record at the committed offset is; 0 where none waits, None where that is not known.
         topic_id: the id of its topic; empty where the broker gives none.
+        blocked: why it waits for a person; None where it does not.
     """
 
     partition: Partition
@@ -44,6 +47,7 @@ class PartitionLag:
     watermarks: Watermarks | None
     seconds: float | None = None
     topic_id: str = ""
+    blocked: Blocked | None = None
 
     @property
     def offset(self) -> int | None:
@@ -68,13 +72,13 @@ class PartitionLag:
         """What is wrong with the partition or its offset; empty if nothing is."""
         if self.watermarks is None:
             return NO_ANSWER
-        if self.committed is None:
+        if self.blocked is not None:
+            return WinnowError.__str__(self.blocked)  # its place is in the row already
+        if self.offset is None:
             return ""
-        if self.committed.corrupt:
-            return self.committed.corrupt
-        if (lost := self.watermarks.log_start - self.committed.offset) > 0:
+        if (lost := self.watermarks.log_start - self.offset) > 0:
             return f"{lost} offsets were deleted before they were read"
-        if self.committed.offset > self.watermarks.high_watermark:
+        if self.offset > self.watermarks.high_watermark:
             return f"the partition ends at {self.watermarks.high_watermark}, below its offset"
         return ""
 
@@ -95,31 +99,44 @@ class PartitionLag:
         }
 
 
-def offsets_of(source: Source, clients: Clients) -> list[PartitionLag]:
+def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     """
     Return the offsets of every source partition, in order; how old the waiting records are is not asked.
 
     Raises:
         Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
     """
+    source, policy = config.source, StartPolicy.of(config)
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
     partitions = sorted(Partition(each.name, number) for each in topics.values() for number in range(each.partitions))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
     # Committed offsets first, and the ends after them: an end never goes back.
     committed = clients.offsets.load(partitions, stable=False)
     watermarks = clients.topics.watermarks(led) if led else {}
+    offsets = {
+        each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
+        for each, marks in watermarks.items()
+    }
+    begun = {each.topic for each, at in offsets.items() if is_witness(at)}
+    blocked = {each: judge(at, policy, is_new=each.topic in begun) for each, at in offsets.items()}
     return [
-        PartitionLag(each, committed.get(each), watermarks.get(each), topic_id=topics[each.topic].id)
+        PartitionLag(
+            each,
+            committed.get(each),
+            watermarks.get(each),
+            topic_id=topics[each.topic].id,
+            blocked=blocked.get(each),
+        )
         for each in partitions
     ]
 
 
-def measure(source: Source, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
+def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
     """
     Return how far the group is behind in every source partition, in order.
 
     Args:
-        source: which topics.
+        config: which topics, and where the group is to begin.
         clients: Kafka, as the driver sees it.
         first_records: reads the records that wait.
         now: seconds since the epoch.
@@ -127,7 +144,7 @@ def measure(source: Source, clients: Clients, first_records: FirstRecords, now: 
     Raises:
         Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
     """
-    found = offsets_of(source, clients)
+    found = offsets_of(config, clients)
     behind = {each.partition: each.offset for each in found if each.lag and each.offset is not None}
     times = first_records.times(behind)
     return [_with_seconds(each, behind, times, now) for each in found]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from app.model import NOBODY, Partition, latest
+from app.status.condition import Condition, judge
 from app.status.health import BEHIND_EQUAL, BEHIND_LATER
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
@@ -45,6 +46,7 @@ def write(before: Snapshot, after: Snapshot) -> None:
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield a line for each change that a person wants to know of."""
+    yield from _started(before, after)
     yield from _outage(before, after)
     yield from _others(before, after)
     if after.warnings is not before.warnings:
@@ -53,12 +55,19 @@ def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     yield from _unstable(before, after)
     for partition, status in after.partitions.items():
         yield from _partition(before.partitions.get(partition), status)
+        yield from _still(before, after, status)
     if after.round is not None:
         yield from _round(before.round, after.round)
     if after.progress is not None and after.progress is not before.progress:
         counts, seconds = after.progress.counts, after.progress.seconds
-        yield Line("info", "progress", _flow(counts.records, counts.dead_total, seconds) | {"lag": after.progress.lag})
+        yield Line("info", "progress", _flow(counts.records, counts.dead_total, seconds) | {"lag": after.lag})
     yield from _phase(before, after)
+
+
+def _started(before: Snapshot, after: Snapshot) -> Iterator[Line]:
+    if after.about is not before.about:
+        work = after.about._asdict()
+        yield Line("info", "started", work.pop("build")._asdict() | work)
 
 
 def _phase(before: Snapshot, after: Snapshot) -> Iterator[Line]:
@@ -122,8 +131,8 @@ def _pause(before: Snapshot, after: Snapshot) -> Iterator[Line]:
         yield Line("info", "resumed", {"paused_seconds": round(after.at - before.paused.since / 1000, 1)})
 
 
-def _waited(snapshot: Snapshot, outage: Problem) -> float:
-    return round(snapshot.at - outage.since, 1)
+def _waited(snapshot: Snapshot, problem: Problem) -> float:
+    return round(snapshot.at - problem.since, 1)
 
 
 def _another_minute(before: Snapshot, after: Snapshot, since: float) -> bool:
@@ -169,6 +178,19 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
     if after.recovered and before is not None and after.reopened > before.reopened:
         fields = {"error": after.recovered, "reopened": after.reopened - before.reopened, "offset": after.committed}
         yield Line("info", "partition recovered", fields | where)
+
+
+def _still(before: Snapshot, after: Snapshot, status: PartitionStatus) -> Iterator[Line]:
+    """Yield what has kept a partition from going on for another minute: a problem, or nobody knows what."""
+    problem, where = status.problem, _where(status.partition)
+    if problem and status.state is not PartitionState.FAILED and _another_minute(before, after, problem.since):
+        level, state = ("error", "blocked") if status.state is PartitionState.BLOCKED else ("warning", "waits")
+        fields = {"waited_seconds": _waited(after, problem), "error": str(problem), **where}
+        yield Line(level, f"partition still {state}; the others go on", fields)
+    still_since = status.moved or after.started
+    if _another_minute(before, after, still_since) and judge(status).condition is Condition.STALLED:
+        fields = {"seconds": round(after.at - still_since, 1), "lag": status.lag, "offset": status.committed, **where}
+        yield Line("warning", "partition is stalled: records wait, and its offset does not move", fields)
 
 
 def _moved(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from app.offsets.times import BOUNDS, NO_TIME, Histogram, TaskTimes
 from app.status.condition import Condition, judge
 from app.status.health import not_ready
-from app.status.snapshot import PartitionState, PartitionStatus, Snapshot
+from app.status.snapshot import Build, PartitionState, PartitionStatus, Snapshot
 
 PARTITION = ("topic", "partition")
 STATES = {state: code for code, state in enumerate(PartitionState)}
@@ -75,6 +75,14 @@ class OfTimes(NamedTuple):
     value: Callable[[TaskTimes], Histogram]
 
 
+class Info(NamedTuple):
+    """A metric whose labels say something; its value is always 1."""
+
+    name: str
+    meaning: str
+
+
+BUILD = Info("winnow_build_info", "1; what runs, as its labels say")
 DEAD_LETTERS = ByReason("winnow_dead_letters_total", "records written to the dead letters")
 ROUNDS = ByReason("winnow_rounds_total", "rounds that have ended")
 
@@ -90,7 +98,9 @@ PARTITIONS = (
         lambda p, _: p.lag_to_high_watermark,
     ),
     OfPartition(
-        "winnow_lag_seconds", "age of the first record that waits; 0 where none does", PartitionStatus.lag_seconds
+        "winnow_lag_seconds",
+        "age of the first record that waited at the last look; 0 where none did",
+        lambda p, _: p.lag_seconds,
     ),
     OfPartition(
         "winnow_retention_margin_seconds",
@@ -131,7 +141,7 @@ PARTITIONS = (
         "as kafka-consumer-groups counts it: from the committed offset to the high watermark",
         lambda p, _: _group_lag(p),
     ),
-    OfPartition("kafka_consumergroup_group_lag_seconds", "as `winnow_lag_seconds`", PartitionStatus.lag_seconds),
+    OfPartition("kafka_consumergroup_group_lag_seconds", "as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
     OfPartition("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed),
     OfPartition("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark),
 )
@@ -186,6 +196,7 @@ def described() -> Iterator[tuple[str, str, str]]:
         yield of_times.name, "", f"{of_times.meaning}: a histogram"
     for of_service in SERVICE:
         yield of_service.name, "", of_service.meaning
+    yield BUILD.name, ", ".join(Build._fields), BUILD.meaning
 
 
 def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:
@@ -255,6 +266,9 @@ class SnapshotCollector(Collector):
             if (value := of_service.value(self._snapshot, self._now)) is not None:
                 family.add_metric((), value)
             yield family
+        build = _family(*BUILD, Build._fields)
+        build.add_metric(self._snapshot.about.build, 1)
+        yield build
 
     def _of_tasks(self) -> Iterator[Metric]:
         tasks = sorted(self._snapshot.tasks.items())

@@ -5,15 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
+from app import __version__
 from app.errors import PartitionError, WinnowError
-from app.model import Owner, Partition, Pause
+from app.model import Owner, Partition, Pause, Waiting, Watermarks
 from app.offsets.metadata import NOTHING, Counts
 from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import TaskTimes
 from app.status.window import Look, Moment
 
 VERSION = 1
+
+
+class Build(NamedTuple):
+    """What runs: versions, and the backend that tasks use (`winnow check` says why)."""
+
+    version: str = __version__
+    python: str = ""
+    pyspark: str = ""
+    librdkafka: str = ""
+    engine: str = ""
+
+
+class About(NamedTuple):
+    """
+    What runs, and what it is to do.
+
+    Args:
+        build: the versions.
+        generation: of services of one group, that of the largest one works.
+        guarantee: the delivery guarantee.
+        sources: the source topics, or the pattern that finds them.
+        sink: the topic for cleansed lines.
+        dead_letters: the topic for rejected records.
+    """
+
+    build: Build = Build()
+    generation: int = 0
+    guarantee: str = ""
+    sources: tuple[str, ...] = ()
+    sink: str = ""
+    dead_letters: str = ""
+
+
+NOTHING_KNOWN = About()
 
 
 class Phase(StrEnum):
@@ -78,15 +114,14 @@ class PartitionStatus:
         state: what happens to it.
         since: when that state began, in seconds since the epoch.
         committed: the next offset to read; None where no offset is committed.
+        next_offset: the same, or where the plan begins if none is committed.
         last_stable: the last stable offset: committed records end there.
         high_watermark: where all records end.
         unstable_since: since when an open transaction of a producer keeps the last stable offset where it is; None
             where records do not wait behind it.
         log_start: the first offset that the partition still holds.
         lag: how many offsets wait from the next one to the last stable one.
-        waiting_since: the timestamp of the first record that waits, in seconds since the epoch; None where none waits
-            or it is not known.
-        retention: for how many seconds the topic keeps records; None where it keeps them, or that is not known.
+        waiting: the first record that waits; None where none does, or that is not known.
         lost: how many offsets retention deleted before they were read, as far as the service has seen since it started.
         rate_limit: how many of its records are read in a second, as the configuration says; None where it does not.
         moved: when the committed offset was seen to move last, in seconds since the epoch; None if it was not.
@@ -104,13 +139,13 @@ class PartitionStatus:
     state: PartitionState
     since: float
     committed: int | None = None
+    next_offset: int = 0
     last_stable: int = 0
     high_watermark: int = 0
     unstable_since: float | None = None
     log_start: int = 0
     lag: int = 0
-    waiting_since: float | None = None
-    retention: float | None = None
+    waiting: Waiting | None = None
     lost: int = 0
     rate_limit: int | None = None
     moved: float | None = None
@@ -128,17 +163,25 @@ class PartitionStatus:
         """How many offsets wait up to the high watermark, also those of open transactions."""
         return self.lag + self.high_watermark - self.last_stable
 
-    def lag_seconds(self, now: float) -> float | None:
-        """Return how old the first record is that waits; 0 where none does, None where that is not known."""
-        if not self.lag:
-            return 0.0
-        return None if self.waiting_since is None else max(0.0, now - self.waiting_since)
+    def still_unstable(self, found: Watermarks, now: float) -> float | None:
+        """Return since when records wait behind the last stable offset, which is not found to have moved."""
+        if found.high_watermark <= found.last_stable:
+            return None
+        stays = self.unstable_since is not None and self.last_stable == found.last_stable
+        return self.unstable_since if stays else now
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """How old the first record was that waited at the last look; 0 where none did, None where that is not known."""
+        if self.lag and (self.waiting is None or not self.looks):
+            return None
+        since = self.waiting.since if self.lag and self.waiting else None
+        return 0.0 if since is None else max(0.0, self.looks[-1].at - since)
 
     def retention_margin(self, now: float) -> float | None:
         """Return in how many seconds the first record that waits may be deleted; None where none is in danger."""
-        if not self.lag or self.waiting_since is None or self.retention is None:
-            return None
-        return self.waiting_since + self.retention - now
+        since, retention = self.waiting or (None, None)
+        return since + retention - now if self.lag and since is not None and retention is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +189,6 @@ class Progress:
     """What was done between two refreshes from Kafka, and how many seconds lie between them."""
 
     counts: Counts
-    lag: int
     seconds: float
 
 
@@ -206,6 +248,7 @@ class Snapshot:
         looked: when the offsets were read from Kafka last; None before the first time.
         group: the consumer group.
         started: when the service started, in seconds since the epoch.
+        about: what runs, and what it is to do.
         phase: what it does.
         cause: why it stops; empty while it runs.
         partitions: the status of every source partition.
@@ -228,6 +271,7 @@ class Snapshot:
     at: float
     group: str
     started: float
+    about: About = NOTHING_KNOWN
     alive: float = 0.0
     looked: float | None = None
     phase: Phase = Phase.STARTING

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from app.driver.clients import Clients, NeverPaused, Pauses
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Watermarks
+from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 
 Result = list[Receipt] | Exception
@@ -53,6 +53,8 @@ class DriverKafka:
         self.compacted: set[str] = set()
         """The topics that take only records with a key."""
         self.pauses: Pauses = NeverPaused()
+        self.ages: dict[Partition, Waiting] = {}
+        """The first record that waits in each partition."""
         self.clusters: FakeCluster | None = None
         """What a preflight asks; None where it asks nothing."""
         self.forbidden: NotAllowed | None = None
@@ -69,6 +71,7 @@ class DriverKafka:
             offsets=self,
             placeholders=self if self.room is not None else None,
             pauses=self.pauses,
+            ages=self,
             clusters=(self.clusters, self.clusters) if self.clusters else None,
         )
 
@@ -119,6 +122,9 @@ class DriverKafka:
     def close(self) -> None:
         pass
 
+    def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, Waiting]:
+        return {each: self.ages[each] for each in offsets if each in self.ages}
+
     def lacking(self, partitions: Iterable[Partition]) -> dict[str, int]:
         wanted = {f"{each.topic}.offsets": each.number + 1 for each in sorted(partitions)}
         return {name: count for name, count in wanted.items() if (self.room or {}).get(name, 0) < count}
@@ -156,6 +162,9 @@ class FakeCluster:
         self.replicas = 3
         self.settings: dict[str, dict[str, str]] = {}
         self.commits: list[float | None] = []
+        self.partitions: dict[str, int] = {}
+        """How many partitions a topic has, if not one."""
+        self.gone: set[str] = set()
 
     def brokers(self) -> BrokerFacts:
         return BrokerFacts(self.versions, self.broker_settings)
@@ -163,7 +172,11 @@ class FakeCluster:
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         kept = {"retention.ms": "604800000", "cleanup.policy": "delete"}
         return {
-            name: TopicFacts(self.rights.get(name), self.replicas, kept | self.settings.get(name, {})) for name in names
+            name: TopicFacts(
+                self.rights.get(name), self.replicas, kept | self.settings.get(name, {}), self.partitions.get(name, 1)
+            )
+            for name in names
+            if name not in self.gone
         }
 
     def group_rights(self, group: str) -> frozenset[str] | None:

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from app.embedded.broker import Cluster
 from app.kafka.admin import AdminConnection
 from app.kafka.ages import KafkaAges
+from app.kafka.first_records import KafkaFirstRecords
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics
@@ -43,7 +44,7 @@ def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> d
     deadline = time.monotonic() + PATIENCE
     while len(found := ages.waiting(offsets)) < wanted and time.monotonic() < deadline:
         pass
-    return {partition: round(each.since - AT, 2) for partition, each in found.items()}
+    return {partition: round((each.since or AT) - AT, 2) for partition, each in found.items()}
 
 
 def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) -> None:
@@ -56,9 +57,46 @@ def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) ->
     connection = AdminConnection({"bootstrap.servers": broker.bootstrap})
     ages = KafkaAges({"bootstrap.servers": broker.bootstrap}, "ages", KafkaTopics(connection))
 
-    assert {plain: 20.0, aborted: 40.0} == read_until(ages, {plain: 1, aborted: 0, empty: 0}, 2)
+    assert {plain: 20.0, aborted: 40.0, empty: 0.0} == read_until(ages, {plain: 1, aborted: 0, empty: 0}, 3)
     assert {plain: 30.0, aborted: 40.0, other: 60.0} == read_until(ages, {plain: 2, aborted: 0, other: 0}, 3)
     assert {7 * DAY} == {each.retention for each in ages.waiting({plain: 2, other: 0}).values()}
+
+
+def test_a_look_at_many_partitions(broker: Cluster, topics: Topics) -> None:
+    """
+    None holds up another: neither one that is read already, nor one with a batch that is larger than is asked for.
+
+    Where librdkafka waits for a second between two fetches, or a broker answers with one batch, most stay unknown.
+    """
+    topic = topics("source", 300)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 200_000, "linger.ms": 500})
+    for number in range(300):
+        for _ in range(2):
+            producer.produce(topic, bytes(80_000 if number % 10 == 0 else 2_000), partition=number)
+    assert 0 == producer.flush(60)
+    waits = {Partition(topic, number): 1 for number in range(300)}
+
+    found = KafkaFirstRecords({"bootstrap.servers": broker.bootstrap}, "ages", seconds=15).times(waits)
+
+    assert waits.keys() == found.keys()
+
+
+def test_what_cannot_be_read_in_time(broker: Cluster, topics: Topics) -> None:
+    """The record that was read before stands for those behind it, until nothing waits; offsets without records are none."""
+    topic = topics("source", 2)
+    plain, aborted = Partition(topic, 0), Partition(topic, 1)
+    write(broker, *plain, 10, 20, 30)
+    write(broker, *aborted, 40, transactional=True)
+    kafka = {"bootstrap.servers": broker.bootstrap}
+    ages = KafkaAges(kafka, "ages", KafkaTopics(AdminConnection(kafka)))
+    read_until(ages, {plain: 0, aborted: 3}, 2)
+    ages._first_records._seconds = 0
+
+    assert {plain: round(AT + 10), aborted: None} == {
+        each: at.since and round(at.since) for each, at in ages.waiting({plain: 1, aborted: 3}).items()
+    }
+    assert {} == ages.waiting({aborted: 4})
+    assert {} == ages.waiting({plain: 2})
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:

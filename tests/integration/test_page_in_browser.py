@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import OutOfRange
-from app.model import Partition, Pause
+from app.model import Partition, Pause, Waiting
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.runtime import REAL
@@ -48,8 +48,7 @@ def partition(number: int, now: float, *, lag: int, closing: int = 0) -> Partiti
         last_stable=9_000_000,
         high_watermark=9_000_000,
         lag=lag,
-        waiting_since=now - 40 if lag else None,
-        retention=604_800.0,
+        waiting=Waiting(now - 40, 604_800.0) if lag else None,
         moved=now - 1,
         looks=looks,
         counts=counts,

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from app.cli import main
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
 from tests.independent import Written, committed, line, produce, read, values
@@ -32,6 +34,11 @@ def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: P
         blocked = service.wait_for("partition blocked; the others go on")
         produce(broker.bootstrap, source, [Written(line(GOOD, 1), partition=1)])
         until(lambda: committed(broker.bootstrap, sink, source).get((source, 1)) == GOOD + 1, "the other partition")
+        file = tmp_path / "command.yaml"
+        file.write_text(json.dumps(config))
+        lag, check = (
+            CliRunner().invoke(main, [*words, "-c", str(file)]) for words in (["lag"], ["check", "--connect"])
+        )
         shown = json.loads(ask(f"{url}api/status")[1])["partitions"]
         assert 0 == service.stop()
         assert [blocked] == service.logged("partition blocked; the others go on")
@@ -40,6 +47,9 @@ def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: P
     assert offset < GOOD + RUBBISH
     assert offset == len(values(read(broker.bootstrap, sink), 0)) + len(read(broker.bootstrap, dead))
     assert "dead.letters.breaker.ratio allows 50.0% of them" in blocked["error"]
+    assert (1, 1) == (lag.exit_code, check.exit_code)
+    assert "dead.letters.breaker.ratio allows 50.0% of them" in lag.stdout
+    assert f"blocked  {blocked['error']}" in check.stdout
     assert ["blocked"] == [each["state"] for each in shown if each["partition"] == 0]
 
     del config["dead.letters"]["breaker"]

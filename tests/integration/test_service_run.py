@@ -221,20 +221,28 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
 
 
 def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A source, sink or dead-letter topic that does not exist ends the start with 3 and one line that names it."""
-    there = {"source": topics("raw"), "sink": topics("clean"), "dead": topics("dead")}
+    """Topics that do not exist end the start with 3 and a line for each that names it; the log says the same."""
+    there = {"source": topics("raw", 2), "sink": topics("clean"), "dead": topics("dead")}
+    lacking = [("source",), ("sink", "dead"), ("source", "sink", "dead")]
     configs = []
-    for role in there:
-        source, sink, dead = (there | {role: f"no-{role}"}).values()
+    for roles in lacking:
+        source, sink, dead = (there | {role: f"no-{role}" for role in roles}).values()
         configs.append(settings(broker.bootstrap, group=there["source"], sources=[source], sink=sink, dead=dead))
 
     with side_by_side(tmp_path, *configs) as runs:
         codes = [run.code() for run in runs]
 
     assert [3, 3, 3] == codes
-    for role, run in zip(there, runs, strict=True):
-        (error,) = [text for text in run.noise if text.strip()]
-        assert error.startswith(f"winnow: topic 'no-{role}' does not exist")
+    for roles, run in zip(lacking, runs, strict=True):
+        partitions = 8 if "source" in roles else 2
+        said = [
+            f"topic 'no-{role}' does not exist: kafka-topics --create --topic no-{role} "
+            f"--partitions {8 if role == 'source' else partitions}; or correct the configuration"
+            for role in roles
+        ]
+        assert "\n".join(["winnow: " + said[0], *said[1:]]) == "\n".join(text for text in run.noise if text.strip())
+        assert "\n".join(said) == run.wait_for("stopped")["cause"]
+        assert run.wait_for("started")["sources"]
 
 
 def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.cli import main
 from app.embedded.broker import Broker, HeldPorts
 from tests.independent import Written, line, produce
 from tests.integration.service import Winnow, settings
@@ -21,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="Debian's package prometheus is not installed"),
 ]
 
+DAY = 86_400
 RULES = Path(__file__).parents[3] / "docker/alerts.yaml"
 
 
@@ -44,12 +49,20 @@ class Stage:
             broker.create_topic(name)
         self.prometheus = Prometheus(folder, f"127.0.0.1:{self.port}", impatient(folder))
 
-    def service(self) -> Winnow:
-        config = settings(self.broker.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead")
-        return Winnow(config | {"http": {"port": self.port}}, self.folder)
+        self.config = settings(broker.bootstrap, group="g", sources=["raw"], sink="clean", dead="dead")
+        self.config |= {"http": {"port": self.port}}
 
-    def produce(self, partition: int, *values: bytes) -> None:
-        produce(self.broker.bootstrap, self.raw, [Written(value, b"k", partition) for value in values])
+    def service(self) -> Winnow:
+        return Winnow(self.config, self.folder)
+
+    def winnow(self, command: str) -> None:
+        file = self.folder / "command.yaml"
+        file.write_text(json.dumps(self.config))
+        assert 0 == CliRunner().invoke(main, [command, "-c", str(file)]).exit_code
+
+    def produce(self, partition: int, *values: bytes, age: float = 0) -> None:
+        at = round((time.time() - age) * 1000)
+        produce(self.broker.bootstrap, self.raw, [Written(value, b"k", partition, at) for value in values])
 
     def lose(self, partition: int) -> None:
         """Delete all records of a partition, as retention does."""
@@ -75,18 +88,26 @@ def stage(mortal: Broker, tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
-    """A service that is gone, lost records, a blocked partition, dead letters, an open transaction upstream, Kafka away."""
+    """Near retention, no service, lost records, a blocked partition, dead letters, an open transaction upstream, no Kafka."""
     stage.produce(0, *(line(number, 0) for number in range(100)))
     stage.produce(2, line(0, 2), line(1, 2))
     with stage.service() as first:
         stage.reads("winnow_records_in_total", "raw-0", 100)
         stage.reads("winnow_lag_offsets", "raw-2", 0)
         stage.until()
+
+        # What waits in a paused service has lived for four of the seven days that its topic grants it.
+        stage.winnow("pause")
+        stage.reads("winnow_partition_state", "raw-2", 4)
+        stage.produce(2, line(2, 2), age=4 * DAY)
+        stage.until("WinnowRetentionNear")
+        stage.winnow("resume")
+        stage.until()
         first.stop()
     stage.until("WinnowNoHeartbeat")
 
     # Retention takes what waits while nobody is there, so a person must act.
-    stage.produce(2, line(2, 2))
+    stage.produce(2, line(3, 2))
     stage.lose(2)
     fire = ["WinnowPartitionBlocked", "WinnowRecordsLost"]
     with stage.service():

@@ -10,11 +10,14 @@ from app.driver.check import Say, connected
 from app.errors import NotUsable, TopicMissing
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
+from app.offsets.metadata import OffsetMetadata
 from app.offsets.mirrors import Mirror, Mirrors
 from app.offsets.none import NoOffsets
 from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.unit.driver.test_pause import Marked
 from tests.unit.driver.test_service import config
+
+BRING_BACK = "bring the broker back; the partition goes on by itself"
 
 
 def noted(said: list[str]) -> Say:
@@ -105,6 +108,35 @@ def test_a_missing_topic_is_told() -> None:
 
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert ["refuses  topic 'clean' does not exist: create it"] == said
+
+
+def test_what_a_task_has_found_is_told() -> None:
+    """It stands beside the offset, so that it needs no service; nor does a sink whose partition has no leader."""
+    kafka, said = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10)), list[str]()
+    verdict = str(OffsetMetadata("id-1", blocked="9 of 9 records are dead letters: mend the parser"))
+    kafka.committed = {Partition("raw", 0): CommittedOffset(4, verdict)}
+    kafka.sink_leaderless = {1}
+
+    assert 1 == connected(config(), kafka.clients, noted(said))
+    assert [
+        "ok       raw-2: starts at 0, 10 offsets behind",
+        f"waits    raw-1: its lines cannot be delivered: no leader for clean-1: {BRING_BACK}",
+        "blocked  raw-0@4: 9 of 9 records are dead letters: mend the parser",
+    ] == said[2:]
+
+
+def test_every_missing_topic_is_told() -> None:
+    """With the command that creates it; sink and dead letters get as many partitions as the largest source."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters = FakeCluster()
+    kafka.clusters.gone, kafka.clusters.partitions = {"more", "clean", "dead"}, {"raw": 12}
+
+    assert 3 == connected(config("source.topics=[raw, more]"), kafka.clients, noted(said))
+    assert [
+        f"refuses  topic {name!r} does not exist: kafka-topics --create --topic {name} --partitions {partitions}; "
+        "or correct the configuration"
+        for name, partitions in (("more", 8), ("clean", 12), ("dead", 12))
+    ] == said
 
 
 def test_the_mirrors_are_left_alone() -> None:

@@ -20,7 +20,7 @@ from app.errors import (
     Truncated,
     Unreachable,
 )
-from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Waiting, Watermarks
+from app.model import CommittedOffset, Outcome, Owner, Partition, Receipt, Watermarks
 from app.offsets.contract import StoreContext
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.mirrors import Mirrors, MirrorStatus
@@ -645,31 +645,3 @@ def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
 
     assert [[B]] == asked
     assert [{}, {}] == [each.blocked for each in found]
-
-
-class Ages:
-    """Notes what it is asked for, and knows one age for all."""
-
-    def __init__(self) -> None:
-        self.asked: list[Mapping[Partition, int]] = []
-
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
-        self.asked.append(offsets)
-        return dict.fromkeys(offsets, Waiting(90.0, 60.0))
-
-
-def test_the_age_of_what_waits_is_read_while_tasks_work() -> None:
-    """A round must not wait for it: before one, only blocked partitions are asked for; nothing waits in an idle one."""
-    kafka, ages = DriverKafka(p0=(0, 10), p1=(5, 10), p2=(0, 10), p3=(0, 10), p4=(0, 10)), Ages()
-    p = [Partition("raw", number) for number in range(5)]
-    kafka.committed = {
-        p[0]: CommittedOffset(4),
-        p[1]: CommittedOffset(2),  # deleted before it was read
-        p[2]: CommittedOffset(10),  # idle
-        p[3]: CommittedOffset.not_readable("x"),
-    }
-    discovery = Discovery(config(), replace(kafka.clients, ages=ages))
-
-    assert {p[1]: Waiting(90.0, 60.0)} == discovery.discover().waiting
-    assert {p[0]: Waiting(90.0, 60.0), p[1]: Waiting(90.0, 60.0)} == discovery.refresh().waiting
-    assert [{p[1]: 2}, {p[0]: 4, p[1]: 2}] == ages.asked

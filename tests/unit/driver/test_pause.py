@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,7 +11,7 @@ from app.driver.pause import AGAIN_SECONDS, PauseMark
 from app.driver.renewal import RENEW_SECONDS
 from app.driver.stop import Stop
 from app.errors import NotAllowed, Unreachable
-from app.model import Assignment, CommittedOffset, Partition, Pause
+from app.model import Assignment, CommittedOffset, Partition, Pause, Waiting
 from app.runtime import Runtime
 from tests.fakes.driver import DriverKafka, FakeRounds, works
 from tests.unit.driver.test_service import config, service
@@ -110,9 +110,11 @@ class Waits(Stop):
     def __init__(self) -> None:
         super().__init__()
         self.waited: list[float] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def wait(self, seconds: float) -> bool:
         self.waited.append(seconds)
+        self.meanwhile()
         return super().wait(0)
 
     @property
@@ -136,6 +138,19 @@ class TestService:
         assert ["paused; no records are taken", "resumed"] == [
             each["event"] for each in logs if "pause" in each["event"] or "resumed" in each["event"]
         ]
+
+    def test_how_old_what_waits_is(self) -> None:
+        """While it is paused that grows, and whoever watches must see it before retention deletes records."""
+        kafka, stop = DriverKafka(p0=(0, 10)), Waits()
+        kafka.pauses = Marked(1)
+        kafka.ages = {A: Waiting(5.0, 60.0)}
+        one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=stop.runtime)
+        seen = []
+        stop.meanwhile = lambda: seen.append(one._tracker.snapshot.partitions[A].waiting)
+
+        one.run(until_end=True)
+
+        assert [Waiting(5.0, 60.0)] == seen
 
     def test_offsets_do_not_expire_meanwhile(self) -> None:
         """From time to time the mark and the offsets are committed again, behind a fence."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from app import __version__
 from app.config import Config, load
 from app.driver.check import connected
 from app.driver.clients import Rounds
@@ -34,10 +35,20 @@ from app.errors import (
     TopicMissing,
     Unreachable,
 )
-from app.model import Assignment, CommittedOffset, OffsetRange, Outcome, Partition, Partitioner, Receipt, Watermarks
+from app.model import (
+    Assignment,
+    CommittedOffset,
+    OffsetRange,
+    Outcome,
+    Partition,
+    Partitioner,
+    Receipt,
+    Waiting,
+    Watermarks,
+)
 from app.runtime import REAL, Runtime
 from app.status import log
-from app.status.snapshot import Phase
+from app.status.snapshot import About, Phase
 from tests.fakes.driver import DriverKafka, FakeCluster, FakeRound, FakeRounds, Result, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
@@ -58,7 +69,7 @@ def service(
     runtime: Runtime = REAL,
     start: Callable[[], Rounds] | None = None,
 ) -> Service:
-    tracker = StatusTracker("g", [log.write], runtime)
+    tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
     return Service(
         settings or config(),
         kafka.clients,
@@ -1159,3 +1170,38 @@ class TestPage:
             shown.run(until_end=True)
 
         assert [] == kafka.fenced
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
+    """Whatever the guarantee; at least once, a round is not looked at before its end."""
+    kafka = DriverKafka(p0=(0, 10))
+    kafka.ages = {A: Waiting(5.0, 60.0)}
+    seen = []
+    rounds = FakeRounds(works(kafka))
+    one = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"))
+
+    class Watched(FakeRound):
+        def wait(self, seconds: float) -> bool:
+            seen.append(one._tracker.snapshot.partitions[A].waiting)
+            return super().wait(seconds)
+
+    rounds.submit = lambda assignments: Watched(rounds, works(kafka)(assignments))  # type: ignore[method-assign]
+    one.run(until_end=True)
+
+    assert Waiting(5.0, 60.0) == seen[0]
+
+
+@pytest.mark.parametrize("error", [ForeignMember("somebody"), SparkFailed("no Java"), RuntimeError()])
+def test_why_a_service_has_stopped(error: Exception) -> None:
+    """Its last line says why, also where no signal came and the work is not done; its first one, that it has started."""
+    kafka = DriverKafka(p0=(0, 10))
+
+    def fail() -> Rounds:
+        raise error
+
+    with capture_logs() as logs, pytest.raises(type(error)):
+        service(kafka, FakeRounds(works(kafka)), start=fail).run(until_end=True)
+
+    assert ("started", __version__) == (logs[0]["event"], logs[0]["version"])
+    assert ("stopped", str(error) or "RuntimeError") == (logs[-1]["event"], logs[-1]["cause"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -99,7 +100,7 @@ def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
     assert (30, 3, 130, 10) == (
         watch.snapshot.progress.counts.records,
         watch.snapshot.progress.counts.dead_total,
-        watch.snapshot.progress.lag,
+        watch.snapshot.lag,
         watch.snapshot.progress.seconds,
     )
     assert 30 == watch.snapshot.totals.records
@@ -118,16 +119,15 @@ def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
         assert seconds == watch.snapshot.progress.seconds
 
 
-def test_what_waits_in_a_blocked_partition_is_not_what_the_tasks_have_before_them(watch: Watch) -> None:
-    """The lag of a round's progress is that of the partitions which are read."""
+def test_what_waits_in_a_blocked_partition_is_lag(watch: Watch) -> None:
+    """It is not the tasks' to read, and readers wait for it all the same."""
     found = workload(at(A, 40), at(B, 10))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset")})
     watch.tracker.discovered(blocked)
     watch.tracker.round_began(2, 1, [found.ranges[A]])
     watch.tracker.refreshed(SourceOffsets({A: at(A, 70), B: at(B, 10)}))
 
-    assert watch.snapshot.progress is not None
-    assert (30, 120) == (watch.snapshot.progress.lag, watch.snapshot.lag)
+    assert 120 == watch.snapshot.lag
 
 
 def test_a_limited_partition_shows_its_limit() -> None:
@@ -577,17 +577,56 @@ def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(watch: Watch) 
     assert (Phase.LEAVING, "SIGTERM") == (watch.snapshot.phase, watch.snapshot.cause)
 
 
-def test_a_record_that_waits_has_an_age(watch: Watch) -> None:
-    """It is that of the last look; where nobody could read it, no age is shown rather than an old one."""
-    begin(watch, at(A, 40))
-    seen = []
-    for waiting in ({A: Waiting(900.0, 3_600.0)}, {}):
-        watch.now += 10
-        watch.tracker.refreshed(SourceOffsets({A: at(A, 60)}, waiting=waiting))
-        status = watch.snapshot.partitions[A]
-        seen.append((status.lag_seconds(watch.now), status.retention_margin(watch.now)))
+class Ages:
+    """Notes what it is asked for, and what it says."""
 
-    assert [(110.0, 3_490.0), (None, None)] == seen
+    def __init__(self) -> None:
+        self.asked: list[Mapping[Partition, int]] = []
+        self.found: dict[Partition, Waiting] = {}
+
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+        self.asked.append(offsets)
+        return self.found
+
+
+class TestAges:
+    """How old the records are that wait."""
+
+    def look(self, watch: Watch, committed: int | None, ages: Ages) -> tuple[float | None, float | None]:
+        watch.now += 10
+        watch.tracker.refreshed(SourceOffsets({A: at(A, committed)}))
+        watch.tracker.aged(ages)
+        status = watch.snapshot.partitions[A]
+        return status.lag_seconds, status.retention_margin(watch.now)
+
+    def test_a_record_that_waits_has_an_age(self, watch: Watch) -> None:
+        """
+        It is that of the last look, or one before it: what follows is younger.
+
+        Once nothing waited, or the offset was set back, that says nothing about what waits now.
+        """
+        begin(watch, at(A, 40))
+        ages = Ages()
+        ages.found = {A: Waiting(900.0, 3_600.0)}
+        assert (110.0, 3_490.0) == self.look(watch, 60, ages)
+        ages.found = {}
+        assert (120.0, 3_480.0) == self.look(watch, 70, ages)
+        assert (None, None) == self.look(watch, 50, ages)
+        ages.found = {A: Waiting(900.0, 3_600.0)}
+        self.look(watch, 50, ages)
+        assert (0.0, None) == self.look(watch, 100, ages)
+        ages.found = {}
+        assert (None, None) == self.look(watch, 90, ages)
+
+    def test_only_what_lags_is_read(self, watch: Watch) -> None:
+        """From its next offset on, which without a committed one is where the plan begins; if its leader answers."""
+        begin(watch, at(A, None), at(B, 100))
+        ages = Ages()
+
+        watch.tracker.aged(ages)
+        watch.tracker.refreshed(SourceOffsets({A: at(A, None), B: at(B, 100)}, frozenset({A})))
+        watch.tracker.aged(ages)
+        assert [{A: 0}, {}] == ages.asked
 
 
 class TestTimes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,23 @@ from app.executor import task
 from app.executor.breaker import CircuitBreaker
 from app.executor.cleansed import Cleansed
 from app.executor.parse import make_parser
-from app.model import OffsetRange, Outcome, Partition, Receipt
+from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
+from app.offsets.metadata import OffsetMetadata
 from app.rates import BreakerLimit
 from app.records import DeadLetter, Lines
-from tests.fakes import FakeClients, FakeClock, FakeKafka, Record, make_assignment, make_task_config
+from tests.fakes import (
+    FakeClients,
+    FakeClock,
+    FakeKafka,
+    FakeOffsets,
+    Mishap,
+    Point,
+    Record,
+    Script,
+    Trouble,
+    make_assignment,
+    make_task_config,
+)
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
@@ -31,11 +44,19 @@ def bad(records: int) -> list[Record | None]:
     return [Record(b"rubbish")] * records
 
 
-def cleanse(kafka: FakeKafka, limit: BreakerLimit | None) -> dict[Partition, Receipt]:
-    task_config, clock = make_task_config(breaker=limit), FakeClock()
-    clients = FakeClients(kafka, task_config, clock)
-    ranges = (OffsetRange(partition, None, 0) for partition in kafka.source)
-    receipts = task.run(make_assignment(task_config, *ranges), clients, make_parser(task_config), 60, clock.runtime)
+def cleanse(
+    kafka: FakeKafka,
+    limit: BreakerLimit | None,
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    *,
+    clients: type[FakeClients] = FakeClients,
+    script: Script | None = None,
+) -> dict[Partition, Receipt]:
+    task_config, clock = make_task_config(guarantee, breaker=limit), FakeClock()
+    places = {each: kafka.committed[each].offset if each in kafka.committed else None for each in kafka.source}
+    ranges = (OffsetRange(each, offset, offset or 0) for each, offset in places.items())
+    made = clients(kafka, task_config, clock, script)
+    receipts = task.run(make_assignment(task_config, *ranges), made, make_parser(task_config), 60, clock.runtime)
     return {receipt.partition: receipt for receipt in receipts}
 
 
@@ -63,6 +84,50 @@ class TestTask:
         assert [cleansed(n) for n in range(40)] == kafka.sink[A]
         assert receipt.end - 40 == len(kafka.dead[A]) == receipt.dead["no_marker"]
         assert receipt.balances
+
+    @pytest.mark.parametrize("guarantee", list(Guarantee))
+    def test_the_offset_says_why(self, guarantee: Guarantee) -> None:
+        """Whoever asks without the service sees it, until another task goes on; the counts and the offset stay."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)], B: good(40)})
+
+        receipt = cleanse(kafka, HALF, guarantee)[A]
+
+        found = OffsetMetadata.parse(kafka.committed[A].metadata)
+        assert f"{receipt.error}: {receipt.cure}" == found.blocked
+        assert (receipt.end, receipt.records) == (kafka.committed[A].offset, found.counts.records)
+        assert not OffsetMetadata.parse(kafka.committed[B].metadata).blocked
+
+        cleanse(kafka, None, guarantee)
+
+        assert 440 == kafka.committed[A].offset
+        assert not OffsetMetadata.parse(kafka.committed[A].metadata).blocked
+
+    @pytest.mark.parametrize("point", [Point.BEFORE_OPEN, Point.AFTER_OPEN])
+    def test_who_cannot_say_why_is_blocked_all_the_same(self, point: Point) -> None:
+        """Kafka may be away just then: nothing is written, and nothing is read on."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)]})
+
+        (receipt,) = cleanse(kafka, HALF, script=Script([Mishap(point, Trouble.TRANSIENT, 2)])).values()
+
+        assert (Outcome.BLOCKED, True) == (receipt.outcome, receipt.tripped)
+        assert not OffsetMetadata.parse(kafka.committed[A].metadata).blocked
+
+    def test_another_owner_is_left_alone(self) -> None:
+        """It judges the partition anew, and must not be fenced for a word of ours."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)]})
+
+        class TakenOver(FakeOffsets):
+            def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+                other = str(OffsetMetadata(owner=Owner(9, "there", "clean")))
+                found = super().load(partitions, stable=stable)
+                return {each: CommittedOffset(at.offset, other) for each, at in found.items()}
+
+        class TheirClients(FakeClients):
+            def offsets(self, consumer: object) -> FakeOffsets:
+                return TakenOver(self.kafka)
+
+        assert Outcome.BLOCKED is cleanse(kafka, HALF, clients=TheirClients)[A].outcome
+        assert {A: 1} == kafka.epochs
 
     def test_any_number_may_come_by_default(self) -> None:
         """Dead letters lose nothing, and can be replayed; only who asks for it has partitions that wait."""

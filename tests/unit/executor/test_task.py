@@ -769,18 +769,23 @@ class TestTruncation:
         assert LastRead(11, 1) == self.read(kafka)
 
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
-        """Nothing is read, the offset stays, and the receipt says where the log was cut."""
+        """Nothing is read, the offset stays, and receipt and metadata say where the log was cut."""
         kafka = self.kafka(guarantee)
         kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
         before = kafka.committed[A]
 
         (receipt,) = run(kafka, guarantee)
+        told = OffsetMetadata.parse(kafka.committed[A].metadata)
 
         assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
         assert "the partition was cut to 7" in receipt.error
         assert "offsets 7 to 11" in receipt.error
         assert "out.of.range" in receipt.cure
-        assert (before, expected()) == (kafka.committed[A], kafka.sink[A])
+        assert f"{receipt.error}: {receipt.cure}" == told.blocked
+        assert (before, expected()) == (
+            replace(kafka.committed[A], metadata=str(replace(told, blocked=""))),
+            kafka.sink[A],
+        )
 
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
         """Only the record that was read counts: the control record behind it may be lost, and its offset taken again."""

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from app.kafka import backend
-from app.kafka.backend import PLAIN, best_backend, why_not_bulk
+from app.kafka.backend import PLAIN, best_backend, expected_backend, why_not_bulk
 
 
 class TestGuards:
@@ -19,11 +19,11 @@ class TestGuards:
 
     def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         """Without Numba the plain backend is used, which is logged once."""
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
         monkeypatch.setitem(sys.modules, "app.kafka.bulk.consumer", None)
 
         assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
         (message,) = caplog.messages
         assert "app.kafka.bulk.consumer" in message
@@ -50,3 +50,10 @@ class TestGuards:
         """Authentication that needs a callback while polling uses the plain backend."""
         assert "OAUTHBEARER" in why_not_bulk({"sasl.mechanism": "OAUTHBEARER"})
         assert "OAUTHBEARER" in why_not_bulk({"sasl.mechanisms": "OAUTHBEARER"})
+
+    def test_what_the_driver_expects(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It tells the backend of its tasks without loading Numba; here it is right."""
+        assert best_backend({}).name == expected_backend({})
+        assert PLAIN.name == expected_backend({"sasl.mechanism": "OAUTHBEARER"})
+        monkeypatch.setattr(backend, "find_spec", lambda _: None)
+        assert PLAIN.name == expected_backend({})

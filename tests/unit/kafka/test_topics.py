@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in its __all__
 
+from app.errors import TopicMissing
 from app.kafka.topics import USUAL_MAX_BYTES, KafkaTopics
 from app.model import Destination, TimestampLimit
 
@@ -29,8 +30,11 @@ class Connection:
     def describe_topics(self, wanted: Any, request_timeout: float) -> dict[str, Future[Any]]:
         led = SimpleNamespace(id=0, leader=SimpleNamespace(id=1), isr=[1, 2], replicas=[1, 2, 3])
         found = {name: Future[Any]() for name in wanted.topic_names}
-        for future in found.values():
-            future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
+        for name, future in found.items():
+            if name in self._topics:
+                future.set_result(SimpleNamespace(topic_id="id", partitions=[led]))
+            else:
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         return found
 
     def describe_configs(self, resources: list[ConfigResource], request_timeout: float) -> dict[Any, Future[Any]]:
@@ -58,6 +62,20 @@ class Connection:
 def test_a_retention_is_that_of_a_topic_that_deletes(settings: Any, seconds: float | None) -> None:
     """A topic that only compacts, or keeps records for ever, puts no record in danger."""
     assert seconds == KafkaTopics(Connection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
+
+
+def test_topics_that_do_not_exist() -> None:
+    """All of them are named, each with the command that creates it; one that was there before may be gone."""
+    topics = KafkaTopics(Connection("raw"))  # type: ignore[arg-type]
+
+    with pytest.raises(TopicMissing) as raised:
+        topics.source_topics(["raw", "more", "most"], None)
+
+    assert [
+        f"topic {name!r} does not exist: kafka-topics --create --topic {name} --partitions 8; or correct the configuration"
+        for name in ("more", "most")
+    ] == str(raised.value).splitlines()
+    assert ["raw"] == list(topics.source_topics(["raw", "more"], None, ["more"]))
 
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:

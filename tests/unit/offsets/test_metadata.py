@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,12 +25,17 @@ KAFKA_DEFAULT = 4096
 
 SINKS = st.from_regex(r"[\w.-]{1,249}", fullmatch=True)
 OWNER = st.builds(Owner, NUMBERS, st.text(), SINKS, NUMBERS) | st.just(NOBODY)
+BLOCKED = st.text(max_size=100)
 LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
 
 
-@given(st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER))
-def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata) -> None:
+@given(
+    st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER), BLOCKED
+)
+def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: str) -> None:
     """The driver reads the metadata that a task commits, whatever the names of a parser's reasons."""
+    metadata = replace(metadata, blocked=blocked)
+
     assert metadata == OffsetMetadata.parse(str(metadata))
 
 
@@ -72,7 +79,8 @@ def test_all_reasons_fit_beside_an_offset() -> None:
 def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
     """A parser with hundreds of reasons loses the names of the rarest, never their count, and never a commit."""
     owner = Owner(10**13, "h" * 253, "s" * 249)
-    text = str(OffsetMetadata("A" * 22, 7, Counts(10**12, 5, dead), LastRead(10**12, 10**6), owner))
+    counts, read = Counts(10**12, 5, dead), LastRead(10**12, 10**6)
+    text = str(OffsetMetadata("A" * 22, 7, counts, read, owner, blocked="a broker's words € " * 100))
 
     found = OffsetMetadata.parse(text).counts.dead
     assert len(text) <= MAX_BYTES < KAFKA_DEFAULT

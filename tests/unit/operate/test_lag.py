@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.config import Source
 from app.model import CommittedOffset, Partition, Watermarks
+from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
 from tests.fakes.driver import DriverKafka
+from tests.unit.driver.test_service import config
 
 A, B = Partition("raw", 0), Partition("raw", 1)
-SOURCE = Source(topics=("raw",))
 NOW = 1_000.0
 
 
@@ -28,8 +28,10 @@ class Records:
         return {each: self.known[each] for each in offsets if each in self.known}
 
 
-def measured(kafka: DriverKafka, **times: int | None) -> list[PartitionLag]:
-    return measure(SOURCE, kafka.clients, Records({Partition("raw", int(p[1:])): at for p, at in times.items()}), NOW)
+def measured(kafka: DriverKafka, *set_: str, **times: int | None) -> list[PartitionLag]:
+    return measure(
+        config(*set_), kafka.clients, Records({Partition("raw", int(p[1:])): at for p, at in times.items()}), NOW
+    )
 
 
 def test_the_lag_in_offsets_and_in_seconds() -> None:
@@ -50,7 +52,7 @@ def test_only_what_lags_is_read() -> None:
     kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
     records = Records({})
 
-    measure(SOURCE, kafka.clients, records, NOW)
+    measure(config(), kafka.clients, records, NOW)
 
     assert [{A: 60}] == records.asked
 
@@ -75,7 +77,7 @@ def test_seconds_where_no_record_tells(times: dict[str, int | None], seconds: fl
     [
         (None, Watermarks(0, 9, 9), None, None, ""),
         (CommittedOffset(4), None, 4, None, NO_ANSWER),
-        (CommittedOffset.not_readable("'x' is not an offset"), Watermarks(0, 9, 9), None, None, "'x' is not an offset"),
+        (CommittedOffset.not_readable("'x' is not an offset"), Watermarks(0, 9, 9), None, None, ""),
         (CommittedOffset(4), Watermarks(6, 9, 9), 4, 5, "2 offsets were deleted before they were read"),
         (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below its offset"),
         (CommittedOffset(8), Watermarks(6, 7, 9), 8, 0, ""),
@@ -108,3 +110,36 @@ def test_a_partition_without_a_leader_hides_no_other() -> None:
 
     assert (60, None, NO_ANSWER) == (first.offset, first.lag, first.problem)
     assert 0 == second.lag
+
+
+@pytest.mark.parametrize(
+    ("committed", "set_", "problem"),
+    [
+        (CommittedOffset(-1, "", "'x' is not an offset"), (), "'x' is not an offset: write the right offset there"),
+        (CommittedOffset(3), (), "offsets 3 to 4 (2 at most) were deleted before they were read: set out.of.range"),
+        (CommittedOffset(3), ("out.of.range=nearest",), "2 offsets were deleted before they were read"),
+        (CommittedOffset(7, str(OffsetMetadata("id-0"))), (), "the topic was deleted and created again"),
+        (CommittedOffset(7, str(OffsetMetadata("id-1", blocked="9 of 9: mend it"))), (), "9 of 9: mend it"),
+        (None, ("starting.offsets=error",), "the group has no offset here"),
+        (None, (), ""),
+    ],
+)
+def test_what_blocks_a_partition_is_a_problem(
+    committed: CommittedOffset | None, set_: tuple[str, ...], problem: str
+) -> None:
+    """As the service judges it, which need not run: what a task has found stands beside the offset."""
+    kafka = DriverKafka(p0=(5, 100))
+    kafka.committed = {} if committed is None else {A: committed}
+
+    (found,) = measure(config(*set_), kafka.clients, Records({}), NOW)
+
+    assert found.problem.startswith(problem)
+    assert bool(problem) == bool(found.problem)
+
+
+def test_a_partition_that_is_new_is_not_without_a_start() -> None:
+    """Where the group has worked on its topic, a partition without an offset is read from its beginning."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.committed = {A: CommittedOffset(60, str(OffsetMetadata("id-1")))}
+
+    assert ["", ""] == [each.problem for each in measured(kafka, "starting.offsets=error")]

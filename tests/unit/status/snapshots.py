@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from app.errors import OutOfRange
-from app.model import Partition
+from app.model import Partition, Waiting
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.snapshot import (
+    About,
+    Build,
+    End,
+    PartitionState,
+    PartitionStatus,
+    Phase,
+    Problem,
+    RoundStatus,
+    Snapshot,
+)
 from app.status.window import Look, Moment
 
 NOW = 10_000.0
@@ -21,8 +31,7 @@ FLOWING = PartitionStatus(
     high_watermark=990,
     unstable_since=9_970.0,
     lag=50,
-    waiting_since=9_880.0,
-    retention=3_600.0,
+    waiting=Waiting(9_880.0, 3_600.0),
     lost=7,
     moved=9_995.0,
     looks=(Look(9_980.0, 940, 840, 1_000), Look(9_990.0, 950, 900, 2_000)),
@@ -39,6 +48,9 @@ SNAPSHOT = Snapshot(
     at=9_990.0,
     group="idc",
     started=8_000.0,
+    about=About(
+        Build("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 2, "exactly-once", ("raw", "other"), "clean", "dead"
+    ),
     alive=9_999.0,
     looked=9_990.0,
     phase=Phase.RUNNING,
@@ -74,8 +86,7 @@ def large(partitions: int) -> Snapshot:
             last_stable=10**12 + 5_000,
             high_watermark=10**12 + 6_000,
             lag=5_000 - number % 7,
-            waiting_since=9_912.345,
-            retention=604_800.0,
+            waiting=Waiting(9_912.345, 604_800.0),
             moved=9_989.123,
             looks=looks,
             counts=counts,

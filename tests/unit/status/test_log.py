@@ -12,6 +12,8 @@ from app.model import NOBODY, Owner, Partition, Pause
 from app.offsets.metadata import Counts
 from app.status import log
 from app.status.snapshot import (
+    About,
+    Build,
     End,
     PartitionState,
     PartitionStatus,
@@ -21,6 +23,7 @@ from app.status.snapshot import (
     RoundStatus,
     Snapshot,
 )
+from app.status.window import Look
 
 P = Partition("raw", 3)
 LOST = Problem.of(OutOfRange(P, "offsets 1 to 4 were deleted", 1, "reset the offset"), since=90)
@@ -46,7 +49,7 @@ def with_round(**changes: object) -> Snapshot:
     return replace(BEFORE, round=replace(ROUND, **changes))  # type: ignore[arg-type]  # its own fields
 
 
-BLOCKED = with_partition(state=PartitionState.BLOCKED, problem=LOST)
+BLOCKED = with_partition(state=PartitionState.BLOCKED, problem=LOST, lag=7)
 FAILED = with_partition(state=PartitionState.FAILED, problem=Problem("raw-3@9: broken", "", 90))
 OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
 
@@ -203,10 +206,14 @@ def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
 
 
 def test_progress_is_a_line_for_each_refresh() -> None:
-    """Progress is logged even if the numbers are the same, because silence would suggest that the service hangs."""
-    first, second = (replace(BEFORE, progress=Progress(Counts(50, 48, {"empty": 2}), 7, 10.0)) for _ in range(2))
+    """
+    Progress is logged even if the numbers are the same, because silence would suggest that the service hangs.
 
-    assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BEFORE, first)
+    The lag is that of all partitions, also of a blocked one.
+    """
+    first, second = (replace(BLOCKED, progress=Progress(Counts(50, 48, {"empty": 2}), 10.0)) for _ in range(2))
+
+    assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BLOCKED, first)
     assert [("info", "progress")] == events(first, second)
 
 
@@ -241,3 +248,52 @@ def test_a_pause_is_said_again_each_minute() -> None:
     assert [] == events(paused, replace(paused, at=159))
     assert [("warning", "still paused; no records are taken")] == events(paused, later)
     assert {"paused_seconds": 61.0} == fields(later, replace(later, paused=None))
+
+
+def test_a_service_says_that_it_has_started() -> None:
+    """With what a person asks first: which version, and what it works on."""
+    build = Build("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk")
+    after = replace(BEFORE, about=About(build, 2, "exactly-once", ("raw",), "clean", "dead"))
+
+    assert [("info", "started")] == events(BEFORE, after)
+    assert {
+        "version": "1.2.3",
+        "python": "3.11.9",
+        "pyspark": "4.3.0",
+        "librdkafka": "2.16.0",
+        "engine": "bulk",
+        "generation": 2,
+        "guarantee": "exactly-once",
+        "sources": ("raw",),
+        "sink": "clean",
+        "dead_letters": "dead",
+    } == fields(BEFORE, after)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "line"),
+    [
+        (BLOCKED, ("error", "partition still blocked; the others go on")),
+        (with_partition(problem=LOST), ("warning", "partition still waits; the others go on")),
+    ],
+)
+def test_a_partition_that_does_not_go_on_is_told_again_each_minute(lasts: Snapshot, line: tuple[str, str]) -> None:
+    """With its error, from when it began; one that failed is tried again by the next round."""
+    assert [line] == events(lasts, replace(lasts, at=151)) == events(replace(lasts, at=209), replace(lasts, at=211))
+    assert [] == events(replace(lasts, at=151), replace(lasts, at=209))
+    assert {"waited_seconds": 61.0, "error": str(LOST), "topic": "raw", "partition": 3} == fields(
+        lasts, replace(lasts, at=151)
+    )
+    assert [] == events(FAILED, replace(FAILED, at=500))
+
+
+def test_a_partition_that_stalls_is_told_each_minute() -> None:
+    """As the page and the alert see it; while its offset moves, or nothing waits, nothing is said."""
+    looks = tuple(Look(20.0 + 5 * number, 50, 10, 0) for number in range(25))
+    stalled = with_partition(lag=40, moved=20.0, looks=looks)
+    moving = with_partition(lag=40, moved=20.0, looks=(*looks, Look(145, 50, 11, 0)))
+    later = replace(stalled, at=141)
+
+    assert [] == events(stalled, replace(stalled, at=139)) == events(moving, replace(moving, at=141))
+    assert [("warning", "partition is stalled: records wait, and its offset does not move")] == events(stalled, later)
+    assert (121.0, 40, 10) == tuple(fields(stalled, later)[key] for key in ("seconds", "lag", "offset"))

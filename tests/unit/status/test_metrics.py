@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from app.model import NOBODY, Partition
+from app.model import NOBODY, Partition, Waiting
 from app.offsets.metadata import Counts
 from app.status.metrics import TIMES, SnapshotCollector, described, exposition
-from app.status.snapshot import PartitionStatus, Phase, Problem, Snapshot
+from app.status.snapshot import Build, PartitionStatus, Phase, Problem, Snapshot
 from tests.unit.status.snapshots import BLOCKED, FLOWING, IDLE, NOTHING_YET, NOW, SNAPSHOT, large
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -36,7 +36,7 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
         ("winnow_bytes_out_total", 4_000),
         ("winnow_lag_offsets", 50),
         ("winnow_lag_to_high_watermark_offsets", 90),
-        ("winnow_lag_seconds", 120),
+        ("winnow_lag_seconds", 110),
         ("winnow_retention_margin_seconds", 3_480),
         ("winnow_lost_offsets_total", 7),
         ("winnow_transactions_committed_total", 12),
@@ -48,7 +48,7 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
         ("winnow_partition_state", 1),
         ("winnow_partition_condition", 1),
         ("kafka_consumergroup_group_lag", 90),
-        ("kafka_consumergroup_group_lag_seconds", 120),
+        ("kafka_consumergroup_group_lag_seconds", 110),
         ("kafka_consumergroup_group_offset", 900),
         ("kafka_partition_latest_offset", 990),
     ],
@@ -80,10 +80,11 @@ def test_a_metric_of_a_partition(name: str, value: float) -> None:
         ("winnow_outage_seconds", (), 0),
         ("winnow_problems", (), 1),
         ("kafka_consumergroup_group_max_lag", (), 90),
+        ("winnow_build_info", ("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk"), 1),
     ],
 )
 def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
-    """The service's own have at most a reason or a task's number as label; histograms are those of all tasks."""
+    """The service's own have a reason or a task's number as label, or none; histograms are those of all tasks."""
     assert value == samples(SNAPSHOT)[name, labels]
 
 
@@ -107,7 +108,7 @@ def test_what_is_not_known_is_not_shown() -> None:
     assert absent == {name for name in absent if (name, ("other", "0")) not in found}
     assert ("winnow_lag_seconds", ("raw", "1")) not in found
     assert IDLE.committed is None
-    assert BLOCKED.waiting_since is None
+    assert BLOCKED.waiting is None
 
 
 def test_a_blocked_partition_is_seen() -> None:
@@ -151,6 +152,8 @@ def test_every_metric_is_declared() -> None:
     }
 
     assert declared == {name: labels for name, (_, labels) in seen.items()}
+    of_build = declared.pop("winnow_build_info")
+    assert set(Build._fields) == of_build
     assert {"topic", "partition", "reason", "task"} >= set().union(*declared.values())
     for name, (kind, _) in seen.items():
         usual = "counter" if name.endswith("_total") else "gauge"
@@ -181,7 +184,22 @@ def test_a_thousand_partitions_fit_into_a_scrape() -> None:
 
 def test_a_lag_in_seconds_is_never_negative() -> None:
     """The clock of a producer may be ahead of ours; a margin may be negative: deletion is overdue."""
-    ahead = replace(FLOWING, waiting_since=NOW + 5)
-    overdue: PartitionStatus = replace(FLOWING, waiting_since=NOW - 4_000)
+    ahead = replace(FLOWING, waiting=Waiting(NOW + 5))
+    overdue: PartitionStatus = replace(FLOWING, waiting=Waiting(NOW - 4_000, 3_600.0))
 
-    assert (0.0, -400.0) == (ahead.lag_seconds(NOW), overdue.retention_margin(NOW))
+    assert (0.0, -400.0) == (ahead.lag_seconds, overdue.retention_margin(NOW))
+
+
+def test_a_lag_in_seconds_is_that_of_the_last_look() -> None:
+    """It does not grow with the age of the snapshot: what waited then may be done now."""
+    later = samples(SNAPSHOT, now=NOW + 8)
+
+    assert 110 == later["winnow_lag_seconds", ("raw", "0")]
+    assert 3_472 == later["winnow_retention_margin_seconds", ("raw", "0")], "an outage does not hold up retention"
+
+
+def test_a_lag_without_records_is_no_time() -> None:
+    """Where only offsets without a record wait, such as those of an aborted transaction, nobody waits."""
+    found = replace(FLOWING, waiting=Waiting(None, 3_600.0))
+
+    assert (0.0, None) == (found.lag_seconds, found.retention_margin(NOW))

@@ -69,7 +69,7 @@ def test_the_status_is_json(page: Page) -> None:
         flowing["seconds_to_close"],
         flowing["records_per_second"],
     )
-    assert ({"empty": 8, "srcip": 2}, 120.0, 3_480.0) == (
+    assert ({"empty": 8, "srcip": 2}, 110.0, 3_480.0) == (
         flowing["dead"],
         flowing["lag_seconds"],
         flowing["retention_margin_seconds"],

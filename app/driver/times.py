@@ -1,0 +1,37 @@
+"""Adds up what tasks spend their time on, as they report it beside the offsets that they commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.offsets.metadata import OffsetMetadata
+from app.offsets.times import NO_TIME, TaskTimes
+
+
+class TimesOfTasks:
+    """
+    The times of the tasks of one run.
+
+    Args:
+        started: when the run started, in milliseconds since the epoch.
+    """
+
+    def __init__(self, started: int) -> None:
+        self._started = started
+        self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
+        """The last attempt at each task, and what it has reported."""
+        self.total: Mapping[int, TaskTimes] = {}
+        """The times of each task, by its number in the rounds."""
+
+    def take(self, metadata: OffsetMetadata) -> None:
+        """Take in what a task of this run reports; its partitions may tell older times, too, and retries begin anew."""
+        report, run = metadata.report, metadata.owner.started
+        if report is None or run < self._started:
+            return
+        task, attempt = report.attempt.task, (run, report.attempt.round, report.attempt.number)
+        known, before = self._reports.get(task, (attempt, NO_TIME))
+        if attempt < known or (attempt == known and report.times.seconds < before.seconds):
+            return
+        new = report.times.since(before) if attempt == known else report.times
+        self._reports[task] = attempt, report.times
+        self.total = {**self.total, task: self.total.get(task, NO_TIME) + new}
