@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from app.config.model import duration
 from app.config.sources import Tree
+from app.headers import OURS
 from app.kafka import properties as kafka_properties
 from app.spark import properties as spark_properties
 
@@ -72,6 +73,13 @@ def _headers_have_an_envelope(tree: Tree, names: tuple[str, ...], source_format:
         yield f"source.flume.headers needs source.format flume-avro or auto: raw lines have no headers{where}"
 
 
+def _headers_are_not_ours(tree: Tree, names: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        if name.startswith(OURS):
+            where = tree.at("source.flume.headers")
+            yield f"source.flume.headers: {name!r} is a name for Winnow's own headers: choose others{where}"
+
+
 def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:
     if interval * 4 > timeout:
         yield (
@@ -123,6 +131,7 @@ RULES = (
     *map(_is_not_named, WRITTEN),
     *map(_is_not_matched, WRITTEN),
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
+    Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
     *map(_a_broker_is_named, CLUSTERS),
     *map(_is_not_overruled, CLUSTERS),

@@ -71,6 +71,14 @@ class TestSource:
             )
         ] == found
 
+    def test_a_line_keeps_no_header_that_is_ours(self, file: Path) -> None:
+        """What an event of Flume's says would be taken for what Winnow says."""
+        found = problems(file, "source={topics: [raw], format: flume-avro, flume.headers: [host, winnow.source]}")
+
+        assert [
+            "source.flume.headers: 'winnow.source' is a name for Winnow's own headers: choose others (--set source)"
+        ] == found
+
 
 class TestTwoClusters:
     CENTRE = "sink.kafka.bootstrap.servers=centre:9092"
