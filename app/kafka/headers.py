@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Message
 
-from app.records import Headers
+from app.headers import Headers
 
 
 def headers_of(message: Message) -> Headers:

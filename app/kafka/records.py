@@ -83,7 +83,7 @@ def _records(messages: list[Message], open_until: Mapping[Partition, int] | None
                 raise KafkaException(error)
         elif open_until is None or offset < open_until.get(partition, 0):
             key, value = message.key(), message.value()
-            yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))  # type: ignore[arg-type]  # consumed ones are bytes
+            yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))
 
 
 def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:
