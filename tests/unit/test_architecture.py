@@ -52,7 +52,7 @@ STORE_SEAM = tuple(
 )
 """The modules of the offset stores that others may import."""
 
-SHARED = ("app.model", "app.rates", "app.errors")
+SHARED = ("app.model", "app.rates", "app.errors", "app.secrets")
 RULES = [
     Rule(
         "parsers are pure: they import nothing of app, Spark or Kafka",
@@ -90,7 +90,7 @@ RULES = [
         within("numba", "llvmlite"),
     ),
     Rule(
-        "model, rates and errors cross processes: they import only the standard library and each other",
+        "model, rates, errors and secrets serve every process: they import only the standard library and each other",
         within(*SHARED),
         lambda name: name.partition(".")[0] not in sys.stdlib_module_names and not within(*SHARED)(name),
     ),

@@ -53,7 +53,7 @@ class TestGuards:
         def crash(_: object) -> int:
             pytest.fail("here the process would end")
 
-        monkeypatch.setattr(native.cimpl, "version", lambda: version)
+        monkeypatch.setattr("confluent_kafka.cimpl.version", lambda: version)
         monkeypatch.setattr(native, "handle", crash)
         backend._problem.cache_clear()
 
