@@ -26,8 +26,11 @@ _ARGUMENT = "--set "
 
 def masked(config: Config) -> dict[str, Any]:
     """Return the configuration as a tree in which each value is hidden whose key is not known to hold no secret."""
-    tree: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {key: _masked((key,), value) for key, value in tree.items()}
+    return {key: _masked((key,), value) for key, value in _tree(config).items()}
+
+
+def _tree(config: Config) -> dict[str, Any]:
+    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _masked(keys: Keys, value: Any) -> Any:  # noqa: ANN401  # a part of the tree
@@ -57,8 +60,9 @@ def laid_open(loaded: Loaded) -> str:
     It is empty where there is none. What comes from the environment is nobody else's to see.
     """
     file, found, in_file = loaded.file, [], False
-    tree = loaded.config.model_dump(mode="json", by_alias=True, exclude_none=True)
-    for keys in _doors((), tree, masked(loaded.config)):
+    seen = masked(loaded.config)
+    tree = {"kafka": {}} | _tree(loaded.config)  # what opens most doors comes first
+    for keys in _doors((), tree, seen):
         origin = _origin(keys, loaded.origins)
         is_here = file is not None and origin.startswith(f"{file}:")
         if is_here or origin.startswith(_ARGUMENT):

@@ -24,8 +24,6 @@ from app.records import DeadLetter, Fate, Record
 
 GROUP = "{}.dlq-replay"
 """The group whose offsets are the positions of replays; its name is in their transactional ids, too."""
-LEDGER, PARKING = "{}.replayed", "{}.parked"
-"""The topics beside the dead letters: what replays have done, and what failed too often."""
 STEP = 1_000
 """How many dead letters a transaction holds at most."""
 VERSION = "winnow-replay/1"

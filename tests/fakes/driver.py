@@ -156,6 +156,10 @@ class FakeCluster:
         self.replicas = 3
         self.settings: dict[str, dict[str, str]] = {}
         self.commits: list[float | None] = []
+        self.name = "one"
+
+    def id(self) -> str:
+        return self.name
 
     def brokers(self) -> BrokerFacts:
         return BrokerFacts(self.versions, self.broker_settings)

@@ -170,10 +170,10 @@ class TestLaidOpen:
         assert "hunter2" not in said
         assert (
             "secrets are written where others may see them: "
+            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
             "sink.kafka.sasl.password (--set sink.kafka): write sasl.password.file: /path; "
             f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
             "write the URL without the password, and password.file: /path; "
-            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
             f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
             "write spark.authenticate.secret.file: /path on Kubernetes, "
             "or set WINNOW_SPARK__SPARK_AUTHENTICATE_SECRET in the environment; "
