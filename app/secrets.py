@@ -135,6 +135,12 @@ def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401 
     return shown_url(value) if isinstance(value, str) and "url" in option else value
 
 
+def hidden(plugin: str, options: Mapping[str, object]) -> list[str]:
+    """Return the texts among the options of a store that may not be shown, to be looked for in its errors."""
+    texts = ((name, value) for name, value in options.items() if isinstance(value, str))
+    return [value for name, value in texts if shown_option(plugin, name, value) == MASK]
+
+
 def hint(name: str) -> str:
     """Return which property of librdkafka a user may have meant by an unknown name; empty where none is near."""
     if name.removesuffix(".file") in KAFKA | KAFKA_SECRETS:

@@ -33,7 +33,8 @@ from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 from app.offsets.registry import StoreOptionError
-from app.secrets import MASK, shown_option, shown_url, without_secrets
+from app.secrets import hidden, shown_url, without_secrets
+from parsers.plugins import PRODUCT
 
 READERS = 8  # files are read side by side
 TRIES = 5  # to replace a file that others replace at the same moment
@@ -62,8 +63,7 @@ class FileOffsets:
         checked.raise_problems()
         self._group = context.group
         self._folder = _open_folder(address, given)
-        hidden = (value for name, value in given.items() if shown_option("files", name, value) == MASK)
-        self._secrets = [value for value in hidden if isinstance(value, str)]
+        self._secrets = hidden("files", given)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
         """
@@ -396,5 +396,5 @@ def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
         return FOLDERS[scheme](url, options)
     except ImportError as error:
         package, extra = ("s3fs", "s3") if FOLDERS[scheme] is S3Folder else ("requests", "files")
-        missing = f"needs the package {package}, which is not installed: pip install 'winnow[{extra}]'"
+        missing = f"needs the package {package}, which is not installed: pip install '{PRODUCT}[{extra}]'"
         raise StoreOptionError(f"{scheme}:// {missing}") from error

@@ -131,5 +131,5 @@ def test_a_missing_client_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnknownStore) as caught:
         open_store(Plugin("redis", {"url": "redis://nowhere"}), CONTEXT)
 
-    needs = "offset store redis needs the package redis, which is not installed: pip install 'winnow[redis]'"
+    needs = "offset store redis needs the package redis, which is not installed: pip install 'winnow-kafka[redis]'"
     assert needs == str(caught.value)
