@@ -112,6 +112,8 @@ _OPTION_SECRETS = frozenset({"password", "passphrase", "key", "secret", "token"}
 _PARAMETERS = frozenset({"db", "protocol", "timeout", "socket_timeout", "socket_connect_timeout", "max_connections"})
 """The parameters in the query of a URL that hold no secret."""
 
+# So short a text is found in any other: to hide each 5 would leave nothing readable.
+_SHORT = 3
 _URL = re.compile(r"\b[\w+.-]+://[^\s\"'<>]+")
 _IN_A_QUERY = re.compile(r"(?<=[?&])[\w.~%-]+=[^\s&\"'<>]+")
 
@@ -137,7 +139,7 @@ def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401 
 
 def hidden(plugin: str, options: Mapping[str, object]) -> list[str]:
     """Return the texts among the options of a store that may not be shown, to be looked for in its errors."""
-    texts = ((name, value) for name, value in options.items() if isinstance(value, str))
+    texts = ((name, value) for name, value in options.items() if isinstance(value, str) and len(value) > _SHORT)
     return [value for name, value in texts if shown_option(plugin, name, value) == MASK]
 
 
