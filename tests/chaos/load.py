@@ -28,8 +28,6 @@ TRANSACTIONAL_EVERY = 8
 """One line in eight is written in a transaction."""
 ABORTED = 0.4
 """The fraction of transactions that abort."""
-FORGED_EVERY = 3
-"""One batch in so many has headers such as the service writes."""
 CONTROL_SECONDS = 10.0
 FAILED = KafkaException, SystemError
 """How a producer fails; the second if its fatal error is pending while it calls us back (see DESIGN)."""
@@ -47,7 +45,6 @@ class Load:
         bad: the fraction of lines that must be rejected; may change while it runs.
         recorder: gets what was written, with its outcome.
         rng: decides which lines are bad and which transactions abort.
-        group: the group of the service whose headers some records forge; without it none does.
     """
 
     def __init__(
@@ -60,16 +57,17 @@ class Load:
         recorder: Recorder,
         rng: random.Random,
         bad: float = 0.02,
-        group: str = "",
     ) -> None:
         """Prepare; nothing is written yet."""
         self.partitions, self.bad = partitions, bad
         self.odd: Odd | None = None
         """The odd lines to write now; only outside transactions, so that each is acknowledged."""
+        self.group = ""
+        """The group of the service whose headers the records are to forge; empty for none."""
         self.pause = False
         """Whether to write nothing now."""
         self._outcomes: Counter[str] = Counter()
-        self._bootstrap, self._topic, self._per_second, self._group = bootstrap, topic, per_second, group
+        self._bootstrap, self._topic, self._per_second = bootstrap, topic, per_second
         self._recorder = recorder
         self._next: Counter[int] = Counter()
         self._rng = random.Random(rng.random()), random.Random(rng.random())
@@ -183,8 +181,8 @@ class Load:
         on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
     ) -> None:
         more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
-        if self._group and batch.first % FORGED_EVERY == 0:
-            more["headers"] = forged(self._group, self._topic, partition)
+        if self.group:
+            more["headers"] = forged(self.group, self._topic, partition)
         for value, name, timestamp in batch.records():
             record: dict[str, Any] = {"value": value, "key": name, "partition": partition, "timestamp": timestamp}
             while not _accepted(producer, self._topic, record | more):

@@ -110,7 +110,6 @@ def _run_under_faults(plan: Plan, system: System, recorder: Recorder) -> None:
             per_second=plan.per_second,
             recorder=recorder,
             rng=rng,
-            group=system.name,
         )
         with load:
             until(lambda: all(reader.lines for reader in readers) or not system.driver.alive, FLOW_SECONDS)
