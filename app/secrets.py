@@ -67,27 +67,34 @@ KAFKA = frozenset(
 )
 """All other properties of librdkafka 2.16 that are text or numbers."""
 
-# Spark's own, and those of the image and the chart. What is not known here is given to Spark after its JVM has started.
+# Those that a service may need, each by its whole name. Any other one is given to Spark only after its JVM has started.
 _SPARK = re.compile(
     r"""spark\.(
-    app\.name | master | home | log\.level | local\.dir | default\.parallelism | files | archives
-    | jars(\.(packages|excludes|ivy|ivySettings|repositories))?
-    | submit\.(deployMode|pyFiles) | pyspark\.(driver\.)?python
-    | (task|speculation|locality|scheduler|memory|shuffle|broadcast|rpc|python|ui|eventLog|storage)\..+
-    | speculation
-    | (dynamicAllocation|decommission|excludeOnFailure|blockManager|port|stage|reducer)\..+
+    app\.name | master | home | log\.level | local\.dir | default\.parallelism | files | archives | blockManager\.port
+    | jars(\.(packages|excludes|ivy|ivySettings|repositories))? | port\.maxRetries | decommission\.enabled
+    | submit\.(deployMode|pyFiles) | pyspark\.(driver\.)?python | excludeOnFailure\.enabled
+    | task\.(cpus|maxFailures|reaper\.(enabled|killTimeout|pollingInterval|threadDump))
+    | speculation(\.(interval|multiplier|quantile))? | locality\.wait(\.(node|process|rack))?
+    | scheduler\.(mode|minRegisteredResourcesRatio|maxRegisteredResourcesWaitingTime|listenerbus\.eventqueue\.capacity)
+    | memory\.(fraction|storageFraction|offHeap\.(enabled|size)) | rpc\.(message\.maxSize|askTimeout|lookupTimeout)
+    | python\.(daemon\.module|use\.daemon|worker\.(module|memory|reuse|faulthandler\.enabled)|profile(\.dump)?)
+    | ui\.(enabled|port|showConsoleProgress|killEnabled|retained(Jobs|Stages|Tasks)|reverseProxy(Url)?
+        |liveUpdate\.(period|minFlushPeriod)|prometheus\.enabled)
+    | eventLog\.(enabled|dir|overwrite|compress|compression\.codec|rolling\.(enabled|maxFileSize))
+    | dynamicAllocation\.(enabled|minExecutors|maxExecutors|initialExecutors|executorIdleTimeout)
     | (driver|executor)\.(cores|instances|memory|memoryOverhead|memoryOverheadFactor|host|port|bindAddress|maxResultSize
         |heartbeatInterval|pyspark\.memory|blockManager\.port|extraClassPath|extraLibraryPath|userClassPathFirst
-        |supervise|maxNumFailures|failuresValidityInterval|logs\..+|processTreeMetrics\.enabled|allowSyncLogLevel)
-    | executorEnv\.(MALLOC_\w+_|ARROW_DEFAULT_MEMORY_POOL|OPENBLAS_NUM_THREADS|OMP_NUM_THREADS|NUMBA_\w+)
+        |maxNumFailures|failuresValidityInterval)
+    | executorEnv\.(MALLOC_(TRIM_THRESHOLD_|MMAP_THRESHOLD_|ARENA_MAX)|ARROW_DEFAULT_MEMORY_POOL|NUMBA_CACHE_DIR
+        |(OPENBLAS|OMP|NUMBA)_NUM_THREADS)
     | authenticate(\.(enableSaslEncryption|secretBitLength|secret(\.driver|\.executor)?\.file))?
     | network\.(timeout|timeoutInterval|crypto\.(enabled|cipher|keyLength|saslFallback|authEngineVersion))
-    | io\.(encryption\.(enabled|keySizeBits|keygen\.algorithm)|compression\..+)
-    | kerberos\.(keytab|principal) | ssl\.(\w+\.)?(enabled|port|protocol|enabledAlgorithms|keyStore|trustStore)
+    | io\.(encryption\.(enabled|keySizeBits|keygen\.algorithm)|compression\.codec)
+    | kerberos\.(keytab|principal) | ssl\.((ui|rpc|fs|historyServer)\.)?(enabled|port|protocol|keyStore|trustStore)
     | kubernetes\.(namespace|context|container\.image(\.pullPolicy|\.pullSecrets)?
         |authenticate\.(driver\.|executor\.)?serviceAccountName
-        |(driver|executor)\.(pod\.name|podTemplateFile|podTemplateContainerName|disableConfigMap|label\..+|service\..+
-            |request\.cores|limit\.cores|ownPersistentVolumeClaim|reusePersistentVolumeClaim))
+        |(driver|executor)\.(pod\.name|podTemplateFile|podTemplateContainerName|disableConfigMap|request\.cores|limit\.cores
+            |service\.(deleteOnTermination|publishNotReadyAddresses)|ownPersistentVolumeClaim|reusePersistentVolumeClaim))
     )""",
     re.VERBOSE,
 )

@@ -73,6 +73,8 @@ def test_properties_of_librdkafka(name: str, value: str, shown: str) -> None:
         ("spark.executorEnv.TOKEN", "hunter2", MASK),
         ("spark.ssl.keyPassword", "hunter2", MASK),
         ("spark.ssl.keyStore", "/k", "/k"),
+        ("spark.ui.password", "hunter2", MASK),
+        ("spark.executor.memories", "hunter2", MASK),
         ("spark.jars", "https://u:hunter2@h/a.jar", "https://***@h/a.jar"),
     ],
 )
