@@ -37,6 +37,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from app.model import Partition
+from app.secrets import without_secrets
 
 GO_ON = "set out.of.range to nearest, earliest or latest, or reset the group's offset, to go on"
 
@@ -53,9 +54,10 @@ class WinnowError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, cause: str, cure: str = "") -> None:
-        super().__init__(cause, cure)
-        self.cause = cause
+        # Other systems' clients repeat URLs, and those may hold a password or a token.
+        self.cause = without_secrets(cause)
         self.cure = cure
+        super().__init__(self.cause, cure)
 
     def __str__(self) -> str:
         return f"{self.cause}: {self.cure}" if self.cure else self.cause
@@ -67,8 +69,8 @@ class ConfigError(WinnowError):
     exit_code = 2
 
     def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = tuple(map(without_secrets, problems))
+        super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive the trip from an executor to the driver."""

@@ -13,6 +13,13 @@ import sys
 import structlog
 from structlog.typing import EventDict
 
+from app.secrets import without_secrets
+
+
+def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Hide what the URLs in a line may hide; errors of other systems' clients repeat them."""
+    return {key: without_secrets(value) if isinstance(value, str) else value for key, value in line.items()}
+
 
 def on_terminal() -> bool:
     """Return whether a person reads the log while it is written."""
@@ -38,6 +45,7 @@ def configure(level: str = "info", **context: object) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
             structlog.processors.format_exc_info,
+            _without_secrets,
             structlog.dev.ConsoleRenderer(colors=True) if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

@@ -12,15 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from app.errors import PartitionError
+from app.headers import Headers
 from app.model import Partition
 
-Header = tuple[str, bytes | None]
-Headers = Sequence[Header]
 HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
 """The values of some headers, by name, row by row; null where a record does not have that header."""
 NO_TIMESTAMP = -1
-SOURCE = "winnow.source"
-"""The header of a line that says which record it was: `topic-partition@offset`."""
 HEADER_FRAMING = 8
 """What a header takes besides its name and its value, in bytes, at most."""
 

@@ -31,6 +31,7 @@ from app.runtime import REAL, Runtime
 from app.status import log
 from app.status.server import StatusServer
 from app.status.snapshot import About, Build
+from app.topics import OwnTopics
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -41,7 +42,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         sink = AdminConnection(config.output_kafka, SINK)
     store = open_store(config.offsets.store.plugin, StoreContext(group, config.output_kafka, placeholder=placeholder))
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
-    topics = KafkaTopics(source)
+    topics = KafkaTopics(source, OwnTopics(config.dead_letters.topic, placeholder))
     return Clients(
         topics=topics,
         destinations=KafkaTopics(sink),

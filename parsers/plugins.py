@@ -17,8 +17,8 @@ from parsers.errors import hint, listed
 
 Factory = Callable[..., object]
 
-PRODUCT = "winnow"
-"""The distribution whose extras built-in plugins name."""
+PRODUCT = "winnow-kafka"
+"""Our distribution, whose extras built-in plugins name; on the package index, `winnow` is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)

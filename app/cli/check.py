@@ -90,4 +90,6 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
         from app.start import clients
 
         code = connected(settings, clients(settings), report.say)
+    elif unknown := config.undecided(settings):
+        report.say("warns", unknown)
     return max(code, 1 if surprised else 0)

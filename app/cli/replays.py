@@ -17,8 +17,9 @@ from app.driver.task_config import task_config
 from app.model import NOBODY, Partition, TaskConfig, Watermarks
 from app.operate.ledger import Ledger
 from app.operate.letters import Choice
-from app.operate.replays import GROUP, LEDGER, PARKING, STEP, Pace, Plan, Replay, Span, steps
+from app.operate.replays import GROUP, STEP, Pace, Plan, Replay, Span, steps
 from app.records import Record
+from app.topics import LEDGER, PARKING
 
 
 @click.command("replay")

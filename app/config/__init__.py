@@ -18,6 +18,7 @@ from app.config.model import (
     StoreChoice,
 )
 from app.config.reading import Loaded, load, read, take_from_environment
+from app.config.rules import undecided
 from app.config.schema import schema
 from app.config.secrets import laid_open, masked
 from app.config.shown import Value, described, shown, values
@@ -43,5 +44,6 @@ __all__ = [
     "schema",
     "shown",
     "take_from_environment",
+    "undecided",
     "values",
 ]

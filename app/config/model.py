@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from app.config.types import Names, Properties, Seconds
 from app.model import SOURCE_KEY, Guarantee, Partitioner, Plugin
 from app.rates import BUFFER_MEMORY, BreakerLimit, Rates
+from app.topics import PLACEHOLDER
 
 
 def _regular_expression(pattern: str | None) -> str | None:
@@ -89,7 +90,8 @@ class Source(Section):
     topics: Names = Field(default=(), description="the source topics, by name")
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
-        description="a regular expression that whole topic names match, never internal ones (`__…`); new ones join in "
+        description="a regular expression that whole topic names match, never internal ones (`__…`) nor those that "
+        "Winnow creates; new ones join in "
         "`round.interval`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
@@ -210,7 +212,7 @@ class Offsets(Section):
         "`[{name: redis, url: …}]`; a mirror that fails never stops the flow",
     )
     placeholder: Annotated[str, AfterValidator(_topic_template)] = Field(
-        default="{topic}.winnow-offsets",
+        default=PLACEHOLDER,
         description="with `sink.kafka`: the empty topic on the sink's cluster that the offsets of a source topic are "
         "committed to, in the transaction; Winnow creates it",
     )

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from app.config.model import duration
+from app.config.model import Config, duration
 from app.config.sources import Tree
+from app.headers import OURS
 from app.kafka import properties as kafka_properties
 from app.spark import properties as spark_properties
 
@@ -48,28 +49,65 @@ def _destinations_differ(tree: Tree, sink: str, dead_letters: str) -> Iterator[s
         yield f"{' and '.join(WRITTEN)} must differ: readers could not tell them apart{tree.at(*WRITTEN)}"
 
 
+Properties = Mapping[str, str]
+
+
 def _is_not_named(written: str) -> Rule:
-    def check(tree: Tree, topics: tuple[str, ...], topic: str, other_cluster: Mapping[str, str]) -> Iterator[str]:
-        if topic in topics and not other_cluster:
+    def check(
+        tree: Tree, topics: tuple[str, ...], topic: str, kafka: Properties, sink_kafka: Properties
+    ) -> Iterator[str]:
+        if topic in topics and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics", written)
             yield f"source.topics: {topic!r} is also {written}: Winnow would feed itself{where}"
 
-    return Rule(("source.topics", written, "sink.kafka"), check)
+    return Rule(("source.topics", written, *CLUSTERS), check)
 
 
 def _is_not_matched(written: str) -> Rule:
-    def check(tree: Tree, pattern: str | None, topic: str, other_cluster: Mapping[str, str]) -> Iterator[str]:
-        if pattern and re.fullmatch(pattern, topic) and not other_cluster:
+    def check(tree: Tree, pattern: str | None, topic: str, kafka: Properties, sink_kafka: Properties) -> Iterator[str]:
+        if pattern and re.fullmatch(pattern, topic) and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics.pattern", written)
             yield f"source.topics.pattern matches {topic!r}, which is also {written}: Winnow would feed itself{where}"
 
-    return Rule(("source.topics.pattern", written, "sink.kafka"), check)
+    return Rule(("source.topics.pattern", written, *CLUSTERS), check)
+
+
+def _are_one(kafka: Properties, sink_kafka: Properties) -> bool:
+    """Return whether source and sink certainly have one cluster; two names of a broker are told apart by Kafka only."""
+    return not sink_kafka or bool(_brokers(kafka) & _brokers(sink_kafka))
+
+
+def _brokers(kafka: Properties) -> set[str]:
+    """Return the brokers that are named, as `host:port`; librdkafka takes `SSL://host`, too."""
+    named = ",".join(kafka.get(name, "") for name in kafka_properties.BROKERS).lower().split(",")
+    places = (each.strip().rpartition("://")[2] for each in named)
+    return {place if re.search(r":\d+$", place) else f"{place}:9092" for place in places if place}
+
+
+def undecided(config: Config) -> str:
+    """Return what only Kafka can tell: whether a topic of both clusters is one, and Winnow would feed itself."""
+    written = {config.sink.topic: WRITTEN[0], config.dead_letters.topic: WRITTEN[1]}
+    pattern, other = config.source.topics_pattern or "", not _are_one(config.kafka, config.sink.kafka)
+    read = [each for each in written if other and (each in config.source.topics or re.fullmatch(pattern, each))]
+    if not read:
+        return ""
+    return (
+        f"source topic {read[0]!r} is also {written[read[0]]}, which is right only if kafka and sink.kafka are two "
+        "clusters: winnow check --connect compares their ids"
+    )
 
 
 def _headers_have_an_envelope(tree: Tree, names: tuple[str, ...], source_format: str) -> Iterator[str]:
     if names and source_format == "raw":
         where = tree.at("source.flume.headers")
         yield f"source.flume.headers needs source.format flume-avro or auto: raw lines have no headers{where}"
+
+
+def _headers_are_not_ours(tree: Tree, names: tuple[str, ...]) -> Iterator[str]:
+    for name in names:
+        if name.startswith(OURS):
+            where = tree.at("source.flume.headers")
+            yield f"source.flume.headers: {name!r} is a name for Winnow's own headers: choose others{where}"
 
 
 def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:
@@ -123,6 +161,7 @@ RULES = (
     *map(_is_not_named, WRITTEN),
     *map(_is_not_matched, WRITTEN),
     Rule(("source.flume.headers", "source.format"), _headers_have_an_envelope),
+    Rule(("source.flume.headers",), _headers_are_not_ours),
     Rule(("transaction.timeout", "commit.interval"), _transactions_outlive_commits),
     *map(_a_broker_is_named, CLUSTERS),
     *map(_is_not_overruled, CLUSTERS),

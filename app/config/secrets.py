@@ -1,4 +1,4 @@
-"""Which values of the configuration are secrets, how they are hidden, and where they had better not stand."""
+"""The configuration as people may see it, and which of its secrets had better stand elsewhere."""
 
 from __future__ import annotations
 
@@ -8,51 +8,49 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.config.model import Config
+from app.config.model import PROPERTY_SECTIONS, Config
 from app.config.reading import Loaded
 from app.config.sources import Keys, Origins, full_name, named, variable
-from app.kafka import properties as kafka_properties
-from app.offsets.options import MASK, PASSWORD_IN_URL, without_secrets
-from app.offsets.options import is_secret as is_secret_option
-from app.spark import properties as spark_properties
+from app.secrets import MASK, hint, shown_option, shown_property
 
-SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",), ("offsets",))
-"""The sections that may hold secrets."""
+PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
+"""The sections that choose something by `name`; `mirrors` is a list of them."""
+DECLARED = ("name", "samples")
+"""What is no option in such a section."""
 
-# Not for everybody to see, but nothing that opens a door.
-_HARMLESS = re.compile(r"username$|certificate\.pem$|ca\.pem$|^ssl_|^key$")
+# What opens a door, by the name of its key: a warning names only these. Whether a value is shown is not decided here.
+_DOOR = re.compile(r"secret|password|passphrase|token|access[._]?key|key\.pem$|^key$|kinit\.cmd$", re.IGNORECASE)
+_DOOR_IN_A_VALUE = re.compile(rf"({_DOOR.pattern})[\w.-]*\s*=|://[^/@:\s]*:\S*@", re.IGNORECASE)
 _ARGUMENT = "--set "
 
 
-def is_secret(keys: Keys, value: object) -> bool:
-    """Return whether nobody may see a value; a path to a secret may be seen."""
-    name, text = str(keys[-1]), "" if isinstance(value, Mapping) else str(value)
-    match keys:
-        case ("kafka", _) | ("sink", "kafka", _):
-            return kafka_properties.is_secret(name)
-        case ("spark", _):
-            return spark_properties.is_secret(name, text)
-        case ("offsets", *_):
-            return is_secret_option(name)
-    return False
-
-
 def masked(config: Config) -> dict[str, Any]:
-    """Return the configuration as a tree in which secrets are replaced."""
+    """Return the configuration as a tree in which each value is hidden whose key is not known to hold no secret."""
     return {key: _masked((key,), value) for key, value in _tree(config).items()}
 
 
-def _masked(keys: Keys, value: object) -> Any:  # noqa: ANN401  # a part of the tree
-    if is_secret(keys, value):
-        return MASK
-    match value:
-        case dict():
-            return {key: _masked((*keys, key), inner) for key, inner in value.items()}
-        case list():
-            return [_masked((*keys, place), each) for place, each in enumerate(value)]
-        case str() if keys[0] == "offsets":
-            return without_secrets(value)
+def _tree(config: Config) -> dict[str, Any]:
+    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _masked(keys: Keys, value: Any) -> Any:  # noqa: ANN401  # a part of the tree
+    if keys in PROPERTY_SECTIONS:
+        return {name: shown_property(keys[0], name, text) for name, text in value.items()}
+    if keys in PLUGINS:
+        return [_of_plugin(each) for each in value] if isinstance(value, list) else _of_plugin(value)
+    if isinstance(value, dict):
+        return {key: _masked((*keys, key), inner) for key, inner in value.items()}
     return value
+
+
+def _of_plugin(section: Mapping[str, Any]) -> dict[str, Any]:
+    name = section["name"]
+    return {key: value if key in DECLARED else shown_option(name, key, value) for key, value in section.items()}
+
+
+def misspelt(keys: Keys) -> str:
+    """Return what a user may have meant by a property of librdkafka that nobody knows; empty for any other key."""
+    return hint(keys[-1]) if keys[:-1] in PROPERTY_SECTIONS and keys[0] != "spark" else ""
 
 
 def laid_open(loaded: Loaded) -> str:
@@ -62,7 +60,9 @@ def laid_open(loaded: Loaded) -> str:
     It is empty where there is none. What comes from the environment is nobody else's to see.
     """
     file, found, in_file = loaded.file, [], False
-    for keys in _secrets(_tree(loaded.config)):
+    seen = masked(loaded.config)
+    tree = {"kafka": {}} | _tree(loaded.config)  # what opens most doors comes first
+    for keys in _doors((), tree, seen):
         origin = _origin(keys, loaded.origins)
         is_here = file is not None and origin.startswith(f"{file}:")
         if is_here or origin.startswith(_ARGUMENT):
@@ -74,27 +74,18 @@ def laid_open(loaded: Loaded) -> str:
     return f"secrets are written where others may see them: {'; '.join(found)}{readers}"
 
 
-def _tree(config: Config) -> dict[str, Any]:
-    return config.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _secrets(tree: Mapping[str, Any]) -> Iterator[Keys]:
-    for section in SECTIONS:
-        value: Any = tree
-        for key in section:
-            value = value[key]
-        yield from _within(section, value)
-
-
-def _within(keys: Keys, value: object) -> Iterator[Keys]:
-    """Yield the secrets in a part of the configuration that open a door, and URLs with a password."""
-    if is_secret(keys, value):
-        if not _HARMLESS.search(str(keys[-1])):
-            yield keys
+def _doors(keys: Keys, value: Any, seen: Any) -> Iterator[Keys]:  # noqa: ANN401  # a part of each tree
+    """Yield the values that open a door: they are hidden, and their key or they themselves tell that they do."""
+    if value == seen:
+        return
+    name = str(keys[-1]) if keys else ""
+    if seen == MASK and _DOOR.search(name):
+        yield keys
     elif isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _within((*keys, key), inner)
-    elif keys[0] == "offsets" and isinstance(value, str) and PASSWORD_IN_URL.search(value):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in inner:
+            yield from _doors((*keys, key), each, seen if seen == MASK else seen[key])
+    elif _DOOR_IN_A_VALUE.search(str(value)):
         yield keys
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from app.config.model import declared, duration
 from app.config.reading import Loaded
-from app.config.secrets import masked
+from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
 
 
@@ -54,7 +54,8 @@ def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] 
             yield f"{indent}{_flow(key)}:"
             yield from _lines(value, origins, keys)
         else:
-            yield f"{indent}{_flow(key)}: {_flow(value)}  # {origins.get(keys, DEFAULT)}"
+            meant = misspelt(keys)
+            yield f"{indent}{_flow(key)}: {_flow(value)}  # {origins.get(keys, DEFAULT)}{meant and f'; {meant}'}"
 
 
 def _flow(value: object) -> str:

@@ -112,6 +112,10 @@ class Cluster(Protocol):
     Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
     """
 
+    def id(self) -> str:
+        """Return what the cluster calls itself; empty where it does not tell."""
+        ...
+
     def brokers(self) -> BrokerFacts:
         """Return what the brokers can do."""
         ...

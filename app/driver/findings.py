@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -117,6 +117,31 @@ def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Fin
     if brokers.versions.get(request, 0) < version:
         cause = "a broker gives topics no id, so a topic that is deleted and created again looks like the old one"
         yield Finding.warns(cause, "upgrade it to Kafka 2.8")
+
+
+def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str]) -> Iterator[Finding]:
+    """
+    Yield whether sink.kafka is the cluster of the source, and what follows.
+
+    Args:
+        ids: what the clusters of source and sink call themselves; empty where one does not tell.
+        sources: the source topics.
+        written: the topics that are written to, by the key that names them.
+    """
+    source, sink = ids
+    both = [(key, topic) for key, topic in written.items() if topic in sources]
+    if not (source and sink):
+        for key, topic in both:
+            cause = f"the source {topic!r} is also {key}, and a cluster does not tell its id: they may be one topic"
+            yield Finding.warns(cause, "make sure that sink.kafka is another cluster than kafka")
+    elif source == sink:
+        same = f"sink.kafka is the cluster of the source (id {source})"
+        for key, topic in both:
+            cause = f"{same}, and the source {topic!r} is also {key}: Winnow would feed itself"
+            yield Finding.refuses(NotUsable(cause, f"name another topic in {key}, or another cluster in sink.kafka"))
+        if not both:
+            cause = f"{same}: offsets are committed to placeholders of the source topics, which nothing else needs"
+            yield Finding.warns(cause, "leave sink.kafka out for a new group; one that has offsets keeps it")
 
 
 def of_source(name: str, topic: TopicFacts) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from app.driver.findings import (
     Severity,
     lacking,
     of_clocks,
+    of_clusters,
     of_destination,
     of_expiry,
     of_limits,
@@ -82,6 +83,9 @@ class Preflight:
         yield from without_features(self._brokers, self._config.delivery_guarantee)
         topics = list(self._sources())
         sources = source.topics(sorted(topics)) if topics else {}
+        if self._two:
+            written = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
+            yield from of_clusters((source.id(), sink.id()), topics, written)
         # One that only a pattern finds may be anybody's; the others go on.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(sources, (_reads(each, unread) for each in topics))

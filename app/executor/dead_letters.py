@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import REFUSED
+from app.headers import ERRORS, STAGE, TOPIC, Headers
 from app.model import Partition
-from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
+from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters
 from parsers.contract import Parsed, Reject
 
-STAGE = b"VALUE_CONVERTER"
+VALUE_CONVERTER = b"VALUE_CONVERTER"
+"""The stage that Kafka Connect would name."""
 _NAMES = tuple(
-    f"__connect.errors.{name}".encode() + b"\0"
+    f"{ERRORS}{name}".encode() + b"\0"
     for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message", "timestamp")
 )
 
@@ -53,7 +55,7 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> DeadL
     columns = [
         chunk.values.take(rows),
         chunk.keys.take(rows),
-        pa.array([*_NAMES, STAGE], pa.binary()),
+        pa.array([*_NAMES, VALUE_CONVERTER], pa.binary()),
         pa.array([partition.topic.encode() for partition in origins], pa.binary()),
         pa.array([b"%d" % partition.number for partition in origins], pa.binary()),
         pa.array(chunk.offsets[rows]).cast(pa.string()).cast(pa.binary()),
@@ -97,7 +99,7 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int) -> D
     stamps, original = chunk.timestamps[reject.row : reject.row + 1], chunk.headers(reject.row)
     moved = _moved(stamps, np.array([reject.reason == REFUSED]), topic, now).item()
     stamp = NO_TIMESTAMP if moved else stamps.item()
-    moved_from = [("__connect.errors.timestamp", b"%d" % stamps.item())] if moved else []
+    moved_from = [(f"{ERRORS}timestamp", b"%d" % stamps.item())] if moved else []
     whole = DeadLetter(key, value, [*original, *_context(chunk, reject), *moved_from], stamp)
     if topic.takes(_size(whole), value or b""):
         return whole
@@ -112,18 +114,18 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int) -> D
 def _context(chunk: Chunk, reject: Reject) -> Headers:
     return [
         *_origin(chunk.partitions[chunk.sources[reject.row]]),
-        ("__connect.errors.offset", b"%d" % chunk.offsets[reject.row]),
-        ("__connect.errors.exception.class.name", reject.reason.encode("utf-8", "replace")),
-        ("__connect.errors.exception.message", reject.detail.encode("utf-8", "replace")),
+        (f"{ERRORS}offset", b"%d" % chunk.offsets[reject.row]),
+        (f"{ERRORS}exception.class.name", reject.reason.encode("utf-8", "replace")),
+        (f"{ERRORS}exception.message", reject.detail.encode("utf-8", "replace")),
     ]
 
 
 @cache
 def _origin(partition: Partition) -> Headers:
     return [
-        ("__connect.errors.stage", STAGE),
-        ("__connect.errors.topic", partition.topic.encode()),
-        ("__connect.errors.partition", b"%d" % partition.number),
+        (STAGE, VALUE_CONVERTER),
+        (TOPIC, partition.topic.encode()),
+        (f"{ERRORS}partition", b"%d" % partition.number),
     ]
 
 

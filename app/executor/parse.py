@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.executor.limits import Limits
+from app.headers import SOURCE
 from app.model import SOURCE_KEY, Partition, TaskConfig
-from app.records import HEADER_FRAMING, SOURCE, Chunk, offsets_of
+from app.records import HEADER_FRAMING, Chunk, offsets_of
 from parsers import registry
 from parsers.contract import Parsed, Parser, Reject
 from parsers.fields import cut, pattern_of

@@ -99,6 +99,6 @@ def _problem_of(module: str) -> str:
     try:
         import_module(module)
         native = import_module("app.kafka.bulk.native")
-    except (ImportError, OSError, AttributeError) as error:  # no Numba; a broken LLVM; a librdkafka that lacks a call
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - no Numba, or one that compiles otherwise; a librdkafka that lacks a call
+        return str(error) or type(error).__name__
     return str(native.problem())

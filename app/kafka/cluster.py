@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
+    ClusterMetadata,
     OffsetSpec,
 )
 
@@ -37,6 +38,10 @@ class KafkaCluster:
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
         self._kafka = kafka
+
+    def id(self) -> str:
+        """Return what the cluster calls itself; empty where it does not tell."""
+        return self._metadata().cluster_id or ""
 
     def brokers(self) -> BrokerFacts:
         """Return what the brokers can do."""
@@ -79,10 +84,7 @@ class KafkaCluster:
 
     def newest_commit(self) -> float | None:
         """Return when a broker last wrote an offset, by its clock in seconds; None where that is not known."""
-        try:
-            known = self._connection.client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS).topics[OFFSETS_TOPIC]
-        except KafkaException as error:
-            raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
+        known = self._metadata().topics[OFFSETS_TOPIC]
         if known.error is not None:
             return None
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
@@ -97,6 +99,12 @@ class KafkaCluster:
                 if is_refusal(error_of(error)):
                     return None
         return max((each / 1000 for each in times if each > 0), default=None)
+
+    def _metadata(self) -> ClusterMetadata:
+        try:
+            return self._connection.client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
+        except KafkaException as error:
+            raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
 
 
 class _Keeper(logging.Handler):

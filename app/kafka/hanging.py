@@ -30,14 +30,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
+from app.headers import TRANSACTION, Header, origin_of, ours, whole_number
 from app.kafka import settings
 from app.kafka.admin import known_offset
+from app.kafka.headers import headers_of
 from app.model import Partition, transactional_id
-from app.records import Header
 
-HEADER = "winnow.transaction"
-ORIGIN = ("topic", "partition", "offset")
-"""The headers of a dead letter that say where it came from, behind `__connect.errors.`."""
 # How long the leader of a partition may take to say where it ends.
 ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
@@ -49,7 +47,7 @@ LOOK_SECONDS = 20.0
 
 def mark(source: Partition, group: str, committed: int) -> Header:
     """Return the header of a transaction's first line: whose it is, and the committed offset at which it began."""
-    return HEADER, f"{transactional_id(group, source)}@{committed}".encode()
+    return TRANSACTION, f"{transactional_id(group, source)}@{committed}".encode()
 
 
 class Ends(NamedTuple):
@@ -253,14 +251,12 @@ class HangingTransactions:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} waits for another transaction"))  # noqa: SLF001
 
     def _own(self, message: Message, source: Partition) -> Own | None:
-        headers, at = dict(message.headers() or ()), message.offset() or 0
-        owner, _, offset = _text(headers.get(HEADER)).rpartition("@")
-        if owner == transactional_id(self.group, source):
-            return Own(at, int(offset), marked=True)
-        topic, number, offset = (
-            _text(headers.get(f"__connect.errors.{name}")) for name in ("topic", "partition", "offset")
-        )
-        return Own(at, int(offset), marked=False) if (topic, number) == (source.topic, str(source.number)) else None
+        headers, at = headers_of(message), message.offset() or 0
+        owner, _, text = ours(headers).get(TRANSACTION, "").rpartition("@")
+        if owner == transactional_id(self.group, source) and (began_at := whole_number(text)) is not None:
+            return Own(at, began_at, marked=True)
+        partition, offset = origin_of(headers) or (None, 0)
+        return Own(at, offset, marked=False) if partition == source else None
 
     def _read(
         self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
@@ -289,7 +285,3 @@ class HangingTransactions:
         finally:
             with suppress(KafkaException):
                 consumer.close()
-
-
-def _text(header: bytes | str | None) -> str:
-    return header.decode(errors="replace") if isinstance(header, bytes) else header or ""

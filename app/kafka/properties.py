@@ -40,7 +40,6 @@ BROKERS = ("bootstrap.servers", "metadata.broker.list")
 
 # librdkafka has a few properties of its own that end in .file. Their values are paths, and librdkafka reads them.
 _NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
-_SECRETS = re.compile(r"password|passphrase|secret|\.pem$|^ssl_|token|sasl\.username|sasl\.jaas", re.IGNORECASE)
 
 
 def is_secret_file(name: str) -> bool:
@@ -51,11 +50,6 @@ def is_secret_file(name: str) -> bool:
 def value_name(name: str) -> str:
     """Return the name of the property whose value a `NAME.file` holds."""
     return name.removesuffix(".file")
-
-
-def is_secret(name: str) -> bool:
-    """Return whether the value of a property must not be shown; a path to a secret may be."""
-    return bool(_SECRETS.search(name)) and not name.endswith((".file", ".location"))
 
 
 def compression(kafka: Mapping[str, str]) -> str:

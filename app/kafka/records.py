@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.failures import is_refusal, of_cluster
+from app.kafka.headers import headers_of
 from app.model import Partition
 from app.records import Record
 
@@ -81,8 +82,8 @@ def _records(messages: list[Message], open_until: Mapping[Partition, int] | None
             if is_refusal(error):
                 raise KafkaException(error)
         elif open_until is None or offset < open_until.get(partition, 0):
-            headers = message.headers() or []
-            yield Record(partition, offset, message.timestamp()[1], message.key(), message.value(), headers)  # type: ignore[arg-type]  # consumed ones are bytes
+            key, value = message.key(), message.value()
+            yield Record(partition, offset, message.timestamp()[1], key, value, headers_of(message))
 
 
 def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:

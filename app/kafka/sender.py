@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 
+from app.headers import Header
 from app.model import Partition, Partitioner, TaskConfig
-from app.records import DeadLetter, Header, Lines
+from app.records import DeadLetter, Lines
 
 BY_KEY = -1
 """The partition of a record that librdkafka chooses by its key (RD_KAFKA_PARTITION_UA)."""

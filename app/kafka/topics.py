@@ -19,6 +19,7 @@ from app.facts import TopicFacts
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection, known_offset, rights_of
 from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
+from app.topics import OwnTopics
 
 # The broker's default for max.message.bytes, for where we may not read the topic's configuration.
 USUAL_MAX_BYTES = 1_048_588
@@ -32,10 +33,17 @@ def is_internal(topic: str) -> bool:
 
 
 class KafkaTopics:
-    """Answers the driver's questions about topics; every method raises Unreachable or NotUsable."""
+    """
+    Answers the driver's questions about topics; every method raises Unreachable or NotUsable.
 
-    def __init__(self, connection: AdminConnection) -> None:
+    Args:
+        connection: the cluster.
+        own: what Winnow creates there; no pattern means these.
+    """
+
+    def __init__(self, connection: AdminConnection, own: OwnTopics = OwnTopics()) -> None:  # noqa: B008  # it is frozen
         self._connection = connection
+        self._own = own
 
     def source_topics(
         self, names: Collection[str], pattern: str | None, known: Collection[str] = frozenset()
@@ -45,14 +53,15 @@ class KafkaTopics:
 
         Args:
             names: topics that must exist, except those that are known.
-            pattern: may match nothing yet; never matches an internal topic.
+            pattern: may match nothing yet; never matches an internal topic, nor one that Winnow creates.
             known: topics that have existed; one that is gone is left out.
 
         Raises:
             TopicMissing: topics that are not known do not exist.
         """
         if pattern is not None:
-            known = names = [name for name in self._names() if re.fullmatch(pattern, name) and not is_internal(name)]
+            meant = (name for name in self._names() if not is_internal(name) and name not in self._own)
+            known = names = [name for name in meant if re.fullmatch(pattern, name)]
         if not names:
             return {}
         described = self._connection.client.describe_topics(

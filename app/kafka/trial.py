@@ -18,6 +18,7 @@ from app.kafka import settings
 from app.kafka.failures import error_of
 from app.kafka.properties import BROKERS, LARGEST_BATCH, is_secret_file, value_name
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.secrets import hint
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
 _NOWHERE = "http://127.0.0.1:9"
@@ -102,7 +103,8 @@ def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str
 
 def _explained(section: str, name: str, text: str, values: Mapping[str, str]) -> str:
     if text.startswith("No such configuration property"):
-        return f"{section}.{name} is unknown to librdkafka: see its CONFIGURATION.md for the right name"
+        right = hint(name) or "see its CONFIGURATION.md for the right name"
+        return f"{section}.{name} is unknown to librdkafka: {right}"
     key = f"{section}.{name} is" if name else f"{section}: these settings are"
     said = f"{key} refused by librdkafka: {_without(values, _FAILED.sub('', text))}"
     if name.endswith(".location") and not os.access(values[name], os.R_OK):

@@ -27,7 +27,7 @@ from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import Partition
 from app.offsets.contract import Committed, TransactionalOffsetStore, nobody
-from app.records import DeadLetter, Header, Lines
+from app.records import DeadLetter, Lines
 from app.watchdog import in_time
 
 log = structlog.get_logger()
@@ -396,5 +396,5 @@ class TransactionalWriter(Writer):
             self._open = True
 
     @property
-    def _header(self) -> Header:
+    def _header(self) -> tuple[str, bytes | None]:
         return mark(self._partition, self._hanging.group, self._began_at)

@@ -31,8 +31,10 @@ from app.errors import NotAllowed, NotUsable, Unreachable, WinnowError
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
-from app.offsets.options import Options, is_secret, without_secrets
+from app.offsets.options import Options
 from app.offsets.registry import StoreOptionError
+from app.secrets import hidden, shown_url, without_secrets
+from parsers.plugins import PRODUCT
 
 READERS = 8  # files are read side by side
 TRIES = 5  # to replace a file that others replace at the same moment
@@ -61,7 +63,7 @@ class FileOffsets:
         checked.raise_problems()
         self._group = context.group
         self._folder = _open_folder(address, given)
-        self._secrets = [str(value) for name, value in given.items() if is_secret(name)]
+        self._secrets = hidden("files", given)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
         """
@@ -178,7 +180,7 @@ class Folder(ABC):
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # what each kind takes
-        self.url = without_secrets(url)
+        self.url = shown_url(url)
 
     @abstractmethod
     def check(self) -> None:
@@ -394,5 +396,5 @@ def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
         return FOLDERS[scheme](url, options)
     except ImportError as error:
         package, extra = ("s3fs", "s3") if FOLDERS[scheme] is S3Folder else ("requests", "files")
-        missing = f"needs the package {package}, which is not installed: pip install 'winnow[{extra}]'"
+        missing = f"needs the package {package}, which is not installed: pip install '{PRODUCT}[{extra}]'"
         raise StoreOptionError(f"{scheme}:// {missing}") from error

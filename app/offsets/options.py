@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 from app.offsets.registry import StoreOptionError
 from parsers.errors import listed
-
-MASK = "********"
-PASSWORD_IN_URL = re.compile(r"(://[^/@:]*:)[^/\s]*@")
-_SECRETS = re.compile(r"password|passphrase|secret|token|access_?key|^key$|sasl\.(username|jaas)", re.IGNORECASE)
-
-
-def is_secret(name: str) -> bool:
-    """Return whether the value of an option must not be shown; a path to it may be. The key of S3 is called `key`."""
-    return bool(_SECRETS.search(name)) and not name.endswith((".file", "_file"))
-
-
-def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text in which passwords of URLs and these secrets are hidden, also as they stand in a URL's query."""
-    for secret in filter(None, secrets):
-        for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)):
-            text = text.replace(form, MASK)
-    return PASSWORD_IN_URL.sub(rf"\1{MASK}@", text)
 
 
 class Options:

@@ -13,6 +13,7 @@ from typing import cast
 
 from app.model import Plugin
 from app.offsets.contract import OffsetStore, StoreContext
+from app.secrets import hidden, without_secrets
 from parsers.plugins import Plugins
 
 
@@ -53,6 +54,9 @@ def open_store(store: Plugin, context: StoreContext) -> OffsetStore:
 
     Raises:
         UnknownStore: no usable store has that name.
-        StoreOptionError: the store does not take these options.
+        StoreOptionError: the store does not take these options; no text repeats one that may be a secret.
     """
-    return cast("OffsetStore", _STORES.load(store.name, store.options, OffsetStore, context))
+    try:
+        return cast("OffsetStore", _STORES.load(store.name, store.options, OffsetStore, context))
+    except StoreOptionError as error:
+        raise StoreOptionError(without_secrets(str(error), hidden(store.name, store.options))) from None

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from app.headers import REPLAYS, SOURCE, origin_of, ours, whole_number
 from app.model import Partition
-from app.operate.ledger import REPLAYS
 from app.operate.letters import Letter
 from app.operate.pairs import text_of
-from app.records import SOURCE, Fate, Record
+from app.records import Fate, Record
 
 BY_THE_TOPICS = ("too_large", "refused", "parser_error")
 """Reasons that the parser alone does not decide: a line that is expected may be a dead letter for one of them."""
@@ -169,7 +169,7 @@ class Comparison:
 
     def _named_line(self, record: Record, which: _Expected) -> None:
         """Take in a line that names its record; one of a replay may come late, and in any order."""
-        content, replayed = self._contents.get(which), any(name == REPLAYS for name, _ in record.headers)
+        content, replayed = self._contents.get(which), REPLAYS in ours(record.headers)
         if replayed:
             self._replayed.add(which)
         if content is None:
@@ -211,13 +211,11 @@ class Comparison:
 
     def letter(self, record: Record) -> None:
         """Take in a record of the dead letters; those that a replay has put back are no new ones."""
-        letter = Letter.of(record)
-        topic, number, offset = (letter.errors.get(name, "") for name in ("topic", "partition", "offset"))
-        if not (number.isdecimal() and offset.isdecimal()) or any(name == REPLAYS for name, _ in record.headers):
+        origin = origin_of(record.headers)
+        if origin is None or REPLAYS in ours(record.headers):
             return
-        origin = Partition(topic, int(number)), int(offset)
         if origin[0] in self._ranges and origin[1] in self._ranges[origin[0]]:
-            self._letters[origin].append(letter)
+            self._letters[origin].append(Letter.of(record))
 
     @property
     def lines_missing(self) -> bool:
@@ -297,11 +295,10 @@ def _instead(expected: bytes | None, found: Record) -> str:
 
 def _named(record: Record) -> _Expected | None:
     """Return the record that a line names by its header; None where it names none."""
-    source = next((text_of(value) or "" for name, value in record.headers if name == SOURCE), "")
-    place, _, offset = source.rpartition("@")
-    topic, _, number = place.rpartition("-")
-    known = number.isdecimal() and offset.isdecimal()
-    return _Expected(Partition(topic, int(number)), int(offset)) if known else None
+    place, _, at = ours(record.headers).get(SOURCE, "").rpartition("@")
+    topic, _, text = place.rpartition("-")
+    number, offset = whole_number(text), whole_number(at)
+    return None if number is None or offset is None else _Expected(Partition(topic, number), offset)
 
 
 def str_of(record: Record) -> str:

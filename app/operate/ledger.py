@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from app.headers import ERRORS, REPLAYS, origin_of, ours, theirs, whole_number
 from app.model import Partition
-from app.operate.letters import PREFIX, Letter
-from app.records import DeadLetter, Headers, Record
+from app.operate.letters import Letter
+from app.records import DeadLetter, Record
 
-REPLAYS = "winnow.replays"
-"""The header that says how often a record was replayed; a line that bears it comes from a replay."""
 _CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
-_STAGE = f"{PREFIX}stage"
 
 
 class Waiting(NamedTuple):
@@ -41,34 +39,22 @@ class Waiting(NamedTuple):
     @classmethod
     def of(cls, letter: Letter) -> Waiting | None:
         """Return a dead letter as what it was; None where that is not known, or where its value was cut."""
-        errors, stands = letter.errors, letter.record
-        number, offset = errors.get("partition", ""), errors.get("offset", "")
-        if not (letter.origin and is_number(number) and is_number(offset)) or _CUT.search(letter.detail):
+        stands = letter.record
+        origin, own = origin_of(stands.headers), ours(stands.headers)
+        if origin is None or _CUT.search(letter.detail):
             return None
-        stamp = errors.get("timestamp", "")
+        stamp = whole_number(own.get(f"{ERRORS}timestamp", ""))
         return cls(
             letter,
             Record(
-                Partition(errors["topic"], int(number)),
-                int(offset),
-                int(stamp) if is_number(stamp) else stands.timestamp,
+                *origin,
+                stands.timestamp if stamp is None else stamp,
                 stands.key,
                 stands.value,
-                _own(stands.headers),
+                theirs(stands.headers),
             ),
-            _replays(stands.headers),
+            whole_number(own.get(REPLAYS, "")) or 0,
         )
-
-
-def _own(headers: Headers) -> Headers:
-    """Return the headers that the record itself had: those before ours, which may be of the same names."""
-    stages = [place for place, (name, _) in enumerate(headers) if name == _STAGE]
-    return headers[: stages[-1]] if stages else [each for each in headers if not each[0].startswith(PREFIX)]
-
-
-def _replays(headers: Headers) -> int:
-    text = next((value or b"" for name, value in reversed(headers) if name == REPLAYS), b"").decode(errors="replace")
-    return int(text) if is_number(text) else 0
 
 
 def is_number(text: str) -> bool:

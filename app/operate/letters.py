@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.headers import ERRORS, as_text, ours, whole_number
 from app.model import Partition, Watermarks
 from app.operate.pairs import text_of
 from app.records import Record
 
-PREFIX = "__connect.errors."
 NO_REASON = "(no reason)"
 """The reason of a record that no tool of this family has written."""
 
@@ -24,7 +24,7 @@ class Letter:
 
     Args:
         record: as it lies in the dead-letter topic.
-        errors: its headers of Kafka Connect, by the part of their names after `__connect.errors.`.
+        errors: why it is one, by the part of the header's name after `__connect.errors.`; also those of another tool.
     """
 
     record: Record
@@ -33,10 +33,8 @@ class Letter:
     @classmethod
     def of(cls, record: Record) -> Letter:
         """Return a record of the dead-letter topic as what it stands for."""
-        errors = {
-            name.removeprefix(PREFIX): text_of(value) or "" for name, value in record.headers if name.startswith(PREFIX)
-        }
-        return cls(record, errors)
+        told = ours(record.headers) or as_text(record.headers)
+        return cls(record, {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)})
 
     @property
     def reason(self) -> str:
@@ -68,8 +66,8 @@ class Letter:
             "reason": self.reason,
             "detail": self.detail,
             "source_topic": self.errors.get("topic"),
-            "source_partition": _number(self.errors.get("partition")),
-            "source_offset": _number(self.errors.get("offset")),
+            "source_partition": whole_number(self.errors.get("partition", "")),
+            "source_offset": whole_number(self.errors.get("offset", "")),
         }
 
     def with_content(self) -> dict[str, Any]:
@@ -80,10 +78,6 @@ class Letter:
             "value": text_of(self.record.value),
             "headers": headers,
         }
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.errors import NotUsable, Refused
+from app.headers import REPLAYS, SOURCE
 from app.model import CommittedOffset, Partition, Watermarks
-from app.operate.ledger import REPLAYS, Ledger, Waiting, is_number
+from app.operate.ledger import Ledger, Waiting, is_number
 from app.operate.letters import Choice, Letter
-from app.records import SOURCE, DeadLetter, Fate, Record
+from app.records import DeadLetter, Fate, Record
 
 GROUP = "{}.dlq-replay"
 """The group whose offsets are the positions of replays; its name is in their transactional ids, too."""
-LEDGER, PARKING = "{}.replayed", "{}.parked"
-"""The topics beside the dead letters: what replays have done, and what failed too often."""
 STEP = 1_000
 """How many dead letters a transaction holds at most."""
 VERSION = "winnow-replay/1"

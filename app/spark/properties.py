@@ -6,7 +6,6 @@ The configuration uses it, and must load where pyspark is not installed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,13 +25,3 @@ FIXED: Mapping[str, Fixed] = {
     ),
 }
 """The properties that only Winnow sets."""
-
-# Spark's own default of spark.redaction.regex, and passphrases.
-_WORDS = "secret|password|passphrase|token|access[.]?key"
-_SECRETS = re.compile(_WORDS, re.IGNORECASE)
-_SECRETS_IN_A_VALUE = re.compile(rf"({_WORDS})[\w.-]*\s*=", re.IGNORECASE)
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Return whether the value of a property must not be shown: a Java option may hold a password, too."""
-    return bool(_SECRETS_IN_A_VALUE.search(value) or (_SECRETS.search(name) and not name.endswith(".file")))

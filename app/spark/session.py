@@ -10,7 +10,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from app.errors import SparkFailed
-from app.spark.properties import FIXED, is_secret
+from app.secrets import shown_property
+from app.spark.properties import FIXED
 
 log = structlog.get_logger()
 
@@ -79,7 +80,7 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
 def _arguments(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the properties that a JVM may be started with; its Java options are arguments, whatever they hold."""
     for name, value in properties.items():
-        if name in JAVA_OPTIONS or not is_secret(name, value):
+        if name in JAVA_OPTIONS or shown_property("spark", name, value) == value:
             yield name, value
 
 

@@ -43,6 +43,6 @@ def _why_not_compiled() -> str:
     """Import the kernels and return what went wrong, or an empty text. Compiles them if they are not cached."""
     try:
         import_module("parsers.compiled.kernels")
-    except (ImportError, OSError) as error:  # a broken LLVM library raises OSError
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - no Numba, a broken LLVM, or a version that compiles kernels otherwise
+        return str(error) or type(error).__name__
     return ""

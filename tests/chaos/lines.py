@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.independent import cleansed, line
+from tests.independent import Headers, cleansed, line
 
 PADDING = re.compile(rb"x{100,}|~[\w-]{100,}")
 URL = re.compile(rb"http://x\.cn/(\d+)/(\d+)")
@@ -91,6 +91,16 @@ OF_NEXT_YEAR = Odd(4, bad=False, record=_of_next_year)
 LARGE = Odd(1, bad=True, record=_large)
 WITHOUT_KEY = Odd(4, bad=False, record=_without_key)
 LONG = Odd(4, bad=False, record=_long)
+
+
+def forged(group: str, topic: str, partition: int) -> Headers:
+    """Return headers such as the service writes, which a record may bear as well, and its dead letter keeps."""
+    told = {"stage": "VALUE_CONVERTER", "topic": topic, "partition": str(partition), "offset": "x"}
+    return [
+        ("winnow.transaction", f"winnow/{group}/{topic}/{partition}@x".encode()),
+        ("winnow.replays", b"7"),
+        *((f"__connect.errors.{name}", text.encode()) for name, text in told.items()),
+    ]
 
 
 def numbered(name: bytes | None, value: bytes) -> tuple[int, int]:

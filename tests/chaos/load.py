@@ -20,7 +20,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.history import Recorder
-from tests.chaos.lines import LARGE_BYTES, Odd, Source, bad_line, key
+from tests.chaos.lines import LARGE_BYTES, Odd, Source, bad_line, forged, key
 from tests.independent import line
 
 TICK_SECONDS = 0.1
@@ -62,6 +62,8 @@ class Load:
         self.partitions, self.bad = partitions, bad
         self.odd: Odd | None = None
         """The odd lines to write now; only outside transactions, so that each is acknowledged."""
+        self.group = ""
+        """The group of the service whose headers the records are to forge; empty for none."""
         self.pause = False
         """Whether to write nothing now."""
         self._outcomes: Counter[str] = Counter()
@@ -178,7 +180,9 @@ class Load:
         batch: Batch,
         on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
     ) -> None:
-        more = {} if on_delivery is None else {"on_delivery": on_delivery}
+        more: dict[str, Any] = {} if on_delivery is None else {"on_delivery": on_delivery}
+        if self.group:
+            more["headers"] = forged(self.group, self._topic, partition)
         for value, name, timestamp in batch.records():
             record: dict[str, Any] = {"value": value, "key": name, "partition": partition, "timestamp": timestamp}
             while not _accepted(producer, self._topic, record | more):

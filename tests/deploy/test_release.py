@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from app import __version__
+from parsers.plugins import PRODUCT
 from tests.release import audit, build, licences, shipped
 from tests.release.sbom import sbom
 from tests.release.shipped import ROOT, Component
@@ -140,6 +143,10 @@ class TestBuild:
             os.umask(before)
 
         assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+        with zipfile.ZipFile(first[0]) as wheel:
+            folder = f"winnow_kafka-{__version__}.dist-info"
+            assert "Name: winnow-kafka" in wheel.read(f"{folder}/METADATA").decode().splitlines()
+            assert "winnow = app.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode().splitlines()
 
     def test_archives_are_the_same_wherever_they_are_made(self, tmp_path: Path) -> None:
         """They hold no user, no time but the release's, and only two kinds of rights."""
@@ -178,6 +185,25 @@ class TestBuild:
         copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE)
         wanted = {name for line in copied for name in line.split()} | {"docker/Dockerfile"}
         assert all(name in names or any(each.startswith(f"{name}/") for each in names) for name in wanted), wanted
+
+
+def test_nobody_is_told_to_install_a_strangers_package() -> None:
+    """On the package index, `winnow` is somebody else's: what is installed is winnow-kafka, with its extras."""
+    told = re.compile(
+        r"(?<![\w-])winnow\[[a-z\d,]+\]|pip install ['\"]?winnow(?!-kafka)|dist/winnow-|\bwinnow \(pyproject"
+    )
+    lines = [
+        f"{name}: {line}"
+        for name, file in build._files(
+            ROOT, ["README.md", "DESIGN.md", "app", "parsers", "docker", "k8s", "tests"]
+        ).items()
+        if file.suffix in (".py", ".md", ".toml", ".yaml", ".sh", ".lock") or file.name == "Dockerfile"
+        for line in file.read_text("utf-8").splitlines()
+        if told.search(line)
+    ]
+
+    assert [] == [line for line in lines if not line.startswith("tests/deploy/test_release.py")]
+    assert PRODUCT == tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["name"]
 
 
 def test_everything_bears_one_version() -> None:

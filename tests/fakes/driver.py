@@ -165,6 +165,10 @@ class FakeCluster:
         self.partitions: dict[str, int] = {}
         """How many partitions a topic has, if not one."""
         self.gone: set[str] = set()
+        self.name = "one"
+
+    def id(self) -> str:
+        return self.name
 
     def brokers(self) -> BrokerFacts:
         return BrokerFacts(self.versions, self.broker_settings)

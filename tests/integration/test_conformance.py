@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from app.embedded.broker import Cluster
 from app.errors import Fenced, OffsetMoved, Transient
+from app.headers import Headers
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import PLAIN, Backend, best_backend, why_not_bulk
 from app.kafka.clients import TaskClients
@@ -24,7 +25,7 @@ from app.kafka.fence import KafkaFence
 from app.kafka.writers import TransactionalWriter
 from app.model import Guarantee, Partition, Receipt
 from app.offsets.metadata import OffsetMetadata
-from app.records import Chunk, DeadLetter, Headers, Lines
+from app.records import Chunk, DeadLetter, Lines
 from tests.conftest import Topics
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import Record, Written, cleansed, committed, line, produce, read, values

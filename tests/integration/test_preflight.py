@@ -19,12 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from app.config import Config, load
+from app.config import Config, load, undecided
 from app.driver.check import connected
 from app.driver.findings import Severity
 from app.driver.preflight import Preflight
 from app.driver.stop import Stop
-from app.errors import NotAllowed
+from app.errors import NotAllowed, NotUsable
 from app.runtime import REAL
 from app.start import clients, service
 from tests.integration.in_process import ThreadRounds
@@ -235,3 +235,27 @@ def test_settings_that_harm(guarded: GuardedBroker) -> None:
     assert f"the sink '{name}-clean' takes no record" in refusal
     for words in ("is compacted", "LogAppendTime", "is larger is cut", "idle partitions", "after a stop"):
         assert 1 == sum(words in each for each in warnings), words
+
+
+def test_a_cluster_is_known_by_its_id_whatever_its_brokers_are_called(strict: GuardedBroker) -> None:
+    """A sink on the cluster of the source: a topic that would feed itself is refused, and no placeholder is a source."""
+    name = f"same-{time.monotonic_ns()}"
+    topics(strict, name)
+    port = strict.bootstrap.rpartition(":")[2]
+    written = [f"sink.topic={name}-clean", f"dead.letters.topic={name}-dead", "http.enabled=false", f"group.id={name}"]
+    brokers = [f"kafka.bootstrap.servers=localhost:{port}", f"sink.kafka.bootstrap.servers=127.0.0.1:{port}"]
+
+    feeds_itself = load(None, [f"source.topics.pattern={name}.*", *written, *brokers], {})
+    assert "'" in undecided(feeds_itself)
+    code, refused, _ = checked(feeds_itself)
+    assert (3, 2) == (code, len(refused))
+    assert all("sink.kafka is the cluster of the source (id " in each for each in refused)
+    with pytest.raises(NotUsable, match="Winnow would feed itself"):
+        run(feeds_itself)
+
+    config = load(None, [f"source.topics.pattern={name}-raw.*", *written, *brokers], {})
+    assert [0, 0] == [run(config), run(config)]
+    found = strict.admin().list_topics(timeout=10).topics
+    assert [f"{name}-raw.winnow-offsets"] == [
+        each for each in found if each.endswith(".winnow-offsets") and name in each
+    ]

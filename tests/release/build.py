@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from app import __version__
+from parsers.plugins import PRODUCT
 from tests.release.sbom import sbom
 from tests.release.shipped import ROOT, components
 
@@ -54,7 +55,8 @@ def python(folder: Path, epoch: int) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="winnow-release-") as copy:
         sources(Path(copy))  # hatchling would take along what else lies in a checkout
         subprocess.run(command, cwd=copy, env=environment, stdout=sys.stderr, check=True)
-    return [folder / f"winnow-{__version__}-py3-none-any.whl", folder / f"winnow-{__version__}.tar.gz"]
+    name = f"{PRODUCT.replace('-', '_')}-{__version__}"
+    return [folder / f"{name}-py3-none-any.whl", folder / f"{name}.tar.gz"]
 
 
 def sources(folder: Path) -> None:

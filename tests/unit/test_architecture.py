@@ -52,7 +52,7 @@ STORE_SEAM = tuple(
 )
 """The modules of the offset stores that others may import."""
 
-SHARED = ("app.model", "app.rates", "app.errors")
+SHARED = ("app.model", "app.rates", "app.errors", "app.secrets")
 RULES = [
     Rule(
         "parsers are pure: they import nothing of app, Spark or Kafka",
@@ -90,7 +90,7 @@ RULES = [
         within("numba", "llvmlite"),
     ),
     Rule(
-        "model, rates and errors cross processes: they import only the standard library and each other",
+        "model, rates, errors and secrets serve every process: they import only the standard library and each other",
         within(*SHARED),
         lambda name: name.partition(".")[0] not in sys.stdlib_module_names and not within(*SHARED)(name),
     ),
@@ -308,7 +308,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def declared(*extras: str) -> set[str]:
     """Return the libraries that pyproject.toml requires, by default and with these extras."""
     lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
-    return {re.split(r"[^\w-]", line)[0].lower() for line in lines} - {"winnow"}
+    return {re.split(r"[^\w-]", line)[0].lower() for line in lines} - {PROJECT["name"]}
 
 
 def test_every_optional_store_names_its_extra() -> None:
@@ -340,6 +340,6 @@ def test_a_lock_holds_the_dependencies_of_pyproject(lock: str, extras: list[str]
     pinned = re.findall(r"^([\w-]+)==(.*?)(?=^\S|\Z)", text, re.DOTALL | re.MULTILINE)
 
     assert declared(*extras) == {
-        name for name, rest in pinned if re.search(r"winnow \(pyproject\.toml\)$", rest, re.MULTILINE)
+        name for name, rest in pinned if re.search(r"winnow-kafka \(pyproject\.toml\)$", rest, re.MULTILINE)
     }
     assert "://" not in text

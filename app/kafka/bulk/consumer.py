@@ -16,11 +16,12 @@ from confluent_kafka import KafkaError
 from numpy.typing import NDArray
 
 from app.errors import PartitionError
+from app.headers import Headers
 from app.kafka.bulk import kernels, native
 from app.kafka.consumer import TaskConsumer
 from app.kafka.failures import of_partition
 from app.model import Partition, TaskConfig
-from app.records import Chunk, Headers
+from app.records import Chunk
 
 _TIMESTAMP_OF = native.address(native.message_timestamp)
 _DESTROY_OF = native.address(native.message_destroy)

@@ -15,8 +15,13 @@ from typing import Any, ClassVar, cast
 
 from confluent_kafka import Consumer, KafkaError, Producer, cimpl, libversion
 
-# What was read, tested and measured is 2.16. Its interface is stable within 2.x; confluent-kafka's client may move.
-OLDEST, BEYOND = (2, 16), (3, 0)
+TESTED = {"2.16.0": "2.16.0", "2.16.1": "2.16.0"}
+"""
+The versions of confluent-kafka whose clients are laid out as `handle` expects, with the librdkafka that each carries.
+
+In any other one something else may stand there, and to follow that kills the process, so it is not even tried. Add a
+version once `tests/integration/test_conformance.py` passes with it.
+"""
 
 TOPIC, PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 7, 8, 9
 """What a `Field` says of a record that is produced (rd_kafka_vtype_t)."""
@@ -150,15 +155,17 @@ def _text(text: bytes | None) -> str:
 
 def problem() -> str:  # noqa: PLR0911  # one return for each guard
     """Return why librdkafka cannot be used without confluent-kafka's Python calls here; empty if it can."""
-    name_of_version, number = libversion()
+    carried, number = libversion()
+    installed = str(cimpl.version())
     if sys.implementation.name != "cpython":
         return f"this is {sys.implementation.name}, not CPython"
     if (c.sizeof(c_void_p), sys.byteorder) != (8, "little"):
         return "this is not a 64-bit little-endian machine"
     if (c.sizeof(Message), c.sizeof(Field)) != (MESSAGE_SIZE, 8 * FIELD_WORDS):
         return "librdkafka's structures are laid out differently here"
-    if not OLDEST <= (number >> 24, number >> 16 & 0xFF) < BEYOND:
-        return f"librdkafka {name_of_version} is unknown here: 2.16 or a later 2.x is needed"
+    if TESTED.get(installed) != carried:
+        known = " or ".join(f"{each} with librdkafka {library}" for each, library in TESTED.items())
+        return f"it is tested with confluent-kafka {known}, and this is {installed} with librdkafka {carried}"
     if version() != number:
         return "another librdkafka stands before the one that confluent-kafka carries"
     probe = Producer({"bootstrap.servers": "localhost:9", "client.id": "winnow-probe", "log_level": 0})

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from app.errors import PartitionError
 from app.kafka.consumer import TaskConsumer
 from app.kafka.failures import of_partition
+from app.kafka.headers import headers_of
 from app.model import NO_EPOCH, Partition
-from app.records import Chunk, Headers
+from app.records import Chunk
 
 # confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between two polls
 # a commit in another thread, which asks for the group's metadata, may wait for many seconds.
@@ -73,7 +74,7 @@ class PlainConsumer(TaskConsumer):
             timestamps=np.fromiter((stamp for _, stamp in map(Message.timestamp, messages)), np.int64, records),
             keys=pa.array(list(map(Message.key, messages)), pa.binary()),
             values=pa.array(list(map(Message.value, messages)), pa.binary()),
-            headers=lambda row: _headers(messages[row]),
+            headers=lambda row: headers_of(messages[row]),
             epoch_of=lambda row: _epoch(messages[row]),
             ends=ends,
             failures=failures,
@@ -90,7 +91,3 @@ class PlainConsumer(TaskConsumer):
 def _epoch(message: Message) -> int:
     epoch = message.leader_epoch()
     return NO_EPOCH if epoch is None else epoch
-
-
-def _headers(message: Message) -> Headers:
-    return message.headers() or []  # type: ignore[return-value]  # consumed headers are bytes or None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AlterConfigOpType,
     ConfigEntry,
@@ -14,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from tests.chaos.cluster import System
-from tests.chaos.harm.base import expect_progress
+from tests.chaos.cluster import System, kill
+from tests.chaos.harm.base import PATIENCE, expect_progress, find_processes
 from tests.chaos.lines import LARGE, LONG, OF_NEXT_YEAR, WITHOUT_KEY, Odd
 from tests.chaos.load import Load
 
@@ -51,6 +52,39 @@ def limit_lowered(system: System, load: Load, rng: random.Random) -> Iterator[st
     with _configured(system, "max.message.bytes", LOW_LIMIT):
         yield "the sink"
         _write(LONG, system, load)
+
+
+@contextmanager
+def headers_forged(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """
+    Write rejects that bear the service's own headers, and kill the workers.
+
+    A stranger's transaction holds the dead letters back, so that whoever opens a partition next looks at what lies there.
+    """
+    with _open_in(system, system.roles["dead"]):
+        usual, load.bad, load.group = load.bad, 1.0, system.name
+        yield "the dead letters"
+        time.sleep(ODD_SECONDS)
+        load.bad, load.group = usual, ""
+        for victim in find_processes(lambda: system.workers):
+            kill(victim)
+        expect_progress(system, range(system.partitions), "behind rejects that bear the service's headers")
+
+
+@contextmanager
+def _open_in(system: System, topic: str) -> Iterator[None]:
+    """Keep a transaction open in each partition of a topic, and abort it."""
+    own = {"transactional.id": f"stranger/{topic}", "transaction.timeout.ms": 600_000}
+    producer = Producer({"bootstrap.servers": system.broker.bootstrap, "log_level": 0} | own)
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    for number in range(system.partitions):
+        producer.produce(topic, b"stranger", partition=number)
+    producer.flush()
+    try:
+        yield
+    finally:
+        producer.abort_transaction(PATIENCE)
 
 
 def _write(odd: Odd, system: System, load: Load) -> None:

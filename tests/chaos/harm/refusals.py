@@ -35,6 +35,7 @@ KINDS: Mapping[str, Kind] = {
     "size refused": Kind(records.size_refused),
     "missing key refused": Kind(records.missing_key_refused),
     "limit lowered": Kind(records.limit_lowered),
+    "headers forged": Kind(records.headers_forged),
     "source partitions leaderless": Kind(leaderless.of_the_source, FRAGILE, "leader"),
     "sink partition leaderless": Kind(leaderless.of_the_sink, FRAGILE, "leader|deliver|acknowledged"),
     "wrong password": Kind(passwords.wrong, told="refuses us.*credentials"),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.lines import LARGE, LONG, OF_NEXT_YEAR, WITHOUT_KEY, Odd, bad_line, is_cleansed, is_unchanged, numbered
+from app.model import Partition, transactional_id
+from tests.chaos.lines import (
+    LARGE,
+    LONG,
+    OF_NEXT_YEAR,
+    WITHOUT_KEY,
+    Odd,
+    bad_line,
+    forged,
+    is_cleansed,
+    is_unchanged,
+    numbered,
+)
 from tests.independent import cleanse, line
 
 ODD = {"of next year": OF_NEXT_YEAR, "large": LARGE, "without key": WITHOUT_KEY, "long": LONG}
@@ -29,6 +41,13 @@ def test_a_cut_line_is_known_again() -> None:
 
     assert is_unchanged(value[:1_000_000], 6, 4)
     assert not is_unchanged(value[:4], 6, 4)
+
+
+def test_a_forged_record_bears_what_the_service_would_write() -> None:
+    """Otherwise no reader could mistake its headers, and the harness would find nothing."""
+    mark = f"{transactional_id('g', Partition('raw', 3))}@x"
+
+    assert mark.encode() == dict(forged("g", "raw", 3))["winnow.transaction"]
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -263,7 +263,7 @@ class TestConfig:
         values = json.loads(listed.stdout)["values"]
         assert {"key": "parser.name", "value": "nobody-has-it", "origin": f"{file}:11"} in values
         assert {"key": "log.level", "value": "info", "origin": "default"} in values
-        assert {"key": "kafka.sasl.password", "value": "********", "origin": "--set kafka.sasl.password"} in values
+        assert {"key": "kafka.sasl.password", "value": "***", "origin": "--set kafka.sasl.password"} in values
         assert "hunter2" not in text.output + listed.output
 
     def test_the_schema(self, runner: CliRunner) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from app.config import load
 from app.config.model import declared
-from app.config.rules import RULES
+from app.config.rules import RULES, undecided
 from tests.unit.config.good import GOOD, problems
 
 
@@ -71,6 +71,14 @@ class TestSource:
             )
         ] == found
 
+    def test_a_line_keeps_no_header_that_is_ours(self, file: Path) -> None:
+        """What an event of Flume's says would be taken for what Winnow says."""
+        found = problems(file, "source={topics: [raw], format: flume-avro, flume.headers: [host, winnow.source]}")
+
+        assert [
+            "source.flume.headers: 'winnow.source' is a name for Winnow's own headers: choose others (--set source)"
+        ] == found
+
 
 class TestTwoClusters:
     CENTRE = "sink.kafka.bootstrap.servers=centre:9092"
@@ -81,6 +89,27 @@ class TestTwoClusters:
 
         assert (("raw-logs",), "raw-logs") == (config.source.topics, config.sink.topic)
         assert "{topic}.winnow-offsets" == config.placeholder
+
+    def test_only_kafka_tells_whether_that_is_another_cluster(self, file: Path) -> None:
+        """A broker may have two names, so a check without --connect says what it has not looked at."""
+        names = load(file, [self.CENTRE, "sink.topic=raw-logs"], {})
+        pattern = load(file, [self.CENTRE, "source={topics.pattern: 'raw-logs.*', topics: []}"], {})
+
+        assert (
+            "source topic 'raw-logs' is also sink.topic, which is right only if kafka and sink.kafka are two clusters: "
+            "winnow check --connect compares their ids"
+        ) == undecided(names)
+        assert "'raw-logs.dlq' is also dead.letters.topic" in undecided(pattern)
+        assert "" == undecided(load(file, [self.CENTRE], {})) == undecided(load(file, (), {}))
+
+    @pytest.mark.parametrize("broker", ["localhost:9092", "x:1, LOCALHOST", "SSL://localhost:9092"])
+    def test_a_broker_that_both_name_makes_them_one(self, file: Path, broker: str) -> None:
+        """Then Winnow would feed itself, whatever it is told to use there."""
+        found = problems(file, f"sink.kafka.bootstrap.servers={broker}", "sink.topic=raw-logs")
+
+        assert [
+            "source.topics: 'raw-logs' is also sink.topic: Winnow would feed itself (winnow.yaml:3 and --set sink.topic)"
+        ] == found
 
     def test_without_another_cluster_nothing_stands_for_a_source(self, file: Path) -> None:
         """Offsets are committed to the source topics themselves."""

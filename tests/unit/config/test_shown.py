@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,11 @@ class TestShown:
         """The output can be used as a file and means the same."""
         loaded = read(
             file,
-            ["parser.output='{a}: #{b}'", "parser.empty={}", "log.level=debug", "starting.offsets.by.duration=2h"],
+            [
+                "parser={name: delimited, output: '{a}: #{b}', checks: {}}",
+                "log.level=debug",
+                "starting.offsets.by.duration=2h",
+            ],
             {},
         )
 
@@ -60,7 +65,7 @@ class TestShown:
     ) -> None:
         """Line breaks, quotes, hashes and numeric keys survive their comment."""
         file = tmp_path_factory.getbasetemp() / "any.yaml"
-        file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": options | {"name": "x"}}}))
+        file.write_text(yaml.safe_dump(GOOD | {"parser": {"name": "delimited", "checks": options}}))
         loaded = read(file, (), {})
 
         assert masked(loaded.config) == yaml.safe_load(shown(loaded))
@@ -69,6 +74,11 @@ class TestShown:
 class TestSecrets:
     def test_secrets_are_masked(self, file: Path) -> None:
         """`check` prints the paths of secrets, never the secrets."""
+        mirrors = [
+            {"name": "redis", "url": "redis://:hun/ter2@host#hunter2", "password": "hunter2", "pasword": "hunter2"},
+            {"name": "theirs", "host": "hunter2", "login": {"a": "hunter2"}},
+            {"name": "files", "url": "file:///d", "token_file": "/t"},
+        ]
         flags = [
             "kafka.sasl.password=hunter2",
             "kafka.ssl.key.pem=hunter2",
@@ -79,27 +89,40 @@ class TestSecrets:
             "spark.spark.hadoop.fs.s3a.access.key=hunter2",
             "spark.spark.executorEnv.KEY_PASSPHRASE=hunter2",
             "spark.spark.driver.extraJavaOptions=-Da=b -Djavax.net.ssl.trustStorePassword=hunter2",
-            "spark.spark.executor.extraJavaOptions=-Xss2m",
+            "spark.spark.executor.extraJavaOptions=-Xss2m --add-modules=x",
+            "spark.spark.nobody.knows=hunter2",
+            "kafka.sasl.pasword=hunter2",
+            "kafka.ssl.key.pasword.file=hunter2",
+            "kafka.sasl.oauthbearer.token.endpoint.url=https://u:hunter2@host/token?key=hunter2",
+            "parser={name: theirs, database: hunter2}",
             "kafka.ssl.key.passphrase=hunter2",
-            "offsets.store.Password=hunter2",
-            "offsets.store.login={user: u, password: hunter2}",
-            "offsets.store.tokens={a: hunter2}",
-            "offsets.store.hosts=[{name: h, password: hunter2}]",
             "spark.spark.authenticate.secret.file=/s",
-            "offsets.store.password=hunter2",
-            "offsets.store.url=redis://user:hunter2@host:6379/0",
-            "offsets.mirrors=[{name: redis, url: 'redis://:hunter2@host', password: hunter2, options: {token: hunter2}}]",
+            "offsets.store={name: redis, url: 'redis://hunter2@host/0?password=hunter2&db=1', password.file: /p}",
+            f"offsets.mirrors={mirrors}",
         ]
 
         loaded = read(file, flags, {"WINNOW_KAFKA__SASL_OAUTHBEARER_CLIENT_SECRET": "hunter2"})
         tree = masked(loaded.config)
 
-        assert "hunter2" not in str(tree) + shown(loaded)
+        assert not {"hunter2", "ter2"} & set(re.findall(r"\w+", str(tree) + shown(loaded)))
         assert "/k" == tree["kafka"]["ssl.key.location"]
         assert "/s" == tree["spark"]["spark.authenticate.secret.file"]
-        assert "-Xss2m" == tree["spark"]["spark.executor.extraJavaOptions"]
-        assert "u" == tree["offsets"]["store"]["login"]["user"]
-        assert "redis://user:********@host:6379/0" == tree["offsets"]["store"]["url"]
+        assert "-Xss2m --add-modules=x" == tree["spark"]["spark.executor.extraJavaOptions"]
+        assert "https://***@host/token?key=***" == tree["kafka"]["sasl.oauthbearer.token.endpoint.url"]
+        assert {"name": "redis", "url": "redis://***@host/0?password=***&db=1", "password.file": "/p"} == tree[
+            "offsets"
+        ]["store"]
+        assert ["redis://***@host#***", "file:///d"] == [
+            each["url"] for each in tree["offsets"]["mirrors"] if "url" in each
+        ]
+        assert "/t" == tree["offsets"]["mirrors"][2]["token_file"]
+
+    def test_a_misspelt_key_is_hidden_and_its_right_name_told(self, file: Path) -> None:
+        """Nobody knows whether its value is a secret; the comment beside it says what may be meant."""
+        lines = shown(read(file, ["kafka.sasl.pasword=hunter2", "kafka.linger.ms=5"], {})).splitlines()
+
+        assert "  sasl.pasword: '***'  # --set kafka.sasl.pasword; did you mean sasl.password?" in lines
+        assert "  linger.ms: '5'  # --set kafka.linger.ms" in lines
 
     def test_a_secret_can_be_a_file(self, file: Path, tmp_path: Path) -> None:
         """NAME.file is read where the client is created, so that only the path crosses processes."""
@@ -149,13 +172,13 @@ class TestLaidOpen:
             "secrets are written where others may see them: "
             f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
             "sink.kafka.sasl.password (--set sink.kafka): write sasl.password.file: /path; "
+            f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
+            "write the URL without the password, and password.file: /path; "
             f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
             "write spark.authenticate.secret.file: /path on Kubernetes, "
             "or set WINNOW_SPARK__SPARK_AUTHENTICATE_SECRET in the environment; "
             f"spark.spark.hadoop.fs.s3a.secret.key ({file}:{lines['spark.hadoop.fs.s3a.secret.key']}): "
             "set WINNOW_SPARK__spark_hadoop_fs_s3a_secret_key in the environment; "
-            f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
-            "write the URL without the password, and password.file: /path; "
             f"every user of this machine may read {file}: chmod 600 it"
         ) == said
 

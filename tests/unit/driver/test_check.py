@@ -99,6 +99,20 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
     assert [] == kafka.fenced
 
 
+def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
+    """Only Kafka knows that two names of brokers are one cluster; a service that would feed itself does not start."""
+    kafka, said = DriverKafka(p0=(0, 1)), list[str]()
+    kafka.clusters, kafka.room = FakeCluster(), {}
+    other = "sink.kafka.bootstrap.servers=elsewhere:1"
+
+    assert 0 == connected(config(other), kafka.clients, noted(said))
+    assert said[0].startswith("warns    sink.kafka is the cluster of the source (id one): ")
+
+    said.clear()
+    assert 3 == connected(config(other, "sink.topic=raw"), kafka.clients, noted(said))
+    assert said[0].startswith("refuses  sink.kafka is the cluster of the source (id one), and the source 'raw' is also")
+
+
 def test_a_missing_topic_is_told() -> None:
     """The service would refuse to run."""
     kafka = DriverKafka(p0=(0, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from app.driver.findings import (
@@ -13,6 +15,7 @@ from app.driver.findings import (
     Severity,
     lacking,
     of_clocks,
+    of_clusters,
     of_destination,
     of_expiry,
     of_limits,
@@ -35,6 +38,42 @@ def topic(replicas: int = 3, **settings: object) -> TopicFacts:
     """Return a topic with these settings; `_` stands for a dot."""
     kept = {"cleanup.policy": "delete"} | {name.replace("_", "."): str(value) for name, value in settings.items()}
     return TopicFacts(None, replicas, kept)
+
+
+class TestClusters:
+    """Two names of a cluster may be one; only the ids tell."""
+
+    WRITTEN: ClassVar = {"sink.topic": "clean", "dead.letters.topic": "dead"}
+
+    def test_two_are_two(self) -> None:
+        """A topic of each may have the same name."""
+        assert [] == list(of_clusters(("a", "b"), ["raw", "clean"], self.WRITTEN))
+
+    def test_one_that_feeds_itself_refuses(self) -> None:
+        """Each topic that is read and written is named."""
+        found = list(of_clusters(("a", "a"), ["clean", "dead"], self.WRITTEN))
+
+        assert [Severity.REFUSES] * 2 == [each.severity for each in found]
+        assert (
+            "sink.kafka is the cluster of the source (id a), and the source 'clean' is also sink.topic: Winnow would feed "
+            "itself: name another topic in sink.topic, or another cluster in sink.kafka"
+        ) == str(found[0])
+
+    def test_one_that_does_not_feed_itself_warns(self) -> None:
+        """It works, but its offsets stand where no other tool looks."""
+        (finding,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
+
+        assert Severity.WARNS is finding.severity
+        assert str(finding).startswith("sink.kafka is the cluster of the source (id a): offsets are committed to")
+
+    @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
+    def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
+        """A verdict is not given about what was not looked at; where no name is in both, nothing depends on it."""
+        (finding,) = of_clusters(ids, ["clean"], self.WRITTEN)
+
+        assert Severity.WARNS is finding.severity
+        assert "a cluster does not tell its id: they may be one topic" in str(finding)
+        assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN))
 
 
 class TestRights:

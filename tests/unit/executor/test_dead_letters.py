@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from app.executor.dead_letters import make_dead_letter, make_dead_letters
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
+from app.headers import Headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
-from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters, Headers
+from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters
 from parsers.contract import Parsed, Reject
 from tests.fakes import make_task_config
 

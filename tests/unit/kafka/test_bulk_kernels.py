@@ -31,8 +31,7 @@ class TestGuards:
     @pytest.mark.parametrize(
         ("name", "value", "problem"),
         [
-            ("libversion", lambda: ("2.13.0", 0x020D00FF), "librdkafka 2.13.0"),
-            ("libversion", lambda: ("3.0.0", 0x030000FF), "librdkafka 3.0.0"),
+            ("libversion", lambda: ("2.17.0", 0x021100FF), "with librdkafka 2.17.0"),
             ("version", lambda: 1, "another librdkafka"),
             ("name", lambda _: b"something else", "an unknown form"),
             ("MESSAGE_SIZE", 80, "laid out differently"),
@@ -45,6 +44,34 @@ class TestGuards:
         monkeypatch.setattr(native, name, value)
 
         assert problem in native.problem()
+
+    @pytest.mark.parametrize("version", ["2.15.1", "2.16.2", "2.16.1.dev1", "3.0.0"])
+    def test_a_client_that_was_not_tested(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+        """What stands behind the header of its object may be anything: nobody follows it, and records become objects."""
+        from app.kafka.bulk import native
+
+        def crash(_: object) -> int:
+            pytest.fail("here the process would end")
+
+        monkeypatch.setattr("confluent_kafka.cimpl.version", lambda: version)
+        monkeypatch.setattr(native, "handle", crash)
+        backend._problem.cache_clear()
+
+        assert f"this is {version} with librdkafka 2.16.0" in why_not_bulk({})
+        assert PLAIN == best_backend({})
+        backend._problem.cache_clear()
+
+    def test_kernels_that_do_not_compile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another Numba may refuse them with an error of its own, which is no ImportError."""
+
+        def refuse(name: str) -> object:
+            raise TypeError(f"{name}: no such pointer")
+
+        monkeypatch.setattr(backend, "import_module", refuse)
+        backend._problem.cache_clear()
+
+        assert "app.kafka.bulk.consumer: no such pointer" == why_not_bulk({})
+        backend._problem.cache_clear()
 
     def test_tokens_that_are_renewed(self) -> None:
         """Authentication that needs a callback while polling uses the plain backend."""

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaException
 
+from app.headers import Header
 from app.kafka.hanging import LOOKS, Ends, HangingTransactions, mark
 from app.model import Partition
-from app.records import Header
 
 RAW, OTHER = Partition("raw", 0), Partition("raw", 1)
 CLEAN, DEAD = Partition("clean", 0), Partition("dead", 0)
@@ -54,6 +54,14 @@ def letter(at: int, offset: int, *, visible: bool = True) -> Message:
     """Return a dead letter of the source."""
     origin = {"topic": RAW.topic, "partition": str(RAW.number), "offset": str(offset)}
     return Message(at, [(f"__connect.errors.{name}", text.encode()) for name, text in origin.items()], visible)
+
+
+def forged(at: int, offset: int, began_at: str) -> Message:
+    """Return a dead letter whose source record bore headers such as ours."""
+    stage: Header = ("__connect.errors.stage", b"VALUE_CONVERTER")
+    own = [stage, *letter(at, offset).header]
+    theirs: list[Header] = [("winnow.transaction", f"winnow/g/raw/0@{began_at}".encode()), *letter(at, 7).header, stage]
+    return Message(at, [*theirs, *own])
 
 
 def was_committed(lines: list[Message], letters: list[Message], stable: int = 100, high: int = 100) -> bool | None:
@@ -140,3 +148,20 @@ def test_it_is_looked_for_at_the_end(back: int, committed: bool | None) -> None:
     high = 10 * LOOKS[-1]
 
     assert committed is was_committed([START, line(high - back)], [START], high, high)
+
+
+@pytest.mark.parametrize("began_at", ["x", "", "-1", "60", str(2**63 - 1), "9" * 5000])
+def test_no_source_record_marks_a_transaction(began_at: str) -> None:
+    """A dead letter keeps its record's headers: a forged mark ends no task, and no transaction is aborted for it."""
+    logs = Logs({CLEAN: [], DEAD: [forged(7, BEGAN_AT + 3, began_at)]})
+
+    assert BEGAN_AT + 3 == logs.last_offset(RAW, DEAD, Ends(5, 100))
+    assert logs.last_offset(OTHER, DEAD, Ends(5, 100)) is None
+    assert was_committed([START], [START, forged(7, BEGAN_AT + 3, began_at)]) is True
+
+
+def test_a_mark_that_is_no_offset_is_none() -> None:
+    """Whoever may write to the sink cannot end tasks either."""
+    strange: Header = ("winnow.transaction", b"winnow/g/raw/0@x")
+
+    assert Logs({CLEAN: [Message(7, [strange])]}).last_offset(RAW, CLEAN, Ends(5, 100)) is None

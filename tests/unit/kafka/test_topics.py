@@ -14,6 +14,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  
 from app.errors import TopicMissing
 from app.kafka.topics import USUAL_MAX_BYTES, KafkaTopics
 from app.model import Destination, TimestampLimit
+from app.topics import OwnTopics
 
 
 class Connection:
@@ -47,6 +48,24 @@ class Connection:
 
     def wait(self, future: Future[Any]) -> Any:
         return future.result()
+
+
+def test_a_pattern_never_matches_what_winnow_creates() -> None:
+    """A placeholder that a pattern matches would get one of its own, and that another, with each look."""
+    own = ("raw.winnow-offsets", "raw.winnow-offsets.winnow-offsets", "at-raw", "dead.replayed", "dead.parked")
+    strangers = ("raw", "dead", ".winnow-offsets", "at-", "other.parked")
+    topics = KafkaTopics(Connection(*own, *strangers), OwnTopics("dead", "at-{topic}"))  # type: ignore[arg-type]
+
+    assert set(strangers) == topics.source_topics([], ".*").keys()
+    assert {"at-raw"} == topics.source_topics(["at-raw"], None).keys()
+
+
+@pytest.mark.parametrize("template", ["", "{topic}"])
+def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
+    """Where it has the source's own name, the pattern means the source."""
+    topics = KafkaTopics(Connection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))  # type: ignore[arg-type]
+
+    assert {"raw"} == topics.source_topics([], ".*").keys()
 
 
 @pytest.mark.parametrize(

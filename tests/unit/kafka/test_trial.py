@@ -49,6 +49,13 @@ def test_the_property_is_named_and_its_value_is_not_repeated(name: str, value: s
     assert 1 == len(refusal.problem.splitlines())
 
 
+def test_the_right_name_is_told() -> None:
+    """A misspelt name is answered with the one that is meant, and without its value."""
+    (refusal,) = refusals(BROKER | {"sasl.pasword": "hunter2"}, EXACTLY)
+
+    assert "kafka.sasl.pasword is unknown to librdkafka: did you mean sasl.password?" == refusal.problem
+
+
 def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
     """Where librdkafka names none of the user's properties, none is accused."""
     together = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}

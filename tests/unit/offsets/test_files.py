@@ -36,6 +36,6 @@ def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(vars(sys.modules["fsspec.registry"])["_registry"], "s3", raising=False)
 
     with pytest.raises(
-        StoreOptionError, match=r"s3:// needs the package s3fs, which is not installed: pip install 'winnow\[s3]'"
+        StoreOptionError, match=r"s3:// needs the package s3fs, which is not installed: pip install 'winnow-kafka\[s3]'"
     ):
         open_store(Plugin("files", {"url": "s3://bucket/path"}), StoreContext("group", {}))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.offsets.options import Options, without_secrets
+from app.offsets.options import Options
 from app.offsets.registry import StoreOptionError
 
 
@@ -80,13 +80,3 @@ def test_a_password_that_breaks_its_url_is_not_repeated(url: str, problem: str) 
     options.url("url", url, ["redis"])
 
     assert f"url {problem}" == problems(options)
-
-
-def test_no_secret_stands_in_the_text_of_an_error() -> None:
-    """Neither as it is, nor as a URL has it, nor before the host."""
-    text = "GET /v1?delegation=hun%2Fter%202 of http://user:hunter@host:80/ by hun/ter 2 at a@b"
-
-    assert "GET /v1?delegation=******** of http://user:********@host:80/ by ******** at a@b" == without_secrets(
-        text, ["hun/ter 2", ""]
-    )
-    assert "http://host:80 by a@b" == without_secrets("http://host:80 by a@b")

@@ -76,6 +76,21 @@ def test_a_message_names_the_correction(store: Plugin, error: type[Exception], a
         open_store(store, CONTEXT)
 
 
+def test_a_message_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the client of a store says of its options may hold one of them, or a URL."""
+
+    def refuse(*_: object, **options: object) -> OffsetStore:
+        raise ValueError(f"cannot use {options} of redis://:hunter2@h")
+
+    monkeypatch.setattr("app.offsets.redis.RedisOffsets", refuse)
+
+    with pytest.raises(StoreOptionError) as caught:
+        open_store(Plugin("redis", {"url": "redis://h", "password": "hunter2"}), CONTEXT)
+
+    assert "'redis://h'" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 class TestContractOnAFake(OffsetStoreContract):
     """The fake that other tests use fulfils the contract of offset stores."""
 
@@ -131,5 +146,5 @@ def test_a_missing_client_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UnknownStore) as caught:
         open_store(Plugin("redis", {"url": "redis://nowhere"}), CONTEXT)
 
-    needs = "offset store redis needs the package redis, which is not installed: pip install 'winnow[redis]'"
+    needs = "offset store redis needs the package redis, which is not installed: pip install 'winnow-kafka[redis]'"
     assert needs == str(caught.value)

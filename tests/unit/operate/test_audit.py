@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import pytest
 
 from app.errors import NotUsable
+from app.headers import Header
 from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate.audit import Comparison, Finding, Kind, Range, counted, shown, units, windows
 from app.operate.auditing import Auditor, ranges, refuse_lost_times, wait_until_stable
 from app.operate.lag import PartitionLag
-from app.records import DeadLetter, Fate, Header, Record
+from app.records import DeadLetter, Fate, Record
 from tests.fakes import make_task_config
 
 RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("clean", 0), Partition("dead", 0)

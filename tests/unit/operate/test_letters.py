@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from app.headers import Header
 from app.model import Partition, Watermarks
 from app.operate.letters import NO_REASON, Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
-from app.records import Header, Record
+from app.records import Record
 
 A, B = Partition("dead", 0), Partition("dead", 1)
 

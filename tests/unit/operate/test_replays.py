@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from app.errors import NotUsable, Refused
+from app.headers import Header
 from app.model import CommittedOffset, Partition, Watermarks
 from app.operate.ledger import Ledger, Waiting
 from app.operate.letters import Choice, Letter
 from app.operate.replays import Pace, Plan, Replay, Span, steps
-from app.records import DeadLetter, Fate, Header, Record
+from app.records import DeadLetter, Fate, Record
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
 Commit = tuple[list[tuple[Partition, DeadLetter]], int, str]

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from parsers.compiled import engine
 from parsers.compiled.engine import choose
 from parsers.errors import ParserOptionError
 from parsers.idc_access_log import IdcAccessLog
@@ -42,6 +43,19 @@ def test_without_numba_the_plain_engine_works() -> None:
 
     assert output.startswith("plain plain 1\n")
     assert "install numba" in output
+
+
+def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another Numba may refuse them with an error of its own, which is no ImportError."""
+
+    def refuse(name: str) -> object:
+        raise TypeError(name)
+
+    monkeypatch.setattr(engine, "import_module", refuse)
+    engine._why_not_compiled.cache_clear()
+
+    assert "plain" == choose("auto")
+    engine._why_not_compiled.cache_clear()
 
 
 def test_an_unknown_engine_is_refused() -> None:
