@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
-from tests.support.java import quick_spark
+from tests.support.spark import quick_spark
 from tests.support.waiting import PATIENCE, alive_after, until
 
 if TYPE_CHECKING:

@@ -55,11 +55,11 @@ class TestGuards:
 
         monkeypatch.setattr("confluent_kafka.cimpl.version", lambda: version)
         monkeypatch.setattr(native, "handle", crash)
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
         assert f"this is {version} with librdkafka 2.16.0" in why_not_bulk({})
         assert PLAIN == best_backend({})
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
     def test_kernels_that_do_not_compile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another Numba may refuse them with an error of its own, which is no ImportError."""
@@ -68,10 +68,10 @@ class TestGuards:
             raise TypeError(f"{name}: no such pointer")
 
         monkeypatch.setattr(backend, "import_module", refuse)
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
         assert "app.kafka.bulk.consumer: no such pointer" == why_not_bulk({})
-        backend._problem.cache_clear()
+        backend._problem_of.cache_clear()
 
     def test_tokens_that_are_renewed(self) -> None:
         """Authentication that needs a callback while polling uses the plain backend."""
