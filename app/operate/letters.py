@@ -10,9 +10,11 @@ from typing import Any
 
 from app.model import Partition, Watermarks
 from app.operate.pairs import text_of
-from app.records import Record
+from app.records import Headers, Record
 
 PREFIX = "__connect.errors."
+STAGE = f"{PREFIX}stage"
+"""The first header that Winnow adds to those of the record."""
 NO_REASON = "(no reason)"
 """The reason of a record that no tool of this family has written."""
 
@@ -25,10 +27,12 @@ class Letter:
     Args:
         record: as it lies in the dead-letter topic.
         errors: its headers of Kafka Connect, by the part of their names after `__connect.errors.`.
+        added: the headers that Winnow added; those before them are the record's own, whatever their names.
     """
 
     record: Record
     errors: Mapping[str, str]
+    added: Headers
 
     @classmethod
     def of(cls, record: Record) -> Letter:
@@ -36,7 +40,8 @@ class Letter:
         errors = {
             name.removeprefix(PREFIX): text_of(value) or "" for name, value in record.headers if name.startswith(PREFIX)
         }
-        return cls(record, errors)
+        stages = [place for place, (name, _) in enumerate(record.headers) if name == STAGE]
+        return cls(record, errors, record.headers[stages[-1] :] if stages else ())
 
     @property
     def reason(self) -> str:
@@ -53,6 +58,14 @@ class Letter:
         """The source record, as `topic-partition@offset`; empty where no header says."""
         topic, number, offset = (self.errors.get(name, "") for name in ("topic", "partition", "offset"))
         return f"{topic}-{number}@{offset}" if topic else ""
+
+    @property
+    def source(self) -> tuple[Partition, int] | None:
+        """The source partition and offset; None where the headers do not say."""
+        number, offset = (_number(self.errors.get(name)) for name in ("partition", "offset"))
+        if number is None or offset is None:
+            return None
+        return Partition(self.errors.get("topic", ""), number), offset
 
     @property
     def place(self) -> str:
