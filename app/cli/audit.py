@@ -104,7 +104,7 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
     assert begin is not None  # otherwise --last is given
-    return built("--from", lambda: milliseconds_of(begin)), None if end is None else built(
+    return max(0, built("--from", lambda: milliseconds_of(begin))), None if end is None else built(
         "--to", lambda: milliseconds_of(end)
     )
 

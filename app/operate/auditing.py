@@ -113,7 +113,8 @@ class Auditor:
             judged: what is judged of them.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses; or too much does not fit.
+            Unreachable, NotUsable: Kafka does not answer, or refuses.
+            WinnowError: more is wrong than memory holds.
         """
         matching = Matching(judged, self._layout, self._times)
         for records in self._source_records({each: found.known for each, found in judged.items()}):

@@ -13,8 +13,8 @@ from app.operate.pairs import text_of
 from app.records import Headers, Record
 
 PREFIX = "__connect.errors."
-STAGE = f"{PREFIX}stage"
-"""The first header that Winnow adds to those of the record."""
+STAGE, TOPIC = f"{PREFIX}stage", f"{PREFIX}topic"
+"""The first two headers that Winnow adds to those of the record."""
 NO_REASON = "(no reason)"
 """The reason of a record that no tool of this family has written."""
 
@@ -37,11 +37,16 @@ class Letter:
     @classmethod
     def of(cls, record: Record) -> Letter:
         """Return a record of the dead-letter topic as what it stands for."""
-        errors = {
-            name.removeprefix(PREFIX): text_of(value) or "" for name, value in record.headers if name.startswith(PREFIX)
-        }
         stages = [place for place, (name, _) in enumerate(record.headers) if name == STAGE]
-        return cls(record, errors, record.headers[stages[-1] :] if stages else ())
+        added = record.headers[stages[-1] :] if stages else ()
+        if TOPIC not in (name for name, _ in added):  # another tool of the family has written it
+            added = ()
+        errors = {
+            name.removeprefix(PREFIX): text_of(value) or ""
+            for name, value in added or record.headers
+            if name.startswith(PREFIX)
+        }
+        return cls(record, errors, added)
 
     @property
     def reason(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.errors import NotUsable
+from app.errors import WinnowError
 from app.model import Partition
 from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
 from app.operate.ledger import REPLAYS, is_number
@@ -258,13 +258,14 @@ class Matching:
         Make sure that what is strange has room in memory.
 
         Raises:
-            NotUsable: it has not; then it is no accident.
+            WinnowError: it has not; then it is no accident.
         """
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
-            cause = f"more than {MOST_STRANGE} records of {where}, or lines of {self.layout.sink.topic}, do not fit"
+            sink = self.layout.sink.topic
+            cause = f"more than {MOST_STRANGE} records of {where}, or lines of {sink}, are not as they must be"
             cure = "make sure that the configuration is that of the service, and audit less with --to or --sample"
-            raise NotUsable(cause, cure)
+            raise WinnowError(cause, cure)
 
 
 def _named(headers: Headers) -> tuple[Origin | None, bool]:

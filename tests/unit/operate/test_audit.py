@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.errors import NotUsable
+from app.errors import NotUsable, WinnowError
 from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate import matching
@@ -104,7 +104,7 @@ class TestMatching:
         """The audit ends before memory does."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        with pytest.raises(NotUsable, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+        with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
             audit([A, B], [])
 
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
