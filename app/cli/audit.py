@@ -27,7 +27,7 @@ from app.operate.resets import seconds_of
 from app.operate.verdict import counted
 
 MOST = 10_000_000
-"""How many records are compared at once: about half a gigabyte."""
+"""How many records are compared at once, in about 0.6 GB of memory."""
 SHOWN = 100
 """How many findings the table shows; JSON holds all of them."""
 NOT_JUDGED = 4

@@ -185,11 +185,14 @@ class Judge:
         """The timestamps of the lines that only records outside the range can explain, in milliseconds."""
         return {each.timestamp for lines in self._matching.surplus.values() for each in lines}
 
-    def explain(self, fate: Fate) -> None:
-        """Take in a record outside the range, which may explain a line."""
-        content = self._matching.content_of(fate)
-        if not fate.reason and (lines := self._matching.surplus.get(content)):
-            lines.pop()
+    def explain(self, fate: Fate) -> bool:
+        """Take in a record outside the range, which may explain a line; return whether lines are left."""
+        surplus, content = self._matching.surplus, self._matching.content_of(fate)
+        if not fate.reason and content in surplus:
+            surplus[content].pop()
+            if not surplus[content]:
+                del surplus[content]
+        return bool(surplus)
 
     def verdict(self) -> Verdict:
         """Return what is wrong, and how much of the range was judged."""

@@ -173,14 +173,16 @@ class Auditor:
     def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
         """Look again at records that may not have what they must, and at lines that may stand in their place."""
         for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
-            self._show(list(filter(judge.wants, records)), judge.examine)
+            for fate in self._fates(list(filter(judge.wants, records))):
+                judge.examine(fate)
         if judge.lines_wanted:
             lines = self._part(distinct(list(map(self._layout.lines, sources))), matching)
             self._take(lines.middles, lines.ends, judge.look_at)
 
     def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
         """Look for records outside the range that explain what lines there are too many of."""
-        begins = self._readers.sources.offsets_at(sources, min(judge.times))
+        times = judge.times
+        begins = self._readers.sources.offsets_at(sources, min(times))
         first = self._readers.sources.offsets_at(sources, 0)
         marks = self._readers.sources.watermarks(sources)
         judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
@@ -190,14 +192,11 @@ class Auditor:
             begin = end if begin is None else begin
             spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
         for records in self._source_records(spans):
-            times = judge.times
-            if not times:
+            if not all(map(judge.explain, self._fates([each for each in records if each.timestamp in times]))):
                 return
-            self._show([each for each in records if each.timestamp in times], judge.explain)
 
-    def _show(self, records: Sequence[Record], take: Callable[[Fate], object]) -> None:
-        for fate in self._cleanse.of(records) if records else ():
-            take(fate)
+    def _fates(self, records: Sequence[Record]) -> Sequence[Fate]:
+        return self._cleanse.of(records) if records else []
 
 
 def refuse_lost_times(layout: Layout) -> None:

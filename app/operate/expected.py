@@ -1,4 +1,4 @@
-"""What an audit expects of each record of a range, in 33 bytes a record: it may hold millions of them."""
+"""What an audit expects of each record of a range, in at most 60 bytes a record: it may hold millions of them."""
 
 from __future__ import annotations
 
