@@ -22,7 +22,7 @@ from app.offsets.history import milliseconds_of
 from app.operate.audit import Verdict
 from app.operate.auditing import Auditor, End, Readers, refuse_lost_times, stable_ends
 from app.operate.lag import offsets_of
-from app.operate.ranges import Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
+from app.operate.ranges import CURES, Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
 from app.operate.resets import seconds_of
 from app.operate.verdict import counted
 
@@ -30,6 +30,8 @@ MOST = 10_000_000
 """How many records are compared at once, in about 0.6 GB of memory."""
 SHOWN = 100
 """How many findings the table shows; JSON holds all of them."""
+NAMED = 5
+"""How many partitions of which something is left out the last line names; JSON names all of them."""
 NOT_JUDGED = 4
 """The exit code where nothing is wrong, but not all could be judged."""
 
@@ -177,8 +179,9 @@ def _view(
     not_judged = sum((each.not_judged for each in verdicts), Counter[Why]())
     for each in left_out:
         not_judged[each.why] += each.offsets or 0
-    why_not = [f"{count} {why}" for why, count in not_judged.items() if count]
-    why_not += [f"{each.partition} {each.why}" for each in left_out if not each.offsets]
+    why_not = [
+        _said_of(why, not_judged[why], left_out) for why in Why if not_judged[why] or why in {x.why for x in left_out}
+    ]
     notes = [
         (why_not, f"not judged: {', '.join(why_not)}"),
         (
@@ -223,3 +226,10 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
     return (
         f"{records} records audited: {wrong or ('all as they must be' if not why_not else 'these are as they must be')}"
     )
+
+
+def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
+    """Return what is not judged for a reason, where it lies if that is known, and what to do."""
+    places = [str(each.partition) for each in left_out if each.why is why]
+    where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
+    return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

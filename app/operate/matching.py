@@ -106,11 +106,12 @@ class Matching:
         if letter.source is None:
             return
         origin, marks = Origin(*letter.source), self.expected.marks
-        self._note_place(record, origin, compacted=self.layout.dead_letters.compacted)
+        put_back = any(name == REPLAYS for name, _ in letter.added)
+        self._note_place(record, None if put_back else origin, compacted=self.layout.dead_letters.compacted)
         if (row := self.expected.row(origin)) is None:
             if self._is_judged(origin):
                 self.nobody.append((origin, record))
-        elif any(name == REPLAYS for name, _ in letter.added):  # what a replay has put back is no new one
+        elif put_back:  # that is no new one
             marks[row] |= LETTER
         elif marks[row] & ORIGINAL:
             self._note(row, Finding(Kind.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
@@ -127,7 +128,7 @@ class Matching:
     def line(self, record: Record) -> None:
         """Take in a record of the sink."""
         origin, replayed = _named(record.headers)
-        self._note_place(record, origin, compacted=self.layout.sink.compacted)
+        self._note_place(record, None if replayed else origin, compacted=self.layout.sink.compacted)
         if origin is None:
             self._nameless_line(record)
         elif (row := self.expected.row(origin)) is not None:
@@ -240,7 +241,7 @@ class Matching:
         return no_row and _named(record.headers)[0] is None
 
     def _note_place(self, record: Record, origin: Origin | None, *, compacted: bool) -> None:
-        """Remember what tells whether retention or compaction may have taken others."""
+        """Remember what tells whether retention or compaction may have taken others; what replays write comes late."""
         if origin is not None:
             pair, place = (origin.partition, record.partition), (record.offset, origin.offset)
             self.first[pair] = min(self.first.get(pair, place), place)

@@ -35,6 +35,14 @@ class Why(StrEnum):
     UNNAMED = "unnamed"
 
 
+CURES = {
+    Why.NO_LEADER: "audit again when its broker is back",
+    Why.NO_OFFSET: "make sure that group.id is that of the service",
+    Why.NOT_DONE: "audit again when `winnow lag` shows that it is done",
+    Why.OPEN: "see `winnow transactions ls`",
+}
+
+
 class LeftOut(NamedTuple):
     """
     A part of a source partition that is not judged.

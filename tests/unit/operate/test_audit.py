@@ -107,6 +107,15 @@ class TestMatching:
         with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
             audit([A, B], [])
 
+    def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
+        """It stands behind what was taken, although its record came first."""
+        late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
+        scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
+
+        verdict = scene.audit()
+
+        assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """What the record bore itself stands before what Winnow adds."""
         bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
