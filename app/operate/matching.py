@@ -52,6 +52,8 @@ class Matching:
         """For each key in each compacted partition: where its last record stands, and which one that is of."""
         self.surplus: defaultdict[int, list[Record]] = defaultdict(list)
         """Lines that no known record explains, or that there are too many of, by what they are."""
+        self._kept = 0
+        """How many these are."""
         self.nobody: list[tuple[Origin, Record]] = []
         """Lines and dead letters that name a record of the range that was not read."""
         self.instead: dict[int, Record] = {}
@@ -111,6 +113,7 @@ class Matching:
         if (row := self.expected.row(origin)) is None:
             if self._is_judged(origin):
                 self.nobody.append((origin, record))
+                self.refuse_too_much(len(self.nobody))
         elif put_back:  # that is no new one
             marks[row] |= LETTER
         elif marks[row] & ORIGINAL:
@@ -135,6 +138,7 @@ class Matching:
             self._named_line(record, row, REPLAYED if replayed else LINE)
         elif self._is_judged(origin):
             self.nobody.append((origin, record))
+            self.refuse_too_much(len(self.nobody))
         elif not (replayed or self.layout.sink.append_time):
             self._keep(record)
 
@@ -212,7 +216,8 @@ class Matching:
         content = self._content(record.partition, record, record.timestamp)
         if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
             self.surplus[content].append(record)
-            self.refuse_too_much(len(self.surplus))
+            self._kept += 1
+            self.refuse_too_much(self._kept)
 
     def _is_asked_for(self, record: Record) -> bool:
         return self._times is not None and self._times[0] <= record.timestamp < self._times[1]

@@ -104,8 +104,9 @@ class TestMatching:
         """The audit ends before memory does."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
-            audit([A, B], [])
+        for records, lines in (([A, B], []), ([], [line(A), line(A)])):
+            with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+                audit(records, lines)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """It stands behind what was taken, although its record came first."""
