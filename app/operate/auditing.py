@@ -116,7 +116,7 @@ class Auditor:
             Unreachable, NotUsable: Kafka does not answer, or refuses.
             WinnowError: more is wrong than memory holds.
         """
-        matching = Matching(judged, self._layout, self._times)
+        matching = Matching(judged, self._layout, self._times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
             matching.expect(self._cleanse.of(records))
             self._read(sum(each.offset in judged[each.partition] for each in records))
@@ -181,8 +181,9 @@ class Auditor:
 
     def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
         """Look for records outside the range that explain what lines there are too many of."""
-        times = judge.times
-        begins = self._readers.sources.offsets_at(sources, min(times))
+        times = None if self._layout.sink.append_time else judge.times  # the sink's own tell nothing of the records
+        since = min(times) if times else 0
+        begins = self._readers.sources.offsets_at(sources, since)
         first = self._readers.sources.offsets_at(sources, 0)
         marks = self._readers.sources.watermarks(sources)
         judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
@@ -192,7 +193,8 @@ class Auditor:
             begin = end if begin is None else begin
             spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
         for records in self._source_records(spans):
-            if not all(map(judge.explain, self._fates([each for each in records if each.timestamp in times]))):
+            chosen = [each for each in records if times is None or each.timestamp in times]
+            if not all(map(judge.explain, self._fates(chosen))):
                 return
 
     def _fates(self, records: Sequence[Record]) -> Sequence[Fate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from app.errors import WinnowError
 from app.model import Partition
@@ -33,9 +33,17 @@ class Matching:
         ranges: what is judged of each source partition, and what is read for that.
         layout: where lines and dead letters lie.
         times: every line with a timestamp between these must have a record; None in a sample, where most have none.
+        sources: all source partitions, also those of which nothing is judged.
     """
 
-    def __init__(self, ranges: Mapping[Partition, Range], layout: Layout, times: tuple[int, float] | None) -> None:
+    def __init__(
+        self,
+        ranges: Mapping[Partition, Range],
+        layout: Layout,
+        times: tuple[int, float] | None,
+        sources: Collection[Partition] = (),
+    ) -> None:
+        self._sources = sources
         self.ranges = ranges
         self.layout = layout
         self._times = times
@@ -139,7 +147,7 @@ class Matching:
         elif self._is_judged(origin):
             self.nobody.append((origin, record))
             self.refuse_too_much(len(self.nobody))
-        elif not (replayed or self.layout.sink.append_time):
+        elif not replayed and (not self.layout.sink.append_time or self._is_beyond(origin)):
             self._keep(record)
 
     def _named_line(self, record: Record, row: int, mark: int) -> None:
@@ -213,7 +221,8 @@ class Matching:
 
     def _keep(self, record: Record) -> None:
         """Remember a line that no record is left for, if there must be one."""
-        content = self._content(record.partition, record, record.timestamp)
+        time = None if self.layout.sink.append_time else record.timestamp
+        content = self._content(record.partition, record, time)
         if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
             self.surplus[content].append(record)
             self._kept += 1
@@ -224,6 +233,11 @@ class Matching:
 
     def _is_judged(self, origin: Origin) -> bool:
         return origin.partition in self.ranges and origin.offset in self.ranges[origin.partition]
+
+    def _is_beyond(self, origin: Origin) -> bool:
+        """Whether a name is of no source partition, or of a record that came later, if there is one at all."""
+        known = self.ranges.get(origin.partition)
+        return origin.partition not in self._sources if known is None else origin.offset >= known.end
 
     def _judge_order(self, record: Record, row: int) -> None:
         origin = self.expected.origin(row)

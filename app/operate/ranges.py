@@ -93,6 +93,11 @@ class Range:
         return sum(end - begin for begin, end in self.judged)
 
     @property
+    def end(self) -> int:
+        """The offset after the last that is known."""
+        return self.known[-1].end if self.known else 0
+
+    @property
     def read(self) -> int:
         """How many offsets are read."""
         return sum(end - begin for begin, end in self.known)

@@ -89,6 +89,7 @@ def double(scene: Scene) -> None:
 
 def double_much_later(scene: Scene) -> None:
     later = Record(OTHER, 99, 9_999_999, b"k", b"good on another day", [])
+    scene.source.append(later)
     scene.lines += [line(later, headers=named(later)), scene.lines[place(scene, LINE)]]
 
 
@@ -130,6 +131,11 @@ def write_both(scene: Scene) -> None:
 def plant(scene: Scene) -> None:
     stranger = Record(RAW, GAP if scene.layout.lineage else LINE, 1_137, b"k", b"good for nothing", [])
     scene.lines.append(line(stranger, headers=named(stranger) if scene.layout.lineage else []))
+
+
+def plant_a_name(scene: Scene) -> None:
+    stranger = Record(RAW, 1_000_000, 1_137, b"k", b"good for nothing", [])
+    scene.lines.append(line(stranger, headers=named(stranger)))
 
 
 def plant_letter(scene: Scene) -> None:
@@ -227,6 +233,7 @@ ANOMALIES = {
     "two lines are swapped": Anomaly(swap, ["out of order"]),
     "a line and a dead letter": Anomaly(write_both, ["both"]),
     "a line without a record": Anomaly(plant, ["unexplained"], in_samples=False),
+    "a line with a name of nobody": Anomaly(plant_a_name, ["unexplained"], in_samples=False),
     "a dead letter without a record": Anomaly(plant_letter, ["unexplained"], in_samples=False),
     "the sink has refused a line": Anomaly(refuse),
     "the sink has refused one of two that are alike": Anomaly(refuse_twin),
@@ -317,6 +324,7 @@ MUTATIONS: dict[str, tuple[object, str, object, str]] = {
     "any order will do": (Matching, "_judge_order", lambda *_: None, "two lines are swapped"),
     "both are well": (Matching, "_note_both", lambda *_: None, "a line and a dead letter"),
     "no line needs a record": (Matching, "_is_asked_for", lambda *_: False, "a line without a record"),
+    "a name beyond the range is good": (Matching, "_is_beyond", lambda *_: False, "a line with a name of nobody"),
     "a name takes no line away": (
         Matching,
         "_give_away",
