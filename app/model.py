@@ -213,6 +213,7 @@ class Destination:
         before: how old a record may be; None where it may have any age.
         after: how far in the future the timestamp of a record may lie; None where it may lie anywhere.
         append_time: whether records get the time of writing instead of their own.
+        retention: for how many milliseconds it keeps records; None where time alone does not decide, or is not known.
     """
 
     topic: str
@@ -223,6 +224,7 @@ class Destination:
     before: TimestampLimit | None = None
     after: TimestampLimit | None = None
     append_time: bool = False
+    retention: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +17,23 @@ from app.cli.options import built, configuration, overrides, read, reports_error
 from app.cli.tables import View, as_json, progress, show
 from app.driver.clients import Clients
 from app.driver.task_config import task_config
-from app.model import NOBODY, Destination, Partition, Partitioner, TaskConfig
+from app.model import NOBODY, Destination, Partition, TaskConfig
 from app.offsets.history import milliseconds_of
-from app.operate.audit import Comparison, Finding, Range, Unit, counted, units, windows
-from app.operate.auditing import MARGIN, Auditor, ranges, refuse_lost_times, wait_until_stable
+from app.operate.audit import Verdict
+from app.operate.auditing import Auditor, End, Readers, refuse_lost_times, stable_ends
 from app.operate.lag import offsets_of
+from app.operate.ranges import CURES, Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
 from app.operate.resets import seconds_of
+from app.operate.verdict import counted
 
-WINDOW, SAMPLED_WINDOWS = 500_000, 100
-"""How many records are compared at once, and in how many windows at least a part is cut that is only sampled."""
+MOST = 10_000_000
+"""How many records are compared at once, in about 0.6 GB of memory."""
 SHOWN = 100
 """How many findings the table shows; JSON holds all of them."""
+NAMED = 5
+"""How many partitions of which something is left out the last line names; JSON names all of them."""
+NOT_JUDGED = 4
+"""The exit code where nothing is wrong, but not all could be judged."""
 
 
 @click.command()
@@ -54,7 +60,8 @@ def audit(  # click's options
     """
     Read a range of the source again, cleanse it, and compare it with the sink and the dead letters.
 
-    Works beside the service, changes nothing. Ends with 1 if a record is lost, doubled, changed or out of order.
+    Works beside the service, changes nothing. Ends with 1 if something is wrong, and with 4 if nothing is, but not all
+    could be judged.
     """
     since, until = _times(begin, end, last)
     settings = read(file, assignments).config
@@ -62,28 +69,35 @@ def audit(  # click's options
 
     kafka = clients(settings)
     tasks = task_config(settings, kafka.destinations, NOBODY)
-    refuse_lost_times(tasks)
-    judged = _judged(settings, kafka, tasks, since, until)
-    work = _work(tasks, judged, sample)
-    records = sum(each.end - each.begin for _, window in work for each in window.values())
-    with progress("auditing", records) as advance:
-        auditor = _auditor(tasks, kafka, advance)
-        compared = [_found(auditor.compare(unit, window)) for unit, window in work]
-    return show(_view(settings.group_id, work, compared), as_json=as_json)
+    scope = _scope(settings, kafka, tasks, since, until)
+    judged = scope.judged if sample is None else sampled(scope.judged, sample)
+    times = (since, math.inf if until is None else until) if sample is None else None
+    with progress("auditing", sum(each.offsets for each in judged.values())) as advance:
+        auditor = _auditor(tasks, kafka, scope, times, advance)
+        verdicts = [
+            auditor.compare(sources, {each: judged[each] for each in sources if each in judged})
+            for sources in _packs(scope, judged)
+        ]
+    return show(_view(settings.group_id, scope.left_out, judged, verdicts, sample), as_json=as_json)
 
 
-class _Compared(NamedTuple):
-    """Of one window: how many records were judged, how many lines are known by their text only, and what is wrong."""
+class _Scope(NamedTuple):
+    """
+    What is looked at.
 
-    judged: int
-    known_by_text: int
-    findings: list[Finding]
+    Args:
+        layout: where lines and dead letters lie.
+        sources: all source partitions.
+        judged: what can be judged of them.
+        left_out: what cannot.
+        ends: where sink and dead letters end.
+    """
 
-
-def _found(comparison: Comparison) -> _Compared:
-    """Return what was found; the lines themselves are forgotten."""
-    findings = comparison.findings()
-    return _Compared(comparison.judged, comparison.known_by_text, findings)
+    layout: Layout
+    sources: Sequence[Partition]
+    judged: Mapping[Partition, Range]
+    left_out: Sequence[LeftOut]
+    ends: Mapping[Partition, End]
 
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
@@ -92,54 +106,59 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
     assert begin is not None  # otherwise --last is given
-    return built("--from", lambda: milliseconds_of(begin)), None if end is None else built(
+    return max(0, built("--from", lambda: milliseconds_of(begin))), None if end is None else built(
         "--to", lambda: milliseconds_of(end)
     )
 
 
-def _judged(
-    settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None
-) -> dict[Partition, Range]:
-    """Return what is to be judged: no more than what was committed before we look into the sink."""
+def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None) -> _Scope:
+    """Return what is looked at: no more than what was committed before we look into the sink."""
     found = offsets_of(settings, kafka)
+    topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
+    layout = Layout.of(tasks, topics)
+    refuse_lost_times(layout)
     led = [each.partition for each in found if each.watermarks is not None]
     written = [
         Partition(each.topic, number) for each in (tasks.sink, tasks.dead_letters) for number in range(each.partitions)
     ]
-    if not wait_until_stable(kafka.destinations, written):
-        click.echo("a transaction in the sink stays open: what it holds back will look lost", err=True)
-    begins = kafka.topics.offsets_at(led, since) if led else {}
-    ends = {} if until is None or not led else kafka.topics.offsets_at(led, until)
-    return ranges(found, kafka.offsets.load(led, stable=False), begins, ends)
-
-
-def _work(
-    tasks: TaskConfig, judged: Mapping[Partition, Range], sample: float | None
-) -> Sequence[tuple[Unit, dict[Partition, Range]]]:
-    """Return the windows that are compared, each with the partitions where to look; only some of them for a sample."""
-    by_key = tasks.sink_partitioner is Partitioner.KEY
-    sink, dead_letters = (
-        (tasks.sink.topic, tasks.sink.partitions),
-        (tasks.dead_letters.topic, tasks.dead_letters.partitions),
+    stable = stable_ends(kafka.destinations, written)
+    asked = Asked(
+        since,
+        until,
+        kafka.topics.offsets_at(led, since),
+        {} if until is None else kafka.topics.offsets_at(led, until),
+        kafka.topics.offsets_at(led, 0),
+        {each.topic: None if each.retention is None else round(time.time() * 1000) - each.retention for each in topics},
     )
-    all_units = units(judged, sink, dead_letters, by_key=by_key, anywhere=tasks.lineage)
-    records = sum(each.end - each.begin for each in judged.values())
-    most = WINDOW if sample is None else max(1, min(WINDOW, records // SAMPLED_WINDOWS))
-    work = [
-        (unit, window)
-        for unit in all_units
-        for window in windows({each: judged[each] for each in unit.sources}, most, MARGIN)
-    ]
-    return work if sample is None else random.sample(work, math.ceil(len(work) * sample / 100))
+    judged, left_out = ranges(found, kafka.offsets.load(led, stable=False), asked)
+    return _Scope(layout, [each.partition for each in found], judged, left_out, stable)
 
 
-def _auditor(tasks: TaskConfig, kafka: Clients, advance: Callable[[int], object]) -> Auditor:
+def _packs(scope: _Scope, judged: Mapping[Partition, Range]) -> list[list[Partition]]:
+    """Return the source partitions that are compared at once."""
+    sizes = {each: found.read for each, found in judged.items()}
+    groups = [each for each in together(scope.layout, scope.sources) if judged.keys() & each]
+    for group in groups:
+        if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
+            msg = f"{size} records share partitions of the sink and must be compared at once; at most {MOST} can be: "
+            raise click.UsageError(f"{msg}choose less with --from and --to, or a --sample")
+    return packed(groups, sizes, MOST)
+
+
+def _auditor(
+    tasks: TaskConfig,
+    kafka: Clients,
+    scope: _Scope,
+    times: tuple[int, float] | None,
+    advance: Callable[[int], object],
+) -> Auditor:
     from app.executor.fates import Fates
     from app.kafka.records import KafkaRecords
 
     timeless = replace(tasks, sink=_without_times(tasks.sink), dead_letters=_without_times(tasks.dead_letters))
     source, output = KafkaRecords(tasks.kafka, tasks.group), KafkaRecords(tasks.output_kafka, tasks.group)
-    return Auditor(Fates(timeless), source, output, kafka.destinations, advance, timeless=tasks.sink.append_time)
+    readers = Readers(source, output, kafka.topics, kafka.destinations)
+    return Auditor(Fates(timeless), readers, scope.layout, scope.ends, times, read=advance)
 
 
 def _without_times(topic: Destination) -> Destination:
@@ -147,34 +166,70 @@ def _without_times(topic: Destination) -> Destination:
     return replace(topic, before=None, after=None)
 
 
-def _view(group: str, work: Sequence[tuple[Unit, Mapping[Partition, Range]]], compared: Sequence[_Compared]) -> View:
-    records, by_text = sum(each.judged for each in compared), sum(each.known_by_text for each in compared)
-    findings = [each for found in compared for each in found.findings]
+def _view(
+    group: str,
+    left_out: Sequence[LeftOut],
+    judged: Mapping[Partition, Range],
+    verdicts: Sequence[Verdict],
+    sample: float | None,
+) -> View:
+    records, by_text = sum(each.judged for each in verdicts), sum(each.known_by_text for each in verdicts)
+    findings = [each for found in verdicts for each in found.findings]
     counts = counted(findings)
-    audited = [
-        {"topic": each.topic, "partition": each.number, "begin": part.begin, "end": part.end}
-        for _, window in work
-        for each, part in sorted(window.items())
+    not_judged = sum((each.not_judged for each in verdicts), Counter[Why]())
+    for each in left_out:
+        not_judged[each.why] += each.offsets or 0
+    why_not = [
+        _said_of(why, not_judged[why], left_out) for why in Why if not_judged[why] or why in {x.why for x in left_out}
     ]
-    verdict = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
-    unsure = f"; {by_text} lines have neither a header nor the time of their record, and are known by their text only"
-    verdict = (verdict or "all as they must be") + (unsure if by_text else "")
-    more = f"; the table shows the first {SHOWN}" if len(findings) > SHOWN else ""
+    notes = [
+        (why_not, f"not judged: {', '.join(why_not)}"),
+        (
+            by_text,
+            f"{by_text} lines have neither a header nor the time of their record, and are known by their text only",
+        ),
+        (sample, f"a sample of {sample} % does not show lines that no record explains"),
+        (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
+    ]
     return View(
         columns=("WHAT", "TOPIC", "#PARTITION", "#OFFSET", "FOUND-AT", "DETAIL"),
-        rows=[
-            (each.kind.value, *each.partition, each.offset, each.found_at or None, each.detail)
-            for each in findings[:SHOWN]
-        ],
+        rows=[tuple(each.as_json().values()) for each in findings[:SHOWN]],
         value={
             "version": 1,
             "group": group,
             "records": records,
+            "sample": sample,
             "known_by_text": by_text,
             **counts,
+            "not_judged": {why.replace(" ", "_"): not_judged[why] for why in Why},
             "findings": [each.as_json() for each in findings],
-            "audited": audited,
+            "left_out": [each.as_json() for each in left_out],
+            "audited": [
+                {"topic": each.topic, "partition": each.number, "begin": begin, "end": end}
+                for each, found in sorted(judged.items())
+                for begin, end in found.judged
+                if begin < end
+            ],
         },
-        code=1 if findings else 0,
-        footer=f"group {group}: {records} records audited: {verdict}{more}",
+        code=1 if findings else NOT_JUDGED if why_not else 0,
+        footer="; ".join(
+            [f"group {group}: {_said(records, counts, why_not)}", *(note for is_so, note in notes if is_so)]
+        ),
     )
+
+
+def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
+    """Return the verdict in a few words."""
+    wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
+    if not records:
+        return wrong or ("nothing was judged" if why_not else "the range holds no record")
+    return (
+        f"{records} records audited: {wrong or ('all as they must be' if not why_not else 'these are as they must be')}"
+    )
+
+
+def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
+    """Return what is not judged for a reason, where it lies if that is known, and what to do."""
+    places = [str(each.partition) for each in left_out if each.why is why]
+    where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
+    return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

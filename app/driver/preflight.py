@@ -84,8 +84,8 @@ class Preflight:
         topics = list(self._sources())
         sources = source.topics(sorted(topics)) if topics else {}
         if self._two:
-            written = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
-            yield from of_clusters((source.id(), sink.id()), topics, written)
+            by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
+            yield from of_clusters((source.id(), sink.id()), topics, by_key)
         # One that only a pattern finds may be anybody's; the others go on.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(sources, (_reads(each, unread) for each in topics))

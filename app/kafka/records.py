@@ -15,7 +15,8 @@ from app.model import Partition
 from app.records import Record
 
 READ_AT_ONCE = 2_000
-TURN_SECONDS = 0.2
+TURN_SECONDS, BOUNDED_TURN_SECONDS = 0.2, 0.02
+"""How long to gather records: for a person who watches, and up to an end, which is reached at the end of a turn."""
 # A broker that is away would keep a person waiting for the end of a range for ever.
 SILENT_SECONDS = 30.0
 
@@ -37,7 +38,7 @@ class KafkaRecords:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
         """
-        Yield what has arrived each TURN_SECONDS, also if that is nothing.
+        Yield what has arrived each turn, also if that is nothing.
 
         Args:
             starts: where to begin in each partition.
@@ -57,9 +58,10 @@ class KafkaRecords:
             for topic in {partition.topic for partition in wanted}:  # a new client finds leaders by a timer of 1 s
                 consumer.list_topics(topic, CONTROL_SECONDS)
             consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
+            turn = TURN_SECONDS if open_until is None else BOUNDED_TURN_SECONDS
             heard_at = time.monotonic()
             while open_until is None or open_until:
-                messages = consumer.consume(READ_AT_ONCE, TURN_SECONDS)
+                messages = consumer.consume(READ_AT_ONCE, turn)
                 yield list(_records(messages, open_until))
                 heard_at = time.monotonic() if messages or open_until is None else heard_at
                 _refuse_silence(time.monotonic() - heard_at)

@@ -115,6 +115,7 @@ class KafkaTopics:
             before=_timestamp_limit(settings, "before"),
             after=_timestamp_limit(settings, "after"),
             append_time=_has_append_time(settings),
+            retention=_retention(settings),
         )
 
     def facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
@@ -196,6 +197,12 @@ class KafkaTopics:
             if not found or not isinstance(failure, Unreachable):
                 raise failure from worst
         return found
+
+
+def _retention(settings: Mapping[str, str]) -> int | None:
+    milliseconds = int(settings.get("retention.ms", -1))
+    by_time_alone = settings.get("cleanup.policy") == "delete" and settings.get("retention.bytes") == "-1"
+    return milliseconds if by_time_alone and milliseconds >= 0 else None
 
 
 def _has_append_time(settings: Mapping[str, str]) -> bool:

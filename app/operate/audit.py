@@ -1,386 +1,267 @@
 """
-What `winnow audit` does: it compares a range of the source with what the sink and the dead letters hold of it.
+What `winnow audit` judges: a range of the source against what the sink and the dead letters hold of it.
 
-It knows a line by the record that its header names, or else by its key, its timestamp and its text, and a dead letter
-by the record that it names. Lines of one source partition must stand in the order of their records.
+Each record is as it must be, or a finding says what is wrong, or it is counted with the reason why nobody can tell.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
-from app.headers import REPLAYS, SOURCE, origin_of, ours, whole_number
 from app.model import Partition
-from app.operate.letters import Letter
-from app.operate.pairs import text_of
+from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
+from app.operate.matching import ELSEWHERE, Matching
+from app.operate.ranges import Span, Why
+from app.operate.verdict import Finding, Kind, again, in_order, missing, other_letter, other_line, shown, str_of
 from app.records import Fate, Record
 
-BY_THE_TOPICS = ("too_large", "refused", "parser_error")
-"""Reasons that the parser alone does not decide: a line that is expected may be a dead letter for one of them."""
-SHOWN = 200
-"""How much of a line is shown."""
 
-Content = tuple[int, bytes | None, bytes | None]
-Origin = tuple[Partition, int]
-
-
-class Kind(StrEnum):
-    """What can be wrong."""
-
-    LOST = "lost"
-    DOUBLED = "doubled"
-    CHANGED = "changed"
-    OUT_OF_ORDER = "out of order"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Log(NamedTuple):
     """
-    Something that is wrong with what became of a record.
+    A partition of the sink or of the dead letters.
 
     Args:
-        kind: what is wrong.
-        partition: the source partition of the record.
-        offset: its offset.
-        found_at: where in the sink or in the dead letters that was seen; empty where nothing is.
-        detail: what was expected, and what was found.
-    """
-
-    kind: Kind
-    partition: Partition
-    offset: int
-    found_at: str
-    detail: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
-        return {
-            "kind": self.kind.value,
-            "topic": self.partition.topic,
-            "partition": self.partition.number,
-            "offset": self.offset,
-            "found_at": self.found_at or None,
-            "detail": self.detail,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """
-    Offsets of one source partition.
-
-    Args:
-        begin: the first that is judged.
-        end: the offset after the last that is judged.
-        known_from: the first that is read: what may stand in the sink before the range.
-        known_to: the offset after the last that is read.
+        begin: the first offset that it still held after it was read.
+        stable: whether all was committed or aborted that lay in it when the audit began.
+        older: whether it holds a record that is older than the range.
     """
 
     begin: int
-    end: int
-    known_from: int
-    known_to: int
-
-    def __contains__(self, offset: int) -> bool:
-        return self.begin <= offset < self.end
+    stable: bool
+    older: bool
 
 
-class _Expected(NamedTuple):
-    partition: Partition
-    offset: int
-
-
-class Comparison:
+class Verdict(NamedTuple):
     """
-    Compares records with what became of them.
-
-    Give it first what tasks make of the records, then all that lies in the sink and in the dead letters, in order.
+    What was found of some source partitions.
 
     Args:
-        ranges: what is judged of each source partition.
-        timeless: whether the sink gives lines the time of writing; then one without a header is not known for certain.
+        judged: how many records were judged.
+        known_by_text: how many lines have neither a header nor the time of their record.
+        findings: what is wrong, in the order of the source.
+        not_judged: how many records and lines could not be judged, by the reason.
     """
 
-    def __init__(self, ranges: Mapping[Partition, Range], *, timeless: bool = False) -> None:
-        self._ranges = ranges
-        self.timeless = timeless
-        self._lines: defaultdict[Content, list[_Expected]] = defaultdict(list)
-        """Lines that were not found yet."""
-        self._contents: dict[_Expected, Content] = {}
-        """The same by their records."""
-        self._taken: set[_Expected] = set()
-        """Records whose line was found."""
-        self._nameless: Counter[tuple[bytes | None, bytes | None]] = Counter()
-        """Lines that have neither a header nor the time of their record, by key and text."""
-        self._found: dict[Content, _Expected] = {}
-        """Lines that were found, by what they are."""
-        self._rejects: dict[Origin, Fate] = {}
-        self._letters: defaultdict[Origin, list[Letter]] = defaultdict(list)
-        self._replayed: set[Origin] = set()
-        """Records whose line a replay of the dead letters has written."""
-        self._strangers: dict[tuple[int, bytes | None] | _Expected, Record] = {}
-        """Lines that nobody expects, by timestamp and key, or by the record that they name."""
-        self._last: dict[tuple[Partition, Partition], tuple[int, int]] = {}
-        """For each source partition, in each of the sink: the largest offset that was found, and where it stands."""
-        self._findings: list[Finding] = []
-        self.judged = 0
-        self.known_by_text = 0
-        """How many lines have neither a header nor the time of their record; after `findings`."""
-        self.oldest: int | None = None
-        """The smallest timestamp of a record, in milliseconds."""
-        self.newest: int | None = None
-        """The largest one."""
+    judged: int
+    known_by_text: int
+    findings: list[Finding]
+    not_judged: Counter[Why]
 
-    def expect(self, fates: Iterable[Fate]) -> None:
-        """Take in what tasks make of consecutive records."""
-        for fate in fates:
-            record = fate.record
-            judged = record.offset in self._ranges[record.partition]
-            self.judged += judged
-            self.oldest = record.timestamp if self.oldest is None else min(self.oldest, record.timestamp)
-            self.newest = record.timestamp if self.newest is None else max(self.newest, record.timestamp)
-            if not fate.reason:
-                line = fate.written
-                expected = _Expected(record.partition, record.offset)
-                content = line.timestamp, line.key, line.value
-                self._lines[content].append(expected)
-                self._contents[expected] = content
-            elif judged:
-                self._rejects[record.partition, record.offset] = fate
 
-    def line(self, record: Record) -> None:
-        """Take in a record of the sink."""
-        content = record.timestamp, record.key, record.value
-        expected = self._lines.get(content)
-        if (which := _named(record)) is not None:
-            self._named_line(record, which)
-        elif self.timeless:
-            self._nameless[record.key, record.value] += 1
-        elif expected:
-            self._found_line(record, self._choose(expected, record.partition), content)
-        elif (first := self._found.get(content)) is not None:
-            self._note(Kind.DOUBLED, first, str_of(record), f"{shown(record.value)} stands there again")
-        else:
-            self._strangers.setdefault((record.timestamp, record.key), record)
+class Judge:
+    """
+    Judges what was matched.
 
-    def _named_line(self, record: Record, which: _Expected) -> None:
-        """Take in a line that names its record; one of a replay may come late, and in any order."""
-        content, replayed = self._contents.get(which), REPLAYS in ours(record.headers)
-        if replayed:
-            self._replayed.add(which)
-        if content is None:
-            if which in self._taken and not replayed:
-                self._note(Kind.DOUBLED, which, str_of(record), f"{shown(record.value)} stands there again")
-            self._strangers.setdefault(which, record)
-            return
-        if not self._agree(content, record):
-            self._note(Kind.CHANGED, which, str_of(record), _instead(content[2], record))
-        if replayed:
-            self._take(content, which)
-        else:
-            self._found_line(record, which, content)
+    Show it the `wanted` records again (`examine`), the lines once more if `lines_wanted` (`look_at`), and the records
+    outside the range if `times` of lines are left (`explain`). Then ask for the verdict.
 
-    def _agree(self, content: Content, record: Record) -> bool:
-        timestamp, *others = content
-        return others == [record.key, record.value] and (self.timeless or timestamp == record.timestamp)
+    Args:
+        matching: which record has a line and a dead letter.
+        logs: the partitions of the sink and the dead letters; one that has no leader is left out.
+        starts: the first offset that each source partition still held after it was read; as above.
+        sources: all source partitions that share partitions of the sink, also those of which nothing is judged.
+    """
 
-    def _choose(self, expected: Sequence[_Expected], sink: Partition) -> _Expected:
-        """Return the record that a line stands for; of several with the same line, one that keeps the order."""
-        in_order = (each for each in expected if each.offset > self._last.get((each.partition, sink), (-1, -1))[0])
-        return next(in_order, expected[0])
+    def __init__(
+        self,
+        matching: Matching,
+        logs: Mapping[Partition, Log],
+        starts: Mapping[Partition, int],
+        sources: Collection[Partition],
+    ) -> None:
+        self._matching = matching
+        self._layout = matching.layout
+        self._logs = logs
+        self._starts = starts
+        self._sources = sources
+        self._not_judged = Counter(matching.not_judged)
+        self._left_out = 0
+        """How many records are not judged."""
+        self._suspects: dict[int, Fate] = {}
+        """What is expected of the records that may not have it."""
+        self._instead: defaultdict[tuple[int, bytes | None], list[Record]] = defaultdict(list)
+        """What may stand in their place, by its timestamp and its key."""
+        self.read_whole: Collection[Partition] = ()
+        """The source partitions of which every record was read that may explain a line: retention took all others."""
+        for source, found in matching.ranges.items():
+            self._not_judged[Why.EXPIRED] += sum(
+                matching.expected.row(Origin(source, offset)) is None
+                for begin, end in found.judged
+                for offset in range(begin, min(end, starts.get(source, 0)))
+            )
+        for row in self._without_outcome():
+            if (why := self._why_gone(row)) is None:
+                matching.expected.marks[row] |= MISSING
+            else:
+                self._leave_out(why)
 
-    def _take(self, content: Content, which: _Expected) -> None:
-        self._lines[content].remove(which)
-        del self._contents[which]
-        self._taken.add(which)
-        self._found.setdefault(content, which)
+    def _leave_out(self, why: Why) -> None:
+        self._left_out += 1
+        self._not_judged[why] += 1
 
-    def _found_line(self, record: Record, which: _Expected, content: Content) -> None:
-        self._take(content, which)
-        pair = which.partition, record.partition
-        before, read_to = self._last.get(pair, (-1, -1))
-        if record.offset < read_to:  # an earlier part of the sink, which is read later: the order was judged already
-            return
-        if which.offset < before:
-            self._note(Kind.OUT_OF_ORDER, which, str_of(record), f"it comes after the line of offset {before}")
-        self._last[pair] = max(before, which.offset), record.offset
+    def _without_outcome(self) -> Iterator[int]:
+        for row, marks in enumerate(self._matching.expected.marks):
+            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
+                yield row
 
-    def letter(self, record: Record) -> None:
-        """Take in a record of the dead letters; those that a replay has put back are no new ones."""
-        origin = origin_of(record.headers)
-        if origin is None or REPLAYS in ours(record.headers):
-            return
-        if origin[0] in self._ranges and origin[1] in self._ranges[origin[0]]:
-            self._letters[origin].append(Letter.of(record))
+    def _why_gone(self, row: int) -> Why | None:
+        """Return why it cannot be told whether a record is lost; None where it can."""
+        source, offset = self._matching.expected.origin(row)
+        letters = self._layout.letters(source)
+        own = letters if self._matching.expected.marks[row] & REJECT else self._layout.lines(source)
+        for place in dict.fromkeys([*own, *letters]):  # the limits of the topics may have made a dead letter of a line
+            log = self._logs.get(place)
+            if log is None:
+                return Why.NO_LEADER
+            if not log.stable:
+                return Why.OPEN
+            if log.begin > 0 and self._took(source, offset, place) and (place in own or not log.older):
+                return Why.EXPIRED
+        return None
+
+    def _took(self, source: Partition, offset: int, place: Partition) -> bool:
+        """Whether retention may have taken what came of a record: it takes the oldest, so it leaves none before."""
+        first = self._matching.first.get((source, place))
+        return first is None or first[1] > offset
 
     @property
-    def lines_missing(self) -> bool:
-        """Whether the line of a record that is judged was not found yet."""
-        return any(self._is_judged(each) for left in self._lines.values() for each in left)
+    def wanted(self) -> dict[Partition, Span]:
+        """Where the records lie that must be looked at again."""
+        spans: dict[Partition, Span] = {}
+        for row in filter(self._is_wanted, range(len(self._matching.expected))):
+            source, offset = self._matching.expected.origin(row)
+            spans[source] = Span(spans.get(source, Span(offset, 0)).begin, offset + 1)
+        return spans
+
+    def wants(self, record: Record) -> bool:
+        """Whether a record must be looked at again."""
+        row = self._matching.expected.row(Origin(record.partition, record.offset))
+        return row is not None and self._is_wanted(row)
+
+    def _is_wanted(self, row: int) -> bool:
+        marks = self._matching.expected.marks[row]
+        return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
+
+    def examine(self, fate: Fate) -> None:
+        """Look at a record again."""
+        row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
+        assert row is not None  # it is wanted
+        marks = self._matching.expected.marks
+        if marks[row] & MISSING and any(each != ELSEWHERE for each in self._later_ones(fate)):
+            marks[row] &= ~MISSING
+            self._leave_out(Why.COMPACTED)
+            return
+        self._suspects[row] = fate
+        self._matching.refuse_too_much(len(self._suspects))
+        if marks[row] & MISSING:
+            self._instead[_time_and_key(fate)] = []
+
+    def _later_ones(self, fate: Fate) -> list[Origin]:
+        """Return the records with the same key for which compaction may have deleted what is missing."""
+        source, offset = fate.record.partition, fate.record.offset
+        topic = self._layout.dead_letters if fate.reason else self._layout.sink
+        places = self._layout.letters(source) if fate.reason else self._layout.lines(source)
+        if not topic.compacted or fate.written.key is None:
+            return []
+        found = [self._matching.latest.get((place, hash(fate.written.key))) for place in places]
+        latest = [each[1] for each in found if each is not None]
+        return [each for each in latest if each.partition != source or each.offset > offset]
 
     @property
-    def letters_missing(self) -> bool:
-        """Whether a dead letter that is expected, or that would explain a missing line, was not found yet."""
-        return self.lines_missing or any(origin not in self._letters for origin in self._rejects)
+    def lines_wanted(self) -> bool:
+        """Whether lines may stand in the place of others, so that they must be looked at again."""
+        return bool(self._instead)
 
-    def findings(self) -> list[Finding]:
-        """Return what is wrong, in the order of the source."""
-        found = [*self._findings, *self._without_line(), *self._of_letters()]
-        return sorted(found, key=lambda each: (each.partition, each.offset, each.kind))
+    def look_at(self, record: Record) -> None:
+        """Look at a line again."""
+        lines = self._instead.get((record.timestamp, record.key))
+        if lines is not None and self._matching.is_strange(record):
+            lines.append(record)
 
-    def _without_line(self) -> Iterator[Finding]:
-        for (timestamp, key, value), left in self._lines.items():
-            for which in filter(self._is_judged, left):
-                if letters := self._letters.get((which.partition, which.offset)):
-                    yield from _rejected_instead(which, letters[0])
-                elif self._nameless[key, value]:
-                    self._nameless[key, value] -= 1
-                    self.known_by_text += 1
-                elif (stranger := self._strangers.get((timestamp, key))) is not None:
-                    yield Finding(Kind.CHANGED, *which, str_of(stranger), _instead(value, stranger))
+    @property
+    def times(self) -> set[int]:
+        """The timestamps of the lines that only records outside the range can explain, in milliseconds."""
+        return {each.timestamp for lines in self._matching.surplus.values() for each in lines}
+
+    def explain(self, fate: Fate) -> bool:
+        """Take in a record outside the range, which may explain a line; return whether lines are left."""
+        surplus, content = self._matching.surplus, self._matching.content_of(fate)
+        if not fate.reason and content in surplus:
+            surplus[content].pop()
+            if not surplus[content]:
+                del surplus[content]
+        return bool(surplus)
+
+    def verdict(self) -> Verdict:
+        """Return what is wrong, and how much of the range was judged."""
+        of_suspects = list(self._of_suspects())
+        changed = {each.found_at for each in of_suspects}
+        strangers = [each for each in self._of_strangers() if each.found_at not in changed]
+        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_nobody()])
+        judged = self._matching.judged - self._left_out
+        return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
+
+    def _of_suspects(self) -> Iterator[Finding]:
+        for row, marks in enumerate(self._matching.expected.marks):
+            if not marks & JUDGED or not self._is_wanted(row):
+                continue
+            if (fate := self._suspects.get(row)) is None:  # the source has deleted it since it was read
+                self._leave_out(Why.EXPIRED)
+            elif marks & MISSING:
+                yield from self._without_anything(fate)
+            elif row in self._matching.letters:
+                yield from other_letter(fate, self._matching.letters[row])
+            elif not marks & LETTER:  # otherwise it has both, which is found already
+                yield other_line(fate, self._matching.instead[row])
+
+    def _without_anything(self, fate: Fate) -> Iterator[Finding]:
+        lines = self._instead[_time_and_key(fate)]
+        if not lines and self._later_ones(fate):
+            self._leave_out(Why.COMPACTED)
+        else:
+            yield missing(fate, lines.pop(0) if lines else None)
+
+    def _of_strangers(self) -> Iterator[Finding]:
+        expected = self._matching.expected
+        for content, lines in self._matching.surplus.items():
+            alike = list(expected.rows(content))
+            judged = next((row for row in alike if expected.marks[row] & JUDGED), None)
+            for line in lines if judged is not None or not alike else ():
+                if why := self._why_strange(line):
+                    self._not_judged[why] += 1
+                elif judged is not None:
+                    yield again(expected.origin(judged), line)
                 else:
-                    yield Finding(Kind.LOST, *which, "", f"the line {shown(value)} is not in the sink")
+                    detail = f"no record of the source makes {shown(line.value)}"
+                    yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
 
-    def _of_letters(self) -> Iterator[Finding]:
-        for origin, fate in self._rejects.items():
-            letters = self._letters.get(origin, [])
-            if not letters and origin not in self._replayed:
-                yield self._without_letter(fate)
-            elif letters:
-                yield from _differs(origin, fate, letters[0])
-        for origin, letters in self._letters.items():
-            for letter in letters[1:]:
-                yield Finding(Kind.DOUBLED, *origin, str_of(letter.record), "another dead letter of the same record")
+    def _why_strange(self, line: Record) -> Why | None:
+        """Return why it cannot be told whether a record explains a line; None where it can."""
+        if self._layout.compacted_source:
+            return Why.COMPACTED
+        for source in self._sources:
+            if line.partition not in self._layout.lines(source):
+                continue
+            if source not in self._starts:
+                return Why.NO_LEADER
+            # Lines stand in the order of their records: those of records that retention took come before all others.
+            first = self._matching.first.get((source, line.partition))
+            if source in self.read_whole and self._starts[source] > 0 and (first is None or line.offset < first[0]):
+                return Why.EXPIRED
+        return None
 
-    def _without_letter(self, fate: Fate) -> Finding:
-        record = fate.record
-        which = _Expected(record.partition, record.offset)
-        stranger = self._strangers.get(which) or self._strangers.get((record.timestamp, record.key))
-        if stranger is not None:
-            detail = f"rejected now for {fate.reason}, found {shown(stranger.value)}"
-            return Finding(Kind.CHANGED, record.partition, record.offset, str_of(stranger), detail)
-        return Finding(
-            Kind.LOST, record.partition, record.offset, "", f"no dead letter, expected one for {fate.reason}"
-        )
-
-    def _is_judged(self, which: _Expected) -> bool:
-        return which.offset in self._ranges[which.partition]
-
-    def _note(self, kind: Kind, which: _Expected, found_at: str, detail: str) -> None:
-        if self._is_judged(which):
-            self._findings.append(Finding(kind, *which, found_at, detail))
+    def _of_nobody(self) -> Iterator[Finding]:
+        for (source, offset), record in self._matching.nobody:
+            if self._layout.compacted_source:
+                self._not_judged[Why.COMPACTED] += 1
+            elif offset < self._starts.get(source, 0):
+                self._not_judged[Why.EXPIRED] += 1
+            else:
+                detail = f"it names {source}@{offset}, where the source holds no record"
+                yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
 
 
-def _rejected_instead(which: _Expected, letter: Letter) -> Iterator[Finding]:
-    if letter.reason not in BY_THE_TOPICS:
-        detail = f"rejected then for {letter.reason}, now it would be a line"
-        yield Finding(Kind.CHANGED, *which, str_of(letter.record), detail)
-
-
-def _differs(origin: Origin, fate: Fate, letter: Letter) -> Iterator[Finding]:
-    if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
-        detail = f"rejected then for {letter.reason}, now for {fate.reason}"
-        yield Finding(Kind.CHANGED, *origin, str_of(letter.record), detail)
-    elif (letter.record.key, letter.record.value) != (fate.written.key, fate.written.value):
-        yield Finding(Kind.CHANGED, *origin, str_of(letter.record), _instead(fate.written.value, letter.record))
-
-
-def _instead(expected: bytes | None, found: Record) -> str:
-    return f"expected {shown(expected)}, found {shown(found.value)}"
-
-
-def _named(record: Record) -> _Expected | None:
-    """Return the record that a line names by its header; None where it names none."""
-    place, _, at = ours(record.headers).get(SOURCE, "").rpartition("@")
-    topic, _, text = place.rpartition("-")
-    number, offset = whole_number(text), whole_number(at)
-    return None if number is None or offset is None else _Expected(Partition(topic, number), offset)
-
-
-def str_of(record: Record) -> str:
-    """Return where a record lies."""
-    return f"{record.partition}@{record.offset}"
-
-
-def shown(value: bytes | None) -> str:
-    """Return as much of a value as a person wants to see."""
-    text = text_of(value) or ""
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
-
-
-class Unit(NamedTuple):
-    """Source partitions, and the partitions of the sink and of the dead letters that take what comes of them."""
-
-    sources: Sequence[Partition]
-    lines: Sequence[Partition]
-    letters: Sequence[Partition]
-
-
-def units(
-    sources: Collection[Partition],
-    sink: tuple[str, int],
-    dead_letters: tuple[str, int],
-    *,
-    by_key: bool,
-    anywhere: bool,
-) -> list[Unit]:
-    """
-    Return what can be compared alone.
-
-    Args:
-        sources: the source partitions.
-        sink: the sink, and how many partitions it has.
-        dead_letters: the same of the dead letters.
-        by_key: whether the key of a line decides its partition: then everything belongs together.
-        anywhere: whether sink and dead letters may have had fewer partitions once: then a line may lie in any of them.
-    """
-
-    def of(some: Sequence[Partition], numbers: Iterable[int]) -> Unit:
-        letters = range(dead_letters[1]) if anywhere else sorted({each.number % dead_letters[1] for each in some})
-        return Unit(
-            some,
-            [Partition(sink[0], number) for number in numbers],
-            [Partition(dead_letters[0], number) for number in letters],
-        )
-
-    if by_key or anywhere:
-        return [of(sorted(sources), range(sink[1]))]
-    together: defaultdict[int, list[Partition]] = defaultdict(list)
-    for each in sorted(sources):
-        together[each.number % sink[1]].append(each)
-    return [of(some, [number]) for number, some in sorted(together.items())]
-
-
-def windows(ranges: Mapping[Partition, Range], records: int, margin: int) -> list[dict[Partition, Range]]:
-    """
-    Cut ranges of some source partitions side by side, so that each window has about so many records.
-
-    Args:
-        ranges: what is to be judged.
-        records: how many of a window are judged.
-        margin: how many more are read on each side: they may stand between those that are judged.
-    """
-    total = sum(each.end - each.begin for each in ranges.values())
-    count = max(1, -(-total // records))
-    cut = []
-    for number in range(count):
-        window = {}
-        for partition, whole in ranges.items():
-            length = whole.end - whole.begin
-            begin, end = (whole.begin + length * place // count for place in (number, number + 1))
-            if begin < end:
-                known = max(whole.known_from, begin - margin), min(whole.known_to, end + margin)
-                window[partition] = Range(begin, end, *known)
-        if window:
-            cut.append(window)
-    return cut
-
-
-def counted(findings: Iterable[Finding]) -> dict[str, int]:
-    """Return how many findings there are of each kind."""
-    counts = Counter(each.kind for each in findings)
-    return {kind.value.replace(" ", "_"): counts[kind] for kind in Kind}
+def _time_and_key(fate: Fate) -> tuple[int, bytes | None]:
+    return fate.record.timestamp, fate.written.key

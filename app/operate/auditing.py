@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from app.driver.clients import Topics
 from app.errors import NotUsable
-from app.model import CommittedOffset, Partition, TaskConfig
-from app.offsets.metadata import OffsetMetadata
-from app.operate.audit import Comparison, Range, Unit
-from app.operate.lag import PartitionLag
+from app.model import Partition
+from app.operate.audit import Judge, Log, Verdict
+from app.operate.matching import Matching
+from app.operate.ranges import Layout, Range, Span, distinct
 from app.records import Fate, Record
 
-MARGIN = 2_000
-"""How many records on each side of those that are judged are read, too: their lines may stand between."""
-LATER_MS = 600_000
-"""Lines are looked for among those that are so much younger; only if some are missing, up to the end."""
 STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
 
 
@@ -39,160 +35,205 @@ class Cleanse(Protocol):
         ...
 
 
+class End(NamedTuple):
+    """Where a partition of the sink or of the dead letters ended when the audit began, and whether that is stable."""
+
+    offset: int
+    stable: bool
+
+
+class Readers(NamedTuple):
+    """
+    The clients of an audit.
+
+    Args:
+        source: reads the source.
+        output: reads the sink and the dead letters.
+        sources: tells where partitions of the source begin and end.
+        destinations: the same of the sink and the dead letters.
+    """
+
+    source: Reader
+    output: Reader
+    sources: Topics
+    destinations: Topics
+
+
+class Part(NamedTuple):
+    """
+    What is read of partitions of the sink or of the dead letters.
+
+    Args:
+        begins: the first offset of each.
+        middles: the first one whose timestamp is that of a record of the range, or later.
+        ends: where to stop.
+    """
+
+    begins: Mapping[Partition, int]
+    middles: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
+
+
 class Auditor:
     """
-    Compares windows of the source with what became of them.
+    Compares source partitions with what became of them.
 
     Args:
         cleanse: what tasks make of records.
-        source: reads the source.
-        output: reads the sink and the dead letters.
-        destinations: tells where these begin and end.
-        timeless: whether the sink gives lines the time of writing.
+        readers: the clients.
+        layout: where lines and dead letters lie.
+        ends: where the audit began; a partition without a leader is left out.
+        times: every line with a timestamp between these must have a record; None in a sample.
         read: called with the number of source records of each batch.
     """
 
     def __init__(
         self,
         cleanse: Cleanse,
-        source: Reader,
-        output: Reader,
-        destinations: Topics,
-        read: Callable[[int], object] = lambda _: None,
+        readers: Readers,
+        layout: Layout,
+        ends: Mapping[Partition, End],
+        times: tuple[int, float] | None,
         *,
-        timeless: bool = False,
+        read: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._cleanse = cleanse
-        self._source = source
-        self._output = output
-        self._destinations = destinations
+        self._readers = readers
+        self._layout = layout
+        self._ends = ends
+        self._times = times
         self._read = read
-        self._timeless = timeless
 
-    def compare(self, unit: Unit, window: Mapping[Partition, Range]) -> Comparison:
+    def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
         """
-        Return what was found of a window.
+        Return what was found.
+
+        Args:
+            sources: all source partitions that share partitions of the sink.
+            judged: what is judged of them.
 
         Raises:
             Unreachable, NotUsable: Kafka does not answer, or refuses.
+            WinnowError: more is wrong than memory holds.
         """
-        comparison = Comparison(window, timeless=self._timeless)
-        starts = {partition: each.known_from for partition, each in window.items()}
-        ends = {partition: each.known_to for partition, each in window.items()}
-        for records in self._source.batches(starts, ends):
-            if records:
-                comparison.expect(self._cleanse.of(records))
-                self._read(sum(each.offset in window[each.partition] for each in records))
-        if comparison.oldest is not None:
-            self._look(unit.lines, comparison, comparison.line, lambda: comparison.lines_missing)
-            if comparison.lines_missing and self._timeless:  # a record may claim to be younger than its line
-                self._look_before(unit.lines, comparison, comparison.line)
-            self._look(unit.letters, comparison, comparison.letter, lambda: comparison.letters_missing)
-            if comparison.letters_missing:  # a dead letter may have another time than its record, also an earlier one
-                self._look_before(unit.letters, comparison, comparison.letter)
-        return comparison
+        matching = Matching(judged, self._layout, self._times, sources)
+        for records in self._source_records({each: found.known for each, found in judged.items()}):
+            matching.expect(self._cleanse.of(records))
+            self._read(sum(each.offset in judged[each.partition] for each in records))
+        matching.expected.seal()
+        logs = self._match(matching, sources)
+        starts = {each: marks.log_start for each, marks in self._readers.sources.watermarks(sources).items()}
+        judge = Judge(matching, logs, starts, sources)
+        self._examine(judge, sources, matching)
+        if judge.times:
+            self._explain(judge, judged, sources)
+        return judge.verdict()
 
-    def _look(
-        self,
-        partitions: Collection[Partition],
-        comparison: Comparison,
-        take: Callable[[Record], object],
-        missing: Callable[[], bool],
-    ) -> None:
-        assert comparison.oldest is not None  # the caller has looked
-        assert comparison.newest is not None
-        ends = {each: marks.last_stable for each, marks in self._destinations.watermarks(partitions).items()}
-        starts = self._offsets_at(ends, comparison.oldest)
-        middle = self._offsets_at(ends, comparison.newest + LATER_MS)
-        self._take(starts, middle, take)
-        if missing():
-            self._take(middle, ends, take)
+    def _source_records(self, spans: Mapping[Partition, Sequence[Span]]) -> Iterator[list[Record]]:
+        """Yield the records of some spans of each partition, those of all partitions side by side."""
+        for number in range(max(map(len, spans.values()), default=0)):
+            now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
+            starts, ends = ({each: span[side] for each, span in now.items()} for side in (0, 1))
+            yield from filter(None, self._readers.source.batches(starts, ends))
 
-    def _look_before(
-        self, partitions: Collection[Partition], comparison: Comparison, take: Callable[[Record], object]
-    ) -> None:
-        assert comparison.oldest is not None  # the caller has looked
-        marks = self._destinations.watermarks(partitions)
-        ends = self._offsets_at({each: at.last_stable for each, at in marks.items()}, comparison.oldest)
-        self._take({each: at.log_start for each, at in marks.items()}, ends, take)
+    def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
+        """Read what may be of the range; return what there is of the sink and the dead letters."""
+        letters, lines = (
+            self._part(distinct(list(map(of, sources))), matching) for of in (self._layout.letters, self._layout.lines)
+        )
+        self._take(letters.middles, letters.ends, matching.letter)
+        # A dead letter, and any record where the broker sets the time, may have an earlier time than its source record.
+        if early := matching.lacks_letters:
+            self._take(letters.begins, letters.middles, matching.letter)
+        self._take(lines.middles, lines.ends, matching.line)
+        if matching.lacks_lines and self._layout.sink.append_time:
+            self._take(lines.begins, lines.middles, matching.line)
+        if matching.lacks_lines and not early:
+            self._take(letters.begins, letters.middles, matching.letter)
+        older = {each: part.begins[each] < middle for part in (letters, lines) for each, middle in part.middles.items()}
+        marks = self._readers.destinations.watermarks(older)
+        return {each: Log(marks[each].log_start, self._ends[each].stable, older[each]) for each in marks}
 
-    def _offsets_at(self, ends: Mapping[Partition, int], milliseconds: int) -> dict[Partition, int]:
-        found = self._destinations.offsets_at(ends, milliseconds)
-        return {each: end if (at := found.get(each)) is None else min(at, end) for each, end in ends.items()}
+    def _part(self, partitions: Collection[Partition], matching: Matching) -> Part:
+        destinations = self._readers.destinations
+        ends = {each: self._ends[each].offset for each in partitions if each in self._ends}
+        begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
+        # A range without records, of which no time is known, has no lines either.
+        found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
+        middles = {each: ends[each] if at is None else min(at, ends[each]) for each, at in found.items()}
+        return Part(begins, middles, ends)
 
     def _take(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
     ) -> None:
-        for records in self._output.batches(starts, ends):
+        for records in self._readers.output.batches({each: starts[each] for each in starts if each in ends}, ends):
             for record in records:
                 take(record)
 
+    def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
+        """Look again at records that may not have what they must, and at lines that may stand in their place."""
+        for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
+            for fate in self._fates(list(filter(judge.wants, records))):
+                judge.examine(fate)
+        if judge.lines_wanted:
+            lines = self._part(distinct(list(map(self._layout.lines, sources))), matching)
+            self._take(lines.middles, lines.ends, judge.look_at)
 
-def refuse_lost_times(tasks: TaskConfig) -> None:
+    def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
+        """Look for records outside the range that explain what lines there are too many of."""
+        times = None if self._layout.sink.append_time else judge.times  # the sink's own tell nothing of the records
+        since = min(times) if times else 0
+        begins = self._readers.sources.offsets_at(sources, since)
+        first = self._readers.sources.offsets_at(sources, 0)
+        marks = self._readers.sources.watermarks(sources)
+        judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
+        spans = {}
+        for each, (_, end, _) in marks.items():
+            begin = begins.get(each)
+            begin = end if begin is None else begin
+            spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
+        for records in self._source_records(spans):
+            chosen = [each for each in records if times is None or each.timestamp in times]
+            if not all(map(judge.explain, self._fates(chosen))):
+                return
+
+    def _fates(self, records: Sequence[Record]) -> Sequence[Fate]:
+        return self._cleanse.of(records) if records else []
+
+
+def refuse_lost_times(layout: Layout) -> None:
     """
     Make sure that lines can be known.
 
     Raises:
         NotUsable: they have neither the time of their record nor a header that names it.
     """
-    if tasks.sink.append_time and not tasks.lineage:
+    if layout.sink.append_time and not layout.lineage:
         cause = (
-            f"the sink {tasks.sink.topic!r} has message.timestamp.type LogAppendTime: its lines have lost the time of "
+            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime: its lines have lost the time of "
             "their records, by which an audit knows them"
         )
         cure = "set lineage.headers to true, which serves lines that are written from then on, and audit those"
         raise NotUsable(cause, cure)
 
 
-def wait_until_stable(
+def stable_ends(
     destinations: Topics, partitions: Collection[Partition], sleep: Callable[[float], object] = time.sleep
-) -> bool:
+) -> dict[Partition, End]:
     """
-    Wait until all that lies in partitions now is committed or aborted; return whether it is.
+    Wait until all that lies in partitions now is committed or aborted, and return where each ends.
 
-    An offset may be committed a moment before the lines of the same transaction can be read.
+    An offset may be committed a moment before the lines of the same transaction can be read. A partition that has no
+    leader is left out; where a transaction stays open, the part before it ends there.
     """
     wanted = {each: marks.high_watermark for each, marks in destinations.watermarks(partitions).items()}
+    now = destinations.watermarks(wanted)
     for _ in range(round(STABLE_SECONDS / LOOK_SECONDS)):
-        now = destinations.watermarks(wanted)
         if all(each in now and now[each].last_stable >= end for each, end in wanted.items()):
-            return True
+            break
         sleep(LOOK_SECONDS)
-    return False
-
-
-def ranges(
-    found: Collection[PartitionLag],
-    later: Mapping[Partition, CommittedOffset],
-    begins: Mapping[Partition, int | None],
-    ends: Mapping[Partition, int | None],
-) -> dict[Partition, Range]:
-    """
-    Return what is to be judged of each source partition: what the service has done between two times.
-
-    Args:
-        found: the committed offsets.
-        later: the same, read after the sink.
-        begins: the first offset at or after the first time; None where no record is that late.
-        ends: the same of the last time; nothing without one.
-    """
-    judged = {}
-    for at in found:
-        begin = begins.get(at.partition)
-        if at.offset is None or at.watermarks is None or begin is None:
-            continue
-        end = ends.get(at.partition)
-        end = at.offset if end is None else min(end, at.offset)
-        begin = max(begin, _first_done(at))
-        known = later.get(at.partition)
-        known_to = at.offset if known is None else max(at.offset, known.offset)
-        if begin < end:
-            known_from = max(at.watermarks.log_start, begin - MARGIN)
-            judged[at.partition] = Range(begin, end, known_from, max(end, min(known_to, end + MARGIN)))
-    return judged
-
-
-def _first_done(at: PartitionLag) -> int:
-    """Return the offset at which the group's work on a partition began, as far as it is known."""
-    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
-    return metadata.since if metadata.is_ours else 0
+        now = destinations.watermarks(wanted)
+    return {
+        each: End(min(wanted[each], marks.last_stable), marks.last_stable >= wanted[each])
+        for each, marks in now.items()
+    }

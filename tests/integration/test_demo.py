@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.service import end
 from tests.integration.test_service_status import ask
-from tests.support.java import QUICK
+from tests.support.spark import QUICK
 from tests.support.waiting import alive_after, until
 
 pytestmark = pytest.mark.integration

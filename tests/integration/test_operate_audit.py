@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import TopicPartition
 
 from app.cli import main
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
-from tests.independent import Written, line, produce, read
+from tests.independent import Written, client, line, produce, read
 from tests.integration.in_process import Running, run
 from tests.integration.service import settings
 from tests.support.waiting import until
@@ -22,7 +23,8 @@ BEGAN = 1_760_000_000_000
 
 def audit(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     done = CliRunner().invoke(main, ["audit", "-c", str(file), "--json", *(arguments or ("--from", str(BEGAN)))])
-    return done.exit_code, json.loads(done.stdout) if done.stdout else {"stderr": done.stderr}
+    *_, last = done.stdout.splitlines() or [""]  # a service of this process logs there, too
+    return done.exit_code, json.loads(last) if last else {"stderr": done.stderr}
 
 
 def records(begin: int, end: int) -> list[Written]:
@@ -44,21 +46,61 @@ def test_each_anomaly_is_found_where_it_is(
 
     good, sampled = audit(file), audit(file, "--from", str(BEGAN), "--sample", "20")
     part = audit(file, "--from", str(BEGAN + 100), "--to", str(BEGAN + 160))
+    code, found = audit(file, "--from", str(BEGAN), "--set", f"sink.topic={spoil(broker, sink, broken)}")
+
+    assert (0, 300, []) == (good[0], good[1]["records"], good[1]["findings"])
+    assert (0, 60, []) == (sampled[0], sampled[1]["records"], sampled[1]["findings"])
+    assert (0, 60) == (part[0], part[1]["records"])
+    kinds = {"lost": 40, "changed": 50, "doubled": 60, "unexplained": None}
+    assert (1, list(kinds)) == (code, [kind for kind in kinds if found[kind] == 1])
+    assert 4 == len(found["findings"])
+    lines = [each for each in read(broker.bootstrap, sink) if each.timestamp is not None]
+    numbers = {number: lines[number].timestamp - BEGAN if number else None for number in kinds.values()}
+    assert {kind: numbers[number] for kind, number in kinds.items()} == {
+        each["kind"]: None if each["offset"] is None else each["partition"] + 3 * each["offset"]
+        for each in found["findings"]
+    }
+
+
+def spoil(broker: Cluster, sink: str, broken: str) -> str:
+    """Copy lines, without one, with a changed one, a doubled one an hour later, and one that no record explains."""
     lines = [Written(each.value, each.key, each.partition, each.timestamp) for each in read(broker.bootstrap, sink)]
     lost, changed, doubled = lines[40], lines[50], lines[60]
     copy = [each._replace(value=b"x") if each is changed else each for each in lines if each is not lost]
-    produce(broker.bootstrap, broken, [*copy, doubled])
-    code, found = audit(file, "--from", str(BEGAN), "--set", f"sink.topic={broken}")
+    hour_later = doubled._replace(value=b"of another day", timestamp=BEGAN - 1)
+    stranger = doubled._replace(timestamp=BEGAN + 3_600_000)
+    produce(broker.bootstrap, broken, [*copy, hour_later, stranger, doubled])
+    return broken
 
-    assert (0, 300, []) == (good[0], good[1]["records"], good[1]["findings"])
-    assert (0, []) == (sampled[0], sampled[1]["findings"])
-    assert 0 < sampled[1]["records"] < 300
-    assert (0, 60) == (part[0], part[1]["records"])
-    assert (1, [1, 1, 1, 0]) == (code, [found[kind] for kind in ("lost", "doubled", "changed", "out_of_order")])
-    where = {each["kind"]: each["partition"] + 3 * each["offset"] for each in found["findings"]}
-    assert {"lost": lost, "changed": changed, "doubled": doubled} == {
-        kind: next(each for each in lines if each.timestamp == BEGAN + number) for kind, number in where.items()
-    }
+
+def test_what_cannot_be_judged(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """What retention took, and where the group has no offset: that is neither lost nor well, and the exit code says so."""
+    source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    file = tmp_path / "winnow.yaml"
+    file.write_text(json.dumps(config))
+    produce(broker.bootstrap, source, records(0, 300))
+    assert 0 == run(config)[0]
+    late = records(0, 300)[291]  # of the first partition; its line is one of the last
+    letter = Written(late.value, late.key, 0, late.timestamp, headers=letter_headers(source, 0, 97))
+
+    misspelt = audit(file, "--from", str(BEGAN), "--set", f"group.id={sink}x")
+    produce(broker.bootstrap, dead, [letter])
+    both = audit(file)
+    taken = [TopicPartition(sink, 0, 20), TopicPartition(dead, 1, 4)]
+    for future in client(broker.bootstrap).delete_records(taken).values():
+        future.result(60)
+    code, found = audit(file)
+
+    assert (4, 0, 300) == (misspelt[0], misspelt[1]["records"], misspelt[1]["not_judged"]["no_offset"])
+    assert (1, 1) == (both[0], both[1]["both"])
+    assert (1, 1, 0) == (code, found["both"], found["lost"])
+    assert (24, 276) == (found["not_judged"]["expired"], found["records"])
+
+
+def letter_headers(topic: str, partition: int, offset: int) -> list[tuple[str, bytes | None]]:
+    place = {"stage": "x", "topic": topic, "partition": partition, "offset": offset, "exception.class.name": "refused"}
+    return [(f"__connect.errors.{name}", str(value).encode()) for name, value in place.items()]
 
 
 def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from app.headers import Header, origin_of, ours, theirs, whole_number
 from app.kafka.hanging import mark
 from app.kafka.headers import headers_of
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
-from app.operate.audit import Comparison, Range
 from app.operate.ledger import Waiting
 from app.operate.letters import Letter
 from app.records import Record
@@ -110,15 +109,6 @@ class TestReaders:
 
         assert waiting is not None
         assert ((RAW, 1042, 900), FORGED, 0) == (waiting.record[:3], waiting.record.headers, waiting.replays)
-
-    def test_an_audit_finds_the_letter(self) -> None:
-        """A record that claims to be replayed is no replay; one that claims another place is found at its own."""
-        record = Record(RAW, 1042, 900, b"k", b"", FORGED)
-        comparison = Comparison({RAW: Range(1042, 1043, 1042, 1043)})
-        comparison.expect(Fates(TASKS).of([record]))
-        comparison.letter(dead_letter())
-
-        assert [] == comparison.findings()
 
 
 class NotUtf8:

@@ -1,204 +1,172 @@
-"""The audit: each anomaly is planted, and found where it is; what is right is left alone."""
+"""What an audit reads and judges beside the table of anomalies: see `test_audit_table`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 import pytest
 
-from app.errors import NotUsable
-from app.headers import Header
+from app.errors import NotUsable, WinnowError
 from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.operate.audit import Comparison, Finding, Kind, Range, counted, shown, units, windows
-from app.operate.auditing import Auditor, ranges, refuse_lost_times, wait_until_stable
+from app.operate import matching
+from app.operate.audit import Verdict
+from app.operate.auditing import End, refuse_lost_times, stable_ends
+from app.operate.expected import Origin
 from app.operate.lag import PartitionLag
-from app.records import DeadLetter, Fate, Record
-from tests.fakes import make_task_config
+from app.operate.ranges import Asked, Layout, LeftOut, Range, Span, Why, packed, ranges, sampled, together
+from app.operate.verdict import Finding, Kind, counted, shown
+from app.records import Record
+from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 
-RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("clean", 0), Partition("dead", 0)
-WHOLE = Range(0, 100, 0, 100)
+WHOLE = Range([Span(0, 100)], [Span(0, 100)])
 
 
 def source(offset: int, value: bytes = b"good", partition: Partition = RAW, timestamp: int | None = None) -> Record:
     return Record(partition, offset, 1_000 + offset if timestamp is None else timestamp, b"k", value, [])
 
 
-def fate(record: Record, reason: str = "") -> Fate:
-    reason = reason or ("" if (record.value or b"").startswith(b"good") else "bad")
-    value = record.value if reason else b"line of " + (record.value or b"")
-    return Fate(record, DEAD if reason else CLEAN, DeadLetter(record.key, value, [], record.timestamp), reason, "why")
+def audit(
+    records: list[Record], lines: Sequence[Record], judged: Range = WHOLE, layout: Layout | None = None
+) -> Verdict:
+    layout = layout or Layout(SINK, DEAD_LETTERS)
+    return Scene(records, list(lines), [], {RAW: judged, OTHER: judged}, (0, math.inf), layout).audit()
 
 
-def line(of: Record, at: int, value: bytes | None = None, headers: Sequence[Header] = ()) -> Record:
-    return Record(CLEAN, at, of.timestamp, of.key, fate(of).written.value if value is None else value, headers)
-
-
-def named(record: Record) -> list[Header]:
-    """Return the header by which a line names its record."""
-    return [("winnow.source", f"{record.partition}@{record.offset}".encode())]
-
-
-def letter(of: Record, at: int, reason: str = "bad", value: bytes | None = None, more: Sequence[Header] = ()) -> Record:
-    errors = {"topic": of.partition.topic, "partition": str(of.partition.number), "offset": str(of.offset)}
-    errors["exception.class.name"] = reason
-    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in errors.items()]
-    return Record(DEAD, at, of.timestamp, of.key, of.value if value is None else value, [*headers, *more])
-
-
-def compare(
-    records: Sequence[Record],
-    lines: Iterable[Record] = (),
-    letters: Iterable[Record] = (),
-    judged: Range = WHOLE,
-    *,
-    timeless: bool = False,
-) -> list[tuple[str, int, str]]:
-    """Return what is found: kind, source offset, and where."""
-    comparison = Comparison({RAW: judged, OTHER: judged}, timeless=timeless)
-    comparison.expect(map(fate, records))
-    for each in lines:
-        comparison.line(each)
-    for each in letters:
-        comparison.letter(each)
-    return [(str(each.kind), each.offset, each.found_at) for each in comparison.findings()]
+def found(*arguments: object) -> list[tuple[str, int | None, str]]:
+    findings = audit(*arguments).findings  # type: ignore[arg-type]  # as above
+    return [(str(each.kind), each.origin.offset if each.origin else None, each.found_at) for each in findings]
 
 
 A, B, C = source(1, b"good a"), source(2, b"good b"), source(4, b"good c")
-BAD = source(3, b"rubbish")
 
 
-class TestComparison:
-    def test_all_is_well(self) -> None:
-        """Lines in order, each once; a dead letter for each reject; other partitions may stand between."""
-        foreign = source(1, b"good of another", OTHER)
-        lines = [line(A, 0), line(foreign, 1), line(B, 2), line(C, 5)]
-
-        assert [] == compare([A, B, BAD, C, foreign], lines, [letter(BAD, 0)])
-
-    @pytest.mark.parametrize(
-        ("lines", "letters", "expected"),
-        [
-            ([line(A, 0), line(C, 2)], [letter(BAD, 0)], [("lost", 2, "")]),
-            ([line(A, 0), line(B, 1), line(C, 2)], [], [("lost", 3, "")]),
-            ([line(A, 0), line(B, 1), line(A, 2), line(C, 3)], [letter(BAD, 0)], [("doubled", 1, "clean-0@2")]),
-            ([line(A, 0), line(B, 1), line(C, 2)], [letter(BAD, 0), letter(BAD, 9)], [("doubled", 3, "dead-0@9")]),
-            ([line(A, 0), line(B, 1, b"x"), line(C, 2)], [letter(BAD, 0)], [("changed", 2, "clean-0@1")]),
-            ([line(A, 0), line(B, 1), line(C, 2)], [letter(BAD, 7, value=b"x")], [("changed", 3, "dead-0@7")]),
-            ([line(A, 0), line(B, 1), line(C, 2)], [letter(BAD, 7, "other")], [("changed", 3, "dead-0@7")]),
-            ([line(A, 0), line(C, 2)], [letter(BAD, 0), letter(B, 1)], [("changed", 2, "dead-0@1")]),
-            ([line(A, 0), line(B, 1), line(BAD, 2, b"x"), line(C, 3)], [], [("changed", 3, "clean-0@2")]),
-            ([line(B, 0), line(A, 1), line(C, 2)], [letter(BAD, 0)], [("out of order", 1, "clean-0@1")]),
-        ],
-    )
-    def test_what_is_wrong(
-        self, lines: list[Record], letters: list[Record], expected: list[tuple[str, int, str]]
-    ) -> None:
-        """Each anomaly is named with the record and the place; nothing else is."""
-        assert expected == compare([A, B, BAD, C], lines, letters)
-
+class TestMatching:
     def test_records_that_are_alike(self) -> None:
         """Several with one line are as many lines; one too few is lost, one too many is doubled."""
-        twins = [source(offset, b"good", timestamp=7) for offset in (1, 2, 3)]
+        twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
 
-        assert [] == compare(twins, [line(each, at) for at, each in enumerate(twins)])
-        assert [("lost", 3, "")] == compare(twins, [line(twins[0], 0), line(twins[0], 1)])
-        assert ["doubled"] == [kind for kind, *_ in compare(twins, [line(twins[0], at) for at in range(4)])]
+        assert [] == found(twins, [line(each) for each in twins])
+        assert [("lost", 3, "")] == found(twins, [line(twins[0])] * 2)
+        assert [("doubled", 1, "clean-0@3")] == found(twins, [line(twins[0])] * 4)
 
     def test_partitions_that_are_alike(self) -> None:
-        """A line that two records could be is taken for the one that keeps the order."""
+        """Nobody can tell which of two lines comes first, so nothing is said about their order; one must not lack."""
         first, twin, last = source(5, timestamp=7), source(1, timestamp=7, partition=OTHER), source(2, partition=OTHER)
+        records = [twin, last, first]
 
-        lines = [line(last, 0), line(first, 1), line(twin, 2)]
+        assert [] == found(records, [line(first), line(last), line(twin)])
+        assert [] == found(records, [line(last), line(first), line(twin)])
+        assert ["lost"] == [kind for kind, *_ in found(records, [line(last), line(first)])]
 
-        assert [("out of order", 1, "clean-0@2")] == compare([twin, last, first], lines)
-        assert [] == compare([twin, last, first], [line(first, 0), line(last, 1), line(twin, 2)])
-        assert [] == compare([twin, last, first], [line(twin, 0), line(last, 1), line(first, 2)])
+    def test_a_line_in_the_wrong_partition(self) -> None:
+        """It is not where it must be, and what lies elsewhere has no record."""
+        layout = Layout(Destination("clean", 2, 1_000), DEAD_LETTERS)
+        other = source(1, partition=Partition("raw", 1))
+
+        assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
 
     def test_only_the_range_is_judged(self) -> None:
         """What is read on both sides explains lines, and is not missed."""
-        assert [] == compare([A, B, C], [line(B, 0)], judged=Range(2, 3, 0, 9))
-        assert [] == compare([A, B, C], [line(A, 0), line(A, 1), line(B, 2)], judged=Range(2, 3, 0, 9))
+        judged = Range([Span(2, 3)], [Span(0, 9)])
 
-    def test_lines_of_a_replay(self) -> None:
-        """They come late, and their dead letters stay; what a replay has put back is no double."""
-        named = [("winnow.source", b"raw-0@1"), ("winnow.replays", b"1")]
-        back = letter(BAD, 5, more=[("winnow.replays", b"1")])
-
-        assert [("changed", 1, "dead-0@0")] == compare([A], [], [letter(A, 0)])
-        assert [] == compare([A, B], [line(B, 0), line(A, 1, headers=named)], [letter(A, 0)])
-        assert [] == compare([BAD], [], [letter(BAD, 0), back])
+        assert [] == found([A, B, C], [line(B)], judged)
+        assert [] == found([A, B, C], [line(A), line(A), line(B)], judged)
 
     def test_lines_that_name_their_records(self) -> None:
         """Two records that are exactly alike are told apart, and a line that is changed is found whatever it became."""
-        twins = [source(offset, b"good", timestamp=7) for offset in (1, 2)]
-        first, second = (line(each, at, headers=named(each)) for at, each in enumerate(twins))
-        strange = line(BAD, 2, b"other", headers=named(BAD))._replace(timestamp=1)
+        layout = Layout(SINK, DEAD_LETTERS, lineage=True)
+        twins = [source(offset, timestamp=7) for offset in (1, 2)]
+        first, second = (line(each, headers=named(each)) for each in twins)
+        strange = first._replace(key=b"x", value=b"y", timestamp=9)
 
-        assert [] == compare(twins, [first, second])
-        assert [("out of order", 1, "clean-0@9")] == compare(twins, [second, first._replace(offset=9)])
-        assert [("doubled", 2, "clean-0@9"), ("lost", 1, "")] == sorted(
-            compare(twins, [second, second._replace(offset=9)])
+        assert [] == found(twins, [first, second], WHOLE, layout)
+        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, layout)
+        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, layout)
+        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, layout)
+
+    def test_lines_that_are_known_by_their_text(self) -> None:
+        """Where the broker sets the time, lines without a header are told apart by their text only, and that is said."""
+        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+        old = line(source(9, b"good of before"))
+
+        verdict = audit([A, C], [line(A, headers=named(A)), line(C), old], WHOLE, layout)
+
+        assert (2, 1, [], {Why.UNNAMED: 1}) == (
+            verdict.judged,
+            verdict.known_by_text,
+            verdict.findings,
+            +verdict.not_judged,
         )
-        assert [("changed", 1, "clean-0@0")] == compare(twins[:1], [first._replace(key=b"x", timestamp=8)])
-        assert [("changed", 3, "clean-0@2")] == compare([BAD], [strange])
-        assert [("doubled", 1, "clean-0@9")] == compare([A], [line(A, 0), line(A, 9, headers=named(A))])
 
-    def test_lines_that_have_lost_their_time(self) -> None:
-        """Those that name their records are compared all the same; others only by their text, and that is told."""
-        late = [line(each, at, headers=named(each))._replace(timestamp=9_999) for at, each in enumerate([A, B])]
-        nameless = line(C, 2)._replace(timestamp=9_999)
+    def test_too_much_is_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The audit ends before memory does."""
+        monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        assert [] == compare([A, B, C], [*late, nameless], timeless=True)
-        assert [("lost", 4, "")] == compare([A, B, C], late, timeless=True)
-        assert [("changed", 1, "clean-0@0")] == compare([A], [late[0]._replace(value=b"x")], timeless=True)
-        assert [("changed", 1, "clean-0@0")] == compare([A], late[:1])
+        for records, lines in (([A, B], []), ([], [line(A), line(A)])):
+            with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+                audit(records, lines)
 
-        comparison = Comparison({RAW: WHOLE}, timeless=True)
-        comparison.expect(map(fate, [A, C]))
-        comparison.line(late[0])
-        comparison.line(nameless)
-        assert ([], 1) == (comparison.findings(), comparison.known_by_text)
+    def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
+        """It stands behind what was taken, although its record came first."""
+        late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
+        scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
-    def test_what_the_topics_decided(self) -> None:
-        """A line that the sink did not take then may lie in the dead letters."""
-        assert [] == compare([A], [], [letter(A, 0, "refused")])
+        verdict = scene.audit()
 
-    def test_long_lines_are_cut(self) -> None:
-        """A table is for a person."""
-        assert "'" + "x" * 200 + "…'" == shown(b"x" * 300)
+        assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
+    def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
+        """What the record bore itself stands before what Winnow adds."""
+        bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
+        scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
+
+        assert [] == scene.audit().findings
 
 
 def test_each_kind_is_counted() -> None:
     """Also those that were not found."""
-    one = Finding(Kind.LOST, RAW, 1, "", "not there")
+    one = Finding(Kind.LOST, Origin(RAW, 1), "", "not there")
 
-    assert {"lost": 1, "doubled": 0, "changed": 0, "out_of_order": 0} == counted([one])
+    assert 1 == counted([one])["lost"] == sum(counted([one]).values())
     assert ("lost", "raw", 0, 1, None, "not there") == tuple(one.as_json().values())
+    assert ("unexplained", None, None, None, "clean-0@7", "") == tuple(
+        Finding(Kind.UNEXPLAINED, None, "clean-0@7", "").as_json().values()
+    )
+    assert "'" + "x" * 200 + "…'" == shown(b"x" * 300)
 
 
 def test_what_belongs_together() -> None:
-    """Source partitions that share one of the sink; with keys, all of them."""
+    """Source partitions that share one of the sink; with keys or headers, all of them. Small groups are read at once."""
     raw = [Partition("raw", number) for number in range(3)]
+    sink = Destination("clean", 2, 1_000)
+    first, second, third = raw
 
-    found = units(raw, ("clean", 2), ("dead", 1), by_key=False, anywhere=False)
-    by_key = units(raw, ("clean", 2), ("dead", 2), by_key=True, anywhere=False)
-    (anywhere,) = units(raw[:1], ("clean", 2), ("dead", 3), by_key=False, anywhere=True)
+    assert [[first, third], [second]] == together(Layout(sink, DEAD_LETTERS), raw)
+    assert (
+        [raw]
+        == together(Layout(sink, DEAD_LETTERS, by_key=True), raw)
+        == together(Layout(sink, DEAD_LETTERS, lineage=True), raw)
+    )
+    assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
+    assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
 
-    assert [([0, 2], [0], [0]), ([1], [1], [0])] == [tuple([x.number for x in part] for part in unit) for unit in found]
-    assert [([0, 1, 2], [0, 1], [0, 1])] == [tuple([x.number for x in part] for part in unit) for unit in by_key]
-    assert ([0], [0, 1], [0, 1, 2]) == tuple([x.number for x in part] for part in anywhere)
 
+def test_a_sample() -> None:
+    """Windows that hold so much of the range, each with what stands beside it; what is read twice is read once."""
+    whole = {RAW: Range([Span(10_000, 1_010_000)], [Span(9_000, 1_012_000)]), OTHER: Range([Span(3, 3)], [Span(0, 3)])}
 
-def test_windows() -> None:
-    """They cover the range, each record once, and know what stands beside them."""
-    whole = {RAW: Range(10, 110, 5, 112), OTHER: Range(0, 10, 0, 10)}
+    part = sampled(whole, 20)
 
-    found = windows(whole, 40, 10)
-
-    assert [(10, 43), (43, 76), (76, 110)] == [(each[RAW].begin, each[RAW].end) for each in found]
-    assert [(5, 53), (33, 86), (66, 112)] == [(each[RAW].known_from, each[RAW].known_to) for each in found]
-    assert [(0, 3), (3, 6), (6, 10)] == [(each[OTHER].begin, each[OTHER].end) for each in found]
+    assert 200_000 == part[RAW].offsets
+    assert all(begin < end for begin, end in part[RAW].judged)
+    assert all(first[1] < second[0] for first, second in zip(part[RAW].known, part[RAW].known[1:], strict=False))
+    assert part[RAW].judged[0].begin in part[RAW]
+    assert part[RAW].judged[-1].end not in part[RAW]
+    assert [] == part[OTHER].judged == part[OTHER].known
+    assert whole[RAW].judged[0].begin in sampled(whole, 100)[RAW]
+    assert [Span(0, 9_000), Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(0, 1_012_001))
 
 
 class TestRanges:
@@ -207,106 +175,58 @@ class TestRanges:
         committed = None if offset is None else CommittedOffset(offset, metadata)
         return PartitionLag(RAW, committed, Watermarks(log_start, 9_000, 9_000))
 
+    def judged(
+        self,
+        at: PartitionLag,
+        begin: int | None,
+        end: int | None = None,
+        *,
+        until: int | None = None,
+        first: int | None = 0,
+        later: int | None = None,
+        kept_from: int | None = None,
+    ) -> tuple[tuple[Span, Span] | None, list[tuple[Why, int | None]]]:
+        ends = {} if until is None else {RAW: end}
+        asked = Asked(500, until, {RAW: begin}, ends, {RAW: first}, {"raw": kept_from})
+        found, left_out = ranges([at], {} if later is None else {RAW: CommittedOffset(later)}, asked)
+        spans = [(each.judged[0], each.known[0]) for each in found.values()]
+        return spans[0] if spans else None, [(each.why, each.offsets) for each in left_out]
+
     def test_what_is_done_is_judged(self) -> None:
         """Between the times, and no further than the service had come; a little more is read on both sides."""
-        later = {RAW: CommittedOffset(8_000)}
+        done, known = Span(3_000, 5_000), Span(1_000, 7_000)
 
-        assert {RAW: Range(3_000, 5_000, 1_000, 7_000)} == ranges([self.at(7_500)], later, {RAW: 3_000}, {RAW: 5_000})
-        assert {RAW: Range(3_000, 7_500, 1_000, 8_000)} == ranges([self.at(7_500)], later, {RAW: 3_000}, {})
-        assert {RAW: Range(3_000, 7_500, 2_900, 7_500)} == ranges(
-            [self.at(7_500, log_start=2_900)], {}, {RAW: 3_000}, {RAW: None}
+        assert ((done, known), []) == self.judged(self.at(7_500), 3_000, 5_000, until=1, later=8_000)
+        assert ((Span(3_000, 7_500), Span(1_000, 8_000)), []) == self.judged(self.at(7_500), 3_000, later=8_000)
+
+    def test_what_is_not_judged_is_said(self) -> None:
+        """Where there is no offset or no leader, where the group began later or has not come, what is deleted."""
+        part = (Span(3_000, 7_500), Span(1_000, 7_500))
+
+        assert (None, [(Why.NO_OFFSET, 6_000)]) == self.judged(self.at(None), 3_000)
+        assert (None, [(Why.NO_OFFSET, 0)]) == self.judged(self.at(None), None)
+        assert (None, [(Why.NO_LEADER, None)]) == self.judged(PartitionLag(RAW, CommittedOffset(7), None), 3_000)
+        assert (part, [(Why.NOT_DONE, 500)]) == self.judged(self.at(7_500), 3_000, 8_000, until=1)
+        assert (part, [(Why.BEFORE_GROUP, 1_000)]) == self.judged(self.at(7_500, since=3_000), 2_000)
+        assert ((Span(3_000, 7_500), Span(3_000, 7_500)), [(Why.EXPIRED, 3_000)]) == self.judged(
+            self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
-    def test_what_is_not_done_is_not_judged(self) -> None:
-        """Where nothing is committed, nothing is that late, or the group began later."""
-        assert {} == ranges([self.at(None)], {}, {RAW: 0}, {})
-        assert {} == ranges([self.at(10)], {}, {RAW: None}, {})
-        assert {} == ranges([self.at(10, since=10)], {}, {RAW: 0}, {})
-        assert {RAW: Range(4, 10, 0, 10)} == ranges([self.at(10, since=4)], {}, {RAW: 0}, {})
+    def test_a_range_that_holds_nothing(self) -> None:
+        """Nothing is left out, and what lies in the sink of that time must have a record. What is deleted was older."""
+        nothing = (Span(9_000, 9_000), Span(9_000, 9_000))
 
+        assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=400)
+        assert (nothing, [(Why.EXPIRED, 9_000)]) == self.judged(
+            self.at(9_000, log_start=9_000), None, first=None, kept_from=600
+        )
 
-class Topic:
-    """Records of some partitions; a reader and what tells of their ends."""
+    def test_a_partition_that_does_not_answer(self) -> None:
+        """It is left out by name."""
+        found, left_out = ranges([self.at(5)], {}, Asked(0, None, {}, {}, {}))
 
-    def __init__(self, *records: Record, open_until: int = 0) -> None:
-        self._records = records
-        self._open = open_until
-        self.read: list[tuple[Partition, int, int]] = []
-
-    def batches(
-        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
-    ) -> Iterator[list[Record]]:
-        assert ends is not None
-        self.read += [(each, start, ends[each]) for each, start in starts.items() if start < ends[each]]
-        asked = [each for each in self._records if each.partition in starts]
-        yield [each for each in asked if starts[each.partition] <= each.offset < ends[each.partition]]
-        yield []
-
-    def _of(self, partition: Partition) -> list[Record]:
-        return [each for each in self._records if each.partition == partition]
-
-    def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        self._open -= 1
-        ends = {each: max((record.offset + 1 for record in self._of(each)), default=0) for each in partitions}
-        return {each: Watermarks(0, 0 if self._open > 0 else end, end) for each, end in ends.items()}
-
-    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
-        late = {each: [one.offset for one in self._of(each) if one.timestamp >= milliseconds] for each in partitions}
-        return {each: min(offsets, default=None) for each, offsets in late.items()}
-
-
-class Cleanse:
-    def of(self, records: Sequence[Record]) -> list[Fate]:
-        return [fate(each) for each in records]
-
-
-def audit(
-    records: Collection[Record],
-    output: Topic,
-    read: Callable[[int], object] = lambda _: None,
-    *,
-    timeless: bool = False,
-) -> list[str]:
-    (unit,) = units([RAW], ("clean", 1), ("dead", 1), by_key=False, anywhere=False)
-    auditor = Auditor(Cleanse(), Topic(*records), output, output, read, timeless=timeless)  # type: ignore[arg-type]  # what it asks of topics
-    return [str(each.kind) for each in auditor.compare(unit, {RAW: Range(1, 10, 0, 10)}).findings()]
-
-
-class TestAuditor:
-    def test_only_what_may_hold_the_lines_is_read(self) -> None:
-        """From the oldest record on; and no further than a little later, if nothing is missing."""
-        old, late = source(0, timestamp=5), source(50, timestamp=5_000_000)
-        output = Topic(line(old, 0), line(A, 1), line(late, 2), letter(BAD, 0))
-        counts: list[int] = []
-
-        assert [] == audit([A, BAD], output, counts.append)
-        assert [(CLEAN, 1, 2), (DEAD, 0, 1)] == output.read
-        assert [2] == counts
-
-    def test_a_line_that_comes_much_later(self) -> None:
-        """Another source partition was far ahead: before a line is lost, all is read."""
-        late = source(50, timestamp=5_000_000)
-
-        assert [] == audit([A, B], Topic(line(A, 0), line(late, 1), line(B, 2)))
-
-    def test_a_dead_letter_with_another_time(self) -> None:
-        """Its time may be earlier than that of its record: before it is lost, all is read."""
-        early = letter(BAD, 0)._replace(timestamp=3)
-
-        assert [] == audit([A, BAD], Topic(line(A, 0), early))
-        assert ["lost"] == audit([A, BAD], Topic(line(A, 0)))
-
-    def test_a_line_that_is_older_than_its_record_says(self) -> None:
-        """A producer's clock was ahead, and the sink's broker has set the time: before a line is lost, all is read."""
-        early = line(A, 0, headers=named(A))._replace(timestamp=5)
-        output = Topic(early, line(B, 1, headers=named(B)))
-
-        assert [] == audit([A, B], output, timeless=True)
-        assert ["lost"] == audit([A, B], output)
-
-    def test_nothing_to_audit(self) -> None:
-        """No record, no question."""
-        assert [] == audit([], Topic())
+        assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == (found, left_out)
+        assert ("no leader", "raw", 0, None) == tuple(left_out[0].as_json().values())
 
 
 @pytest.mark.parametrize(
@@ -314,22 +234,23 @@ class TestAuditor:
 )
 def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: bool) -> None:
     """They have neither the time of their record nor a header."""
-    sink = Destination("clean", 1, 1_000, append_time=append_time)
-    tasks = make_task_config(sink=sink, lineage=lineage)
+    layout = Layout(Destination("clean", 1, 1_000, append_time=append_time), DEAD_LETTERS, lineage=lineage)
 
     if known:
-        refuse_lost_times(tasks)
+        refuse_lost_times(layout)
         return
     with pytest.raises(
         NotUsable, match=r"'clean' has message\.timestamp\.type LogAppendTime.*set lineage\.headers to true"
     ):
-        refuse_lost_times(tasks)
+        refuse_lost_times(layout)
 
 
 def test_a_transaction_that_ends_soon() -> None:
     """What is open is waited for, not for ever."""
     slept: list[float] = []
+    soon, never = Topic([line(A)]), Topic([line(A)])
+    soon.open_until, never.open_until = 4, 1_000
 
-    assert wait_until_stable(Topic(line(A, 0), open_until=4), [CLEAN], slept.append)  # type: ignore[arg-type]
+    assert {CLEAN: End(1, stable=True)} == stable_ends(soon, [CLEAN], slept.append)  # type: ignore[arg-type]  # what it asks
     assert 2 == len(slept)
-    assert not wait_until_stable(Topic(line(A, 0), open_until=1_000), [CLEAN], slept.append)  # type: ignore[arg-type]
+    assert {CLEAN: End(0, stable=False)} == stable_ends(never, [CLEAN], slept.append)  # type: ignore[arg-type]  # as above

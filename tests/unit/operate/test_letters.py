@@ -32,6 +32,19 @@ def record(offset: int, timestamp: int, reason: str = "empty", partition: Partit
 RECORDS = [record(0, 50), record(1, 10, "houseid"), record(0, 30, "empty", B), record(1, 70, "srcip", B)]
 
 
+def test_what_the_record_bore_itself_says_nothing() -> None:
+    """Only the headers behind the stage are Winnow's, whatever those of the record are called."""
+    stage = ("__connect.errors.stage", b"VALUE_CONVERTER")
+    own: list[Header] = [stage, *headers("forged", 9), ("__connect.errors.timestamp", b"7"), ("winnow.replays", b"2")]
+    ours = [stage, *headers("empty", 5)[1:]]
+
+    letter = Letter.of(RECORDS[0]._replace(headers=[*own, *ours]))
+    of_another_tool = Letter.of(RECORDS[0]._replace(headers=[*headers("empty", 5), stage]))
+
+    assert ("empty", "raw-3@5", None) == (letter.reason, letter.origin, letter.errors.get("timestamp"))
+    assert "raw-3@5" == of_another_tool.origin
+
+
 def test_where_it_came_from_and_why() -> None:
     """The headers of Kafka Connect, in words; everything can be written as JSON."""
     letter = Letter.of(RECORDS[1])

@@ -1,0 +1,98 @@
+"""What an audit expects of each record of a range, in at most 60 bytes a record: it may hold millions of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from app.model import Partition
+
+REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING = (1 << bit for bit in range(8))
+"""
+Marks of a record: it is a reject; it is to be judged; its line was found; a line that names it was found; a replay of
+dead letters has written its line; its dead letter was found; the one that its task wrote; nothing was found of it.
+"""
+
+
+class Origin(NamedTuple):
+    """Where a record lies in the source."""
+
+    partition: Partition
+    offset: int
+
+
+class Expected:
+    """
+    Records by offset and by the hash of what is expected of them; each has a row.
+
+    Add all records first, partition by partition or side by side, each partition in the order of its offsets. A record
+    that is added twice counts once. Ask after `seal`.
+    """
+
+    def __init__(self) -> None:
+        self._added: dict[Partition, tuple[array[int], array[int], bytearray]] = {}
+        self._partitions: list[Partition] = []
+        self._begins: list[int] = []
+        """The first row of each partition, and the number of rows."""
+        self.marks = bytearray()
+
+    def add(self, origin: Origin, content: int, marks: int) -> bool:
+        """Add a record: the hash of what is expected of it, and its first marks; return whether it is a new one."""
+        offsets, contents, marked = self._added.setdefault(origin.partition, (array("q"), array("q"), bytearray()))
+        if offsets and offsets[-1] >= origin.offset:
+            return False
+        offsets.append(origin.offset)
+        contents.append(content)
+        marked.append(marks)
+        return True
+
+    def seal(self) -> None:
+        """Prepare for questions."""
+        offsets, contents = array("q"), array("q")
+        for partition in sorted(self._added):
+            self._partitions.append(partition)
+            self._begins.append(len(offsets))
+            of_one = self._added.pop(partition)
+            offsets += of_one[0]
+            contents += of_one[1]
+            self.marks += of_one[2]
+        self._begins.append(len(offsets))
+        order = np.argsort(np.frombuffer(contents, np.int64) if contents else np.zeros(0, np.int64), kind="stable")
+        self._offsets, self._contents, self._order = offsets, contents, order.data
+        self._sorted = np.array(contents, np.int64)[order].data
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    def origin(self, row: int) -> Origin:
+        """Return which record has a row."""
+        return Origin(self._partitions[bisect_right(self._begins, row) - 1], self._offsets[row])
+
+    def content(self, row: int) -> int:
+        """Return the hash of what is expected of a row."""
+        return self._contents[row]
+
+    def row(self, origin: Origin) -> int | None:
+        """Return the row of a record; None where it was not added."""
+        place = bisect_left(self._partitions, origin.partition)
+        if place == len(self._partitions) or self._partitions[place] != origin.partition:
+            return None
+        begin, end = self._begins[place : place + 2]
+        row = bisect_left(self._offsets, origin.offset, begin, end)
+        return row if row < end and self._offsets[row] == origin.offset else None
+
+    def rows(self, content: int, skip: int = 0) -> Iterator[int]:
+        """Yield the rows of which the same is expected, in the order of partitions and offsets, without the first."""
+        place = bisect_left(self._sorted, content) + skip
+        while place < len(self._sorted) and self._sorted[place] == content:
+            yield self._order[place]
+            place += 1
+
+    def is_ambiguous(self, content: int) -> bool:
+        """Whether the same is expected of records of several partitions."""
+        first, end = bisect_left(self._sorted, content), bisect_right(self._sorted, content)
+        return first < end and self.origin(self._order[first])[0] != self.origin(self._order[end - 1])[0]

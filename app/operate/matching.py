@@ -1,0 +1,297 @@
+"""Finds the line and the dead letter of each record of a range, and keeps what is left over on either side."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from app.errors import WinnowError
+from app.headers import REPLAYS, SOURCE, Headers, origin_of, ours, whole_number
+from app.model import Partition
+from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
+from app.operate.letters import Letter
+from app.operate.ranges import Layout, Range, Why
+from app.operate.verdict import BY_THE_TOPICS, Finding, Kind, again, shown, str_of
+from app.records import DeadLetter, Fate, Record
+
+MOST_STRANGE = 100_000
+"""How many lines and records may be other than they must be: their texts are held in memory."""
+ELSEWHERE = Origin(Partition("", -1), 0)
+"""Stands for the record of a line of which that is not known."""
+
+
+class Matching:
+    """
+    Takes in what tasks make of the records, then all dead letters, then all lines.
+
+    A line belongs to the record that its header names, or else to one with its key, timestamp and text: of several to
+    one without a dead letter, and to one that keeps the order. Where they are of several source partitions, nobody can
+    tell them apart, and their order is not judged.
+
+    Args:
+        ranges: what is judged of each source partition, and what is read for that.
+        layout: where lines and dead letters lie.
+        times: every line with a timestamp between these must have a record; None in a sample, where most have none.
+        sources: all source partitions, also those of which nothing is judged.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[Partition, Range],
+        layout: Layout,
+        times: tuple[int, float] | None,
+        sources: Collection[Partition] = (),
+    ) -> None:
+        self._sources = sources
+        self.ranges = ranges
+        self.layout = layout
+        self._times = times
+        self.expected = Expected()
+        self._by_text = False
+        """Whether the timestamps of some lines do not tell which records they are of."""
+        self._taken: dict[int, int] = {}
+        """Of records that are alike, how many of the first have their line."""
+        self._last: dict[tuple[Partition, Partition], tuple[int, int]] = {}
+        """For each source partition, in each of the sink: the largest offset that was found, and where it stands."""
+        self.first: dict[tuple[Partition, Partition], tuple[int, int]] = {}
+        """The same, also for dead letters: where the first one stands, and the offset of its record."""
+        self.latest: dict[tuple[Partition, int], tuple[int, Origin]] = {}
+        """For each key in each compacted partition: where its last record stands, and which one that is of."""
+        self.surplus: defaultdict[int, list[Record]] = defaultdict(list)
+        """Lines that no known record explains, or that there are too many of, by what they are."""
+        self._kept = 0
+        """How many these are."""
+        self.nobody: list[tuple[Origin, Record]] = []
+        """Lines and dead letters that name a record of the range that was not read."""
+        self.instead: dict[int, Record] = {}
+        """Lines that name a record of which another one is expected, or none."""
+        self.letters: dict[int, Letter] = {}
+        """Dead letters of which others are expected, or none."""
+        self.findings: list[Finding] = []
+        self.not_judged: Counter[Why] = Counter()
+        self.judged = 0
+        self.known_by_text = 0
+        """How many lines have neither a header nor the time of their record."""
+        self.oldest: int | None = None if times is None else times[0]
+        """The smallest timestamp of a line that matters, in milliseconds."""
+
+    def expect(self, fates: Iterable[Fate]) -> None:
+        """Take in what tasks make of consecutive records."""
+        for fate in fates:
+            record = fate.record
+            judged = record.offset in self.ranges[record.partition]
+            marks = (JUDGED if judged else 0) | (REJECT if fate.reason else 0)
+            new = self.expected.add(Origin(record.partition, record.offset), self.content_of(fate), marks)
+            self.judged += new and judged
+            timestamp = max(0, record.timestamp)
+            self.oldest = timestamp if self.oldest is None else min(self.oldest, timestamp)
+
+    def content_of(self, fate: Fate) -> int:
+        """Return the hash of what is expected of a record."""
+        written = fate.written
+        if fate.reason:
+            return hash((fate.reason, written.key, written.value))
+        has_time = written.timestamp > 0 and not self.layout.sink.append_time  # 0 is written as "now", as is none
+        self._by_text |= not has_time
+        return self._content(fate.to, written, written.timestamp if has_time else None)
+
+    def _content(self, place: Partition, line: DeadLetter | Record, timestamp: int | None) -> int:
+        return hash((None if self.layout.anywhere else place.number, timestamp, line.key, line.value))
+
+    @property
+    def lacks_letters(self) -> bool:
+        """Whether a dead letter that must be there was not found yet."""
+        return any(marks & (JUDGED | REJECT | LETTER) == JUDGED | REJECT for marks in self.expected.marks)
+
+    @property
+    def lacks_lines(self) -> bool:
+        """Whether a line that must be there was not found yet, nor a dead letter in its place."""
+        outcome = REJECT | LINE | REPLAYED | LETTER
+        return any(marks & JUDGED and not marks & outcome for marks in self.expected.marks)
+
+    def letter(self, record: Record) -> None:
+        """Take in a record of the dead letters."""
+        if (found := origin_of(record.headers)) is None:
+            return
+        letter, origin, marks = Letter.of(record), Origin(*found), self.expected.marks
+        put_back = REPLAYS in ours(record.headers)
+        self._note_place(record, None if put_back else origin, compacted=self.layout.dead_letters.compacted)
+        if (row := self.expected.row(origin)) is None:
+            if self._is_judged(origin):
+                self.nobody.append((origin, record))
+                self.refuse_too_much(len(self.nobody))
+        elif put_back:  # that is no new one
+            marks[row] |= LETTER
+        elif marks[row] & ORIGINAL:
+            self._note(row, Finding(Kind.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
+        else:
+            marks[row] |= LETTER | ORIGINAL
+            if marks[row] & LINE:
+                self._note_both(row, record)
+            content = hash((letter.reason, record.key, record.value))
+            right = content == self.expected.content(row) if marks[row] & REJECT else letter.reason in BY_THE_TOPICS
+            if not right:
+                self.letters[row] = letter
+                self.refuse_too_much(len(self.letters))
+
+    def line(self, record: Record) -> None:
+        """Take in a record of the sink."""
+        origin, replayed = _named(record.headers)
+        self._note_place(record, None if replayed else origin, compacted=self.layout.sink.compacted)
+        if origin is None:
+            self._nameless_line(record)
+        elif (row := self.expected.row(origin)) is not None:
+            self._named_line(record, row, REPLAYED if replayed else LINE)
+        elif self._is_judged(origin):
+            self.nobody.append((origin, record))
+            self.refuse_too_much(len(self.nobody))
+        elif not replayed and (not self.layout.sink.append_time or self._is_beyond(origin)):
+            self._keep(record)
+
+    def _named_line(self, record: Record, row: int, mark: int) -> None:
+        """Take in a line that names its record; one of a replay may come late, and in any order."""
+        marks = self.expected.marks
+        if marks[row] & NAMED or not (self._is_free(row) or self._give_away(row)):
+            self._note(row, again(self.expected.origin(row), record))
+            return
+        if mark == LINE and marks[row] & LETTER:
+            self._note_both(row, record)
+        marks[row] |= mark | NAMED
+        if not (marks[row] & REJECT and mark == REPLAYED) and self.expected.content(row) not in self._contents(record):
+            self.instead[row] = record
+            self.refuse_too_much(len(self.instead))
+        if mark == LINE:
+            self._judge_order(record, row)
+
+    def _give_away(self, row: int) -> bool:
+        """Let the nameless line of a record be that of another one that is alike; return whether that is right."""
+        marks, content = self.expected.marks, self.expected.content(row)
+        free = [each for each in self.expected.rows(content) if self._is_free(each)]
+        if free:
+            marks[min(free, key=lambda each: marks[each] & LETTER)] |= LINE
+        elif self.layout.sink.append_time:  # it was known by its text only
+            self.known_by_text -= 1
+            self.not_judged[Why.UNNAMED] += 1
+        else:
+            return False
+        marks[row] &= ~LINE
+        return True
+
+    def _contents(self, record: Record) -> Sequence[int]:
+        """Return what a line may be: with its time, and without it where times do not tell."""
+        exact = self._content(record.partition, record, record.timestamp)
+        return [exact, self._content(record.partition, record, None)] if self._by_text else [exact]
+
+    def _nameless_line(self, record: Record) -> None:
+        for without_time, content in enumerate(self._contents(record)):
+            if (row := self._choose(content, record.partition)) is not None:
+                if self.expected.marks[row] & LETTER:
+                    self._note_both(row, record)
+                self.expected.marks[row] |= LINE
+                self.known_by_text += without_time
+                if not (without_time or self.expected.is_ambiguous(content)):
+                    self._judge_order(record, row)
+                self._note_place(record, self.expected.origin(row), compacted=self.layout.sink.compacted)
+                return
+        if self.layout.sink.append_time:
+            self.not_judged[Why.UNNAMED] += self._is_asked_for(record)
+        else:
+            self._keep(record)
+
+    def _choose(self, content: int, place: Partition) -> int | None:
+        """Return the record that a nameless line belongs to."""
+        best, taken = None, self._taken.get(content, 0)
+        for number, row in enumerate(self.expected.rows(content, taken), taken):
+            if not self._is_free(row):
+                if number == self._taken.get(content, 0):
+                    self._taken[content] = number + 1
+                continue
+            source, offset = self.expected.origin(row)
+            has_letter = bool(self.expected.marks[row] & LETTER)
+            if not has_letter and offset > self._last.get((source, place), (-1, -1))[0]:
+                return row
+            if best is None or (self.expected.marks[best] & LETTER and not has_letter):
+                best = row
+        return best
+
+    def _is_free(self, row: int) -> bool:
+        return not self.expected.marks[row] & (LINE | REPLAYED)
+
+    def _keep(self, record: Record) -> None:
+        """Remember a line that no record is left for, if there must be one."""
+        time = None if self.layout.sink.append_time else record.timestamp
+        content = self._content(record.partition, record, time)
+        if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
+            self.surplus[content].append(record)
+            self._kept += 1
+            self.refuse_too_much(self._kept)
+
+    def _is_asked_for(self, record: Record) -> bool:
+        return self._times is not None and self._times[0] <= record.timestamp < self._times[1]
+
+    def _is_judged(self, origin: Origin) -> bool:
+        return origin.partition in self.ranges and origin.offset in self.ranges[origin.partition]
+
+    def _is_beyond(self, origin: Origin) -> bool:
+        """Whether a name is of no source partition, or of a record that came later, if there is one at all."""
+        known = self.ranges.get(origin.partition)
+        return origin.partition not in self._sources if known is None else origin.offset >= known.end
+
+    def _judge_order(self, record: Record, row: int) -> None:
+        origin = self.expected.origin(row)
+        pair = origin.partition, record.partition
+        before, read_to = self._last.get(pair, (-1, -1))
+        if record.offset < read_to:  # an earlier part of the sink, which is read later: the order was judged already
+            return
+        if origin.offset < before:
+            detail = f"it comes after the line of offset {before}"
+            self._note(row, Finding(Kind.OUT_OF_ORDER, origin, str_of(record), detail))
+        self._last[pair] = max(before, origin.offset), record.offset
+
+    def _note_both(self, row: int, record: Record) -> None:
+        detail = f"it has a line and a dead letter; here lies {shown(record.value)}"
+        self._note(row, Finding(Kind.BOTH, self.expected.origin(row), str_of(record), detail))
+
+    def is_strange(self, record: Record) -> bool:
+        """Whether a line neither names a record nor is what is expected of one."""
+        no_row = all(next(self.expected.rows(each), None) is None for each in self._contents(record))
+        return no_row and _named(record.headers)[0] is None
+
+    def _note_place(self, record: Record, origin: Origin | None, *, compacted: bool) -> None:
+        """Remember what tells whether retention or compaction may have taken others; what replays write comes late."""
+        if origin is not None:
+            pair, place = (origin.partition, record.partition), (record.offset, origin.offset)
+            self.first[pair] = min(self.first.get(pair, place), place)
+        if compacted:
+            which, latest = (record.partition, hash(record.key)), (record.offset, origin or ELSEWHERE)
+            self.latest[which] = max(self.latest.get(which, latest), latest)
+
+    def _note(self, row: int, finding: Finding) -> None:
+        if self.expected.marks[row] & JUDGED:
+            self.findings.append(finding)
+            self.refuse_too_much(len(self.findings))
+
+    def refuse_too_much(self, strange: int) -> None:
+        """
+        Make sure that what is strange has room in memory.
+
+        Raises:
+            WinnowError: it has not; then it is no accident.
+        """
+        if strange > MOST_STRANGE:
+            where = ", ".join(sorted({each.topic for each in self.ranges}))
+            sink = self.layout.sink.topic
+            cause = f"more than {MOST_STRANGE} records of {where}, or lines of {sink}, are not as they must be"
+            cure = "make sure that the configuration is that of the service, and audit less with --to or --sample"
+            raise WinnowError(cause, cure)
+
+
+def _named(headers: Headers) -> tuple[Origin | None, bool]:
+    """Return the record that a line names, None where it names none, and whether a replay has written the line."""
+    own = ours(headers)
+    where, _, at = own.get(SOURCE, "").rpartition("@")
+    topic, _, place = where.rpartition("-")
+    number, offset = whole_number(place), whole_number(at)
+    if number is None or offset is None:
+        return None, False
+    return Origin(Partition(topic, number), offset), REPLAYS in own

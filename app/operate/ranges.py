@@ -1,0 +1,286 @@
+"""What `winnow audit` judges: ranges of source partitions, samples of them, and what it must leave out, with why."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Any, NamedTuple
+
+from app.model import CommittedOffset, Destination, Partition, Partitioner, TaskConfig
+from app.offsets.metadata import OffsetMetadata
+from app.operate.lag import PartitionLag
+
+MARGIN = 2_000
+"""How many records on each side of those that are judged are read, too: their lines may stand between."""
+WINDOWS = 100
+"""Into how many windows a range is cut of which a sample is taken."""
+
+
+class Why(StrEnum):
+    """Why something of the range cannot be judged."""
+
+    NO_LEADER = "no leader"
+    NO_OFFSET = "no offset"
+    NOT_DONE = "not done"
+    BEFORE_GROUP = "before the group"
+    EXPIRED = "expired"
+    COMPACTED = "compacted"
+    OPEN = "open transaction"
+    UNNAMED = "unnamed"
+
+
+CURES = {
+    Why.NO_LEADER: "audit again when its broker is back",
+    Why.NO_OFFSET: "make sure that group.id is that of the service",
+    Why.NOT_DONE: "audit again when `winnow lag` shows that it is done",
+    Why.OPEN: "see `winnow transactions ls`",
+}
+
+
+class LeftOut(NamedTuple):
+    """
+    A part of a source partition that is not judged.
+
+    Args:
+        why: the reason.
+        partition: the source partition.
+        offsets: how many offsets of it, at most; None where that is not known.
+    """
+
+    why: Why
+    partition: Partition
+    offsets: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it, as `--json` shows it."""
+        topic, number = self.partition
+        return {"why": self.why.value, "topic": topic, "partition": number, "offsets": self.offsets}
+
+
+class Span(NamedTuple):
+    """Offsets from `begin` up to, and without, `end`."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """
+    Offsets of one source partition; both kinds of spans ascend and do not overlap.
+
+    Args:
+        judged: what is judged.
+        known: what is read for that: some more on each side, whose lines may stand between.
+    """
+
+    judged: Sequence[Span]
+    known: Sequence[Span]
+
+    def __contains__(self, offset: int) -> bool:
+        place = bisect_right(self.judged, (offset, math.inf)) - 1
+        return place >= 0 and offset < self.judged[place].end
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are judged."""
+        return sum(end - begin for begin, end in self.judged)
+
+    @property
+    def end(self) -> int:
+        """The offset after the last that is known."""
+        return self.known[-1].end if self.known else 0
+
+    @property
+    def read(self) -> int:
+        """How many offsets are read."""
+        return sum(end - begin for begin, end in self.known)
+
+    def rest(self, begin: int, end: int) -> Iterator[Span]:
+        """Yield what lies between two offsets and is not known, in order."""
+        for known in self.known:
+            if begin < min(known.begin, end):
+                yield Span(begin, min(known.begin, end))
+            begin = max(begin, known.end)
+        if begin < end:
+            yield Span(begin, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """
+    What a person wants to have judged, and what Kafka says of it.
+
+    Args:
+        since: the first time, in milliseconds.
+        until: the time to stop before; None for all that is done.
+        begins: the first offset at or after the first time; None where no record is that late.
+        ends: the same of the last time; nothing without one.
+        first: the first offset that bears a record; None where there is none.
+        deleted_before: for each topic, the time before which all records lay that retention has taken; None if unknown.
+    """
+
+    since: int
+    until: int | None
+    begins: Mapping[Partition, int | None]
+    ends: Mapping[Partition, int | None]
+    first: Mapping[Partition, int | None]
+    deleted_before: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def ranges(
+    found: Collection[PartitionLag], later: Mapping[Partition, CommittedOffset], asked: Asked
+) -> tuple[dict[Partition, Range], list[LeftOut]]:
+    """
+    Return what is to be judged of each source partition, and what must be left out of it.
+
+    Args:
+        found: the committed offsets: what the service has done.
+        later: the same, read after the ends of the sink.
+        asked: which times are wanted.
+    """
+    judged: dict[Partition, Range] = {}
+    left_out: list[LeftOut] = []
+    nowhere = all(at.offset is None for at in found)
+    for at in found:
+        unanswered = at.partition not in asked.begins or (asked.until is not None and at.partition not in asked.ends)
+        if at.watermarks is None or unanswered:
+            left_out.append(LeftOut(Why.NO_LEADER, at.partition, None))
+            continue
+        wanted = _wanted(at, asked)
+        if at.offset is None:
+            if wanted.begin < wanted.end or nowhere:
+                left_out.append(LeftOut(Why.NO_OFFSET, at.partition, max(0, wanted.end - wanted.begin)))
+            continue
+        done, leaves = _done(at, wanted, asked)
+        left_out += leaves
+        known_to = max(at.offset, later.get(at.partition, at.committed or CommittedOffset(0)).offset)
+        known_to = known_to if asked.until is None else min(known_to, done.end + MARGIN)
+        known = Span(max(at.watermarks.log_start, done.begin - MARGIN), max(done.end, known_to))
+        judged[at.partition] = Range([done], [known])
+    return judged, left_out
+
+
+def _wanted(at: PartitionLag, asked: Asked) -> Span:
+    """Return what lies between the times, up to the last stable offset."""
+    assert at.watermarks is not None  # the caller has looked
+    last = at.watermarks.last_stable
+    begin, end = asked.begins.get(at.partition), asked.ends.get(at.partition)
+    return Span(last if begin is None else begin, last if end is None else end)
+
+
+def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
+    """Return what the service has done of what is wanted, and the rest."""
+    assert at.watermarks is not None  # the caller has looked
+    assert at.offset is not None
+    begun, first = _first_done(at), asked.first.get(at.partition)
+    begin = min(max(wanted.begin, begun), wanted.end)
+    deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
+    before = asked.deleted_before.get(at.partition.topic)
+    if first is None and before is not None and asked.since >= before:  # a partition in which nothing has come for long
+        deleted = 0
+    undone = wanted.end - max(begin, at.offset) if asked.until is not None else 0
+    counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
+    end = max(begin, min(wanted.end, at.offset))
+    return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]
+
+
+def _first_done(at: PartitionLag) -> int:
+    """Return the offset at which the group's work on a partition began, as far as it is known."""
+    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
+    return metadata.since if metadata.is_ours else 0
+
+
+def sampled(whole: Mapping[Partition, Range], percent: float) -> dict[Partition, Range]:
+    """Return windows of ranges, chosen at random, that hold so many percent of them; the same of each partition."""
+    chosen = sorted(random.sample(range(WINDOWS), math.ceil(WINDOWS * percent / 100)))
+    return {partition: _windows(each, chosen) for partition, each in whole.items()}
+
+
+def _windows(whole: Range, chosen: Sequence[int]) -> Range:
+    ((begin, end),), ((first, last),) = whole.judged, whole.known
+    cuts = [begin + (end - begin) * place // WINDOWS for place in range(WINDOWS + 1)]
+    judged = [Span(cuts[each], cuts[each + 1]) for each in chosen if cuts[each] < cuts[each + 1]]
+    known: list[Span] = []
+    for each in judged:
+        begin, end = max(first, each.begin - MARGIN), min(last, each.end + MARGIN)
+        if known and begin <= known[-1].end:
+            begin = known.pop().begin
+        known.append(Span(begin, end))
+    return Range(judged, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """
+    Where lines and dead letters of a source partition lie, and by what they are known.
+
+    Args:
+        sink: the sink.
+        dead_letters: the topic of the dead letters.
+        by_key: whether the key of a line decides its partition.
+        lineage: whether lines name their records. Then they may lie in any partition: there may have been fewer once.
+        compacted_source: whether the source deletes records of which it has a later one with the same key.
+    """
+
+    sink: Destination
+    dead_letters: Destination
+    by_key: bool = False
+    lineage: bool = False
+    compacted_source: bool = False
+
+    @classmethod
+    def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Layout:
+        """Return what follows from a configuration and from what Kafka tells of the topics."""
+        by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
+        return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether the line of a record may lie in any partition of the sink."""
+        return self.by_key or self.lineage
+
+    def lines(self, source: Partition) -> list[Partition]:
+        """Return the partitions of the sink that may hold lines of a source partition."""
+        count = self.sink.partitions
+        numbers = range(count) if self.anywhere else [source.number % count]
+        return [Partition(self.sink.topic, number) for number in numbers]
+
+    def letters(self, source: Partition) -> list[Partition]:
+        """Return the partitions that may hold its dead letters."""
+        count = self.dead_letters.partitions
+        numbers = range(count) if self.lineage else [source.number % count]
+        return [Partition(self.dead_letters.topic, number) for number in numbers]
+
+
+def together(layout: Layout, sources: Collection[Partition]) -> list[list[Partition]]:
+    """Return source partitions whose lines share partitions of the sink: they can only be compared at once."""
+    found: defaultdict[tuple[Partition, ...], list[Partition]] = defaultdict(list)
+    for each in sorted(sources):
+        found[tuple(layout.lines(each))].append(each)
+    return list(found.values())
+
+
+def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int], most: int) -> list[list[Partition]]:
+    """Join groups of partitions while they hold no more than so many records: each comparison reads all topics anew."""
+    packs: list[list[Partition]] = []
+    size = most
+    for group in groups:
+        more = sum(sizes.get(each, 0) for each in group)
+        if not packs or size + more > most:
+            packs.append([])
+            size = 0
+        packs[-1] += group
+        size += more
+    return packs
+
+
+def distinct(partitions: Collection[Sequence[Partition]]) -> list[Partition]:
+    """Return each partition once, in order."""
+    return sorted(set(chain.from_iterable(partitions)))

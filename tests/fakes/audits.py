@@ -1,0 +1,157 @@
+"""A source, a sink and dead letters made of lists, for audits: what a service has written, and what went wrong since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from app.headers import Header
+from app.model import Destination, Partition, Watermarks
+from app.operate.audit import Verdict
+from app.operate.auditing import Auditor, End, Readers
+from app.operate.ranges import Layout, Range
+from app.records import DeadLetter, Fate, Record
+
+RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("clean", 0), Partition("dead", 0)
+
+
+class Topic:
+    """
+    Records of some partitions: reads them, and tells where they begin and end.
+
+    Args:
+        records: what it holds; each lies at its offset.
+        starts: the first offset of partitions of which retention has taken something.
+        lost: partitions without a leader.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record] = (),
+        starts: Mapping[Partition, int] | None = None,
+        lost: Collection[Partition] = (),
+    ) -> None:
+        self.starts = dict(starts or {})
+        self._records = [each for each in records if each.offset >= self.starts.get(each.partition, 0)]
+        self._ends = {each.partition: each.offset + 1 for each in sorted(self._records, key=lambda each: each.offset)}
+        self._lost = lost
+        self.open_until = 0
+        """At how many looks a transaction is open."""
+        self.read: list[tuple[Partition, int, int]] = []
+        """What was read: partition, begin and end."""
+
+    def batches(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
+    ) -> Iterator[list[Record]]:
+        assert ends is not None
+        self.read += [(each, start, ends[each]) for each, start in starts.items() if start < ends[each]]
+        asked = [each for each in self._records if each.partition in starts]
+        yield [each for each in asked if starts[each.partition] <= each.offset < ends[each.partition]]
+        yield []
+
+    def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
+        self.open_until -= 1
+        begins = {each: self.starts.get(each, 0) for each in partitions if each not in self._lost}
+        ends = {each: max(begin, self._ends.get(each, 0)) for each, begin in begins.items()}
+        return {each: Watermarks(begins[each], 0 if self.open_until > 0 else end, end) for each, end in ends.items()}
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        known = [each for each in partitions if each not in self._lost]
+        late = {
+            each: [one for one in self._records if one.partition == each and one.timestamp >= milliseconds]
+            for each in known
+        }
+        return {each: min((one.offset for one in found), default=None) for each, found in late.items()}
+
+
+def fate(record: Record) -> Fate:
+    """Return what becomes of a record: a line, if its value begins so."""
+    reason = "" if (record.value or b"").startswith(b"good") else "bad"
+    value = record.value if reason else b"line of " + (record.value or b"")
+    return Fate(record, DEAD if reason else CLEAN, DeadLetter(record.key, value, [], record.timestamp), reason, "why")
+
+
+class Cleanse:
+    def of(self, records: Sequence[Record]) -> list[Fate]:
+        return [fate(each) for each in records]
+
+
+def line(of: Record, at: int = 0, headers: Sequence[Header] = ()) -> Record:
+    """Return the line of a record."""
+    return Record(CLEAN, at, of.timestamp, of.key, fate(of).written.value, headers)
+
+
+def named(of: Record) -> list[Header]:
+    """Return the header by which a line names its record."""
+    return [("winnow.source", f"{of.partition}@{of.offset}".encode())]
+
+
+def letter(of: Record, at: int = 0, reason: str = "bad", more: Sequence[Header] = ()) -> Record:
+    """Return the dead letter of a record, with the headers of the record first."""
+    errors = {
+        "stage": "x",
+        "topic": of.partition.topic,
+        "partition": str(of.partition.number),
+        "offset": str(of.offset),
+    }
+    errors["exception.class.name"] = reason
+    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in errors.items()]
+    return Record(DEAD, at, of.timestamp, of.key, of.value, [*of.headers, *headers, *more])
+
+
+SINK, DEAD_LETTERS = Destination("clean", 1, 1_000), Destination("dead", 1, 1_000)
+
+
+@dataclass(slots=True)
+class Scene:
+    """
+    What lies there; offsets of lines and dead letters are their places.
+
+    Args:
+        source: the records of the source.
+        lines: those of the sink.
+        letters: the dead letters.
+        ranges: what is judged.
+        times: between which times every line must have a record; None for a sample.
+        taken: how many lines and how many dead letters retention has taken.
+        compacted: lines that compaction has taken.
+        starts: the first offset of source partitions of which retention has taken something.
+        lost: partitions without a leader.
+        stable: whether no transaction is open in the sink.
+    """
+
+    source: list[Record]
+    lines: list[Record]
+    letters: list[Record]
+    ranges: Mapping[Partition, Range]
+    times: tuple[int, float] | None
+    layout: Layout = field(default_factory=lambda: Layout(SINK, DEAD_LETTERS))
+    taken: tuple[int, int] = (0, 0)
+    compacted: Collection[int] = ()
+    starts: Mapping[Partition, int] = field(default_factory=dict)
+    lost: Collection[Partition] = ()
+    stable: bool = True
+
+    def placed(self) -> list[Record]:
+        """Return lines and dead letters where they lie."""
+        late = 10_000 if self.layout.sink.append_time else None
+        lines = [
+            each._replace(offset=at, timestamp=each.timestamp if late is None else late + at)
+            for at, each in enumerate(self.lines)
+            if at not in self.compacted
+        ]
+        return [*lines, *(each._replace(offset=at) for at, each in enumerate(self.letters))]
+
+    def audit(self) -> Verdict:
+        """Return what an audit says."""
+        source = Topic(self.source, self.starts, self.lost)
+        output = Topic(self.placed(), dict(zip((CLEAN, DEAD), self.taken, strict=True)), self.lost)
+        ends = {
+            each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks([CLEAN, DEAD]).items()
+        }
+        readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # what an audit asks of topics
+        return Auditor(Cleanse(), readers, self.layout, ends, self.times).compare([RAW, OTHER], self.ranges)
+
+    def with_layout(self, **changes: object) -> Scene:
+        """Return the same with other topics or marks."""
+        return replace(self, layout=replace(self.layout, **changes))  # type: ignore[arg-type]  # any field

@@ -1,0 +1,350 @@
+"""Every anomaly, with each way to know lines, each loss that is none, and whole or sampled: found, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
+
+import pytest
+
+from app.headers import as_text
+from app.operate import audit as judging
+from app.operate import matching
+from app.operate.audit import Judge, Verdict
+from app.operate.auditing import Auditor
+from app.operate.matching import Matching
+from app.operate.ranges import Layout, Range, Span, Why
+from app.operate.verdict import Kind
+from app.records import Record
+from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, letter, line, named
+
+RECORDS, GAP, LINE, LETTER, TWIN = 20, 9, 13, 15, 10
+"""How many offsets each partition has, which one bears no record, and the records that something happens to."""
+REPLAYED = [("winnow.replays", b"1")]
+KNOWN = ["by time", "by header", "by header, LogAppendTime"]
+LOSSES = ["nothing taken", "lines taken", "dead letters taken", "compacted"]
+
+
+def source() -> list[Record]:
+    """Return rejects and others; two that are alike, one that comes late, and a reject with a header like ours."""
+    found = []
+    for offset, partition in product(range(RECORDS), (RAW, OTHER)):
+        alike = offset == TWIN
+        number = 0 if alike else partition.number
+        key, value = (b"%s %d %d" % (what, number, offset) for what in (b"key", b"bad" if offset % 4 == 3 else b"good"))
+        key = b"key 0 6" if (partition, offset) == (RAW, 12) else key
+        timestamp = 1_055 if (partition, offset) == (RAW, 19) else 1_000 + 10 * offset + number
+        headers = REPLAYED if offset == LETTER else []
+        if (partition, offset) != (RAW, GAP) and (partition, offset) != (RAW, 19):
+            found.append(Record(partition, offset, timestamp, key, value, headers))
+    return [*found, Record(RAW, 19, 1_055, b"late", b"good and late", [])]
+
+
+def scene(known: str, loss: str, *, whole: bool) -> Scene:
+    """Return what a service has made of the source, which is as it must be, and what was taken of it."""
+    records = source()
+    lineage = known != "by time"
+    spans = [Span(4, 16)] if whole else [Span(5, 8), Span(12, 16)]
+    reach = 2 if whole else 1
+    found = Range(spans, [Span(begin - reach, end + reach) for begin, end in spans])
+    sink = replace(SINK, append_time="LogAppendTime" in known, compacted=loss == "compacted")
+    good = [each for each in records if (each.value or b"").startswith(b"good")]
+    lines = [line(each, headers=named(each) if lineage else []) for each in good]
+    at = {(each.partition, each.offset): place for place, each in enumerate(good)}
+    return Scene(
+        records,
+        lines,
+        [letter(each) for each in records if each not in good],
+        {RAW: found, OTHER: found},
+        (1_040, 1_160) if whole and not sink.append_time else (1_040, math.inf) if whole else None,
+        Layout(sink, DEAD_LETTERS, lineage=lineage),
+        taken=(at[RAW, 6] if loss == "lines taken" else 0, 4 if loss == "dead letters taken" else 0),
+        compacted={at[RAW, 6]} if loss == "compacted" else (),
+    )
+
+
+def place(scene: Scene, offset: int) -> int:
+    """Return where the line of a record of the first partition lies."""
+    value = b"line of good 0 %d" % offset
+    return next(at for at, each in enumerate(scene.lines) if each.value == value)
+
+
+def lose(scene: Scene) -> None:
+    del scene.lines[place(scene, LINE)]
+
+
+def lose_letter(scene: Scene) -> None:
+    scene.letters = [each for each in scene.letters if each.value != b"bad 0 %d" % LETTER]
+
+
+def lose_twin(scene: Scene) -> None:
+    del scene.lines[place(scene, TWIN)]
+
+
+def double(scene: Scene) -> None:
+    scene.lines.insert(place(scene, LINE), scene.lines[place(scene, LINE)])
+
+
+def double_much_later(scene: Scene) -> None:
+    later = Record(OTHER, 99, 9_999_999, b"k", b"good on another day", [])
+    scene.source.append(later)
+    scene.lines += [line(later, headers=named(later)), scene.lines[place(scene, LINE)]]
+
+
+def double_letter(scene: Scene) -> None:
+    scene.letters.append(next(each for each in scene.letters if each.value == b"bad 0 %d" % LETTER))
+
+
+def change(scene: Scene) -> None:
+    at = place(scene, LINE)
+    scene.lines[at] = scene.lines[at]._replace(value=b"other")
+
+
+def change_letter(scene: Scene) -> None:
+    record = next(each for each in scene.source if each.value == b"bad 0 %d" % LETTER)
+    scene.letters = [letter(record, reason="other") if each.value == record.value else each for each in scene.letters]
+
+
+def reject_a_line(scene: Scene) -> None:
+    lose(scene)
+    scene.letters.append(letter(record_of(scene, LINE)))
+
+
+def write_a_reject(scene: Scene) -> None:
+    lose_letter(scene)
+    record = record_of(scene, LETTER)
+    headers = named(record) if scene.layout.lineage else []
+    scene.lines.insert(place(scene, 14) + 2, line(record, headers=headers)._replace(value=b"other"))
+
+
+def swap(scene: Scene) -> None:
+    first, second = place(scene, LINE), place(scene, 14)
+    scene.lines[first], scene.lines[second] = scene.lines[second], scene.lines[first]
+
+
+def write_both(scene: Scene) -> None:
+    scene.letters.append(letter(record_of(scene, LINE), reason="refused"))
+
+
+def plant(scene: Scene) -> None:
+    stranger = Record(RAW, GAP if scene.layout.lineage else LINE, 1_137, b"k", b"good for nothing", [])
+    scene.lines.append(line(stranger, headers=named(stranger) if scene.layout.lineage else []))
+
+
+def plant_a_name(scene: Scene) -> None:
+    stranger = Record(RAW, 1_000_000, 1_137, b"k", b"good for nothing", [])
+    scene.lines.append(line(stranger, headers=named(stranger)))
+
+
+def plant_letter(scene: Scene) -> None:
+    scene.letters.append(letter(Record(RAW, GAP, 1_090, b"k", b"bad", [])))
+
+
+def refuse(scene: Scene) -> None:
+    lose(scene)
+    scene.letters.append(letter(record_of(scene, LINE), reason="refused"))
+
+
+def refuse_twin(scene: Scene) -> None:
+    lose_twin(scene)
+    scene.letters.append(letter(record_of(scene, TWIN), reason="refused"))
+
+
+def replay(scene: Scene) -> None:
+    """Let a replay of the dead letters write a line, and put back another dead letter."""
+    refuse(scene)
+    record = record_of(scene, LINE)
+    scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
+    scene.letters.append(letter(record_of(scene, LETTER), more=REPLAYED))
+
+
+def replay_twice(scene: Scene) -> None:
+    replay(scene)
+    scene.lines.append(scene.lines[-1])
+
+
+def let_dead_letters_be_early(scene: Scene) -> None:
+    scene.letters.insert(scene.taken[1], letter(record_of(scene, LETTER))._replace(timestamp=5))
+    scene.letters = [each for each in scene.letters if each.value != b"bad 0 %d" % LETTER or each.timestamp == 5]
+
+
+def replay_twin(scene: Scene) -> None:
+    """Let a replay write the line of one of two that are alike; its dead letter is gone."""
+    lose_twin(scene)
+    record = record_of(scene, TWIN)
+    scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
+
+
+def write_without_time(scene: Scene) -> None:
+    """Let a record have no time: its line has that of writing."""
+    at = scene.source.index(record := record_of(scene, LINE))
+    scene.source[at] = record._replace(timestamp=0)
+    scene.lines[place(scene, LINE)] = scene.lines[place(scene, LINE)]._replace(timestamp=1_999)
+
+
+def hold_back(scene: Scene) -> None:
+    lose(scene)
+    scene.stable = False
+
+
+def hide(scene: Scene) -> None:
+    scene.lines.clear()
+    scene.lost = [CLEAN]
+
+
+def delete_records(scene: Scene) -> None:
+    """Let retention take records of the source, of which the sink holds the lines."""
+    scene.source = [each for each in scene.source if each.offset >= 6]
+    scene.starts = {RAW: 6, OTHER: 6}
+
+
+def compact_source(scene: Scene) -> None:
+    scene.source.remove(record_of(scene, LINE))
+    scene.layout = replace(scene.layout, compacted_source=True)
+
+
+def record_of(scene: Scene, offset: int) -> Record:
+    return next(each for each in scene.source if (each.partition, each.offset) == (RAW, offset))
+
+
+class Anomaly(NamedTuple):
+    """What happens, the kinds of what is found, what is not judged then, and whether a sample sees it."""
+
+    happen: Callable[[Scene], object]
+    kinds: Sequence[str] = ()
+    why: Why | None = None
+    in_samples: bool = True
+
+
+ANOMALIES = {
+    "all is well": Anomaly(lambda scene: scene),
+    "a line is lost": Anomaly(lose, ["lost"]),
+    "a dead letter is lost": Anomaly(lose_letter, ["lost"]),
+    "a line of two that are alike is lost": Anomaly(lose_twin, ["lost"], in_samples=False),
+    "a line is doubled": Anomaly(double, ["doubled"]),
+    "a line is doubled much later": Anomaly(double_much_later, ["doubled"]),
+    "a dead letter is doubled": Anomaly(double_letter, ["doubled"]),
+    "a line is changed": Anomaly(change, ["changed"]),
+    "a dead letter is changed": Anomaly(change_letter, ["changed"]),
+    "a line is rejected": Anomaly(reject_a_line, ["changed"]),
+    "a reject is written": Anomaly(write_a_reject, ["changed"]),
+    "two lines are swapped": Anomaly(swap, ["out of order"]),
+    "a line and a dead letter": Anomaly(write_both, ["both"]),
+    "a line without a record": Anomaly(plant, ["unexplained"], in_samples=False),
+    "a line with a name of nobody": Anomaly(plant_a_name, ["unexplained"], in_samples=False),
+    "a dead letter without a record": Anomaly(plant_letter, ["unexplained"], in_samples=False),
+    "the sink has refused a line": Anomaly(refuse),
+    "the sink has refused one of two that are alike": Anomaly(refuse_twin),
+    "a replay has written a line": Anomaly(replay),
+    "a replay has written a line twice": Anomaly(replay_twice, ["doubled"]),
+    "a replay has written one of two that are alike": Anomaly(replay_twin),
+    "a dead letter has an early time": Anomaly(let_dead_letters_be_early),
+    "a record has no time": Anomaly(write_without_time),
+    "a transaction is open": Anomaly(hold_back, why=Why.OPEN),
+    "a partition has no leader": Anomaly(hide, why=Why.NO_LEADER),
+    "records of the source are taken": Anomaly(delete_records, why=Why.EXPIRED),
+    "the source is compacted": Anomaly(compact_source, why=Why.COMPACTED),
+}
+Row = tuple[str, str, bool]
+ROWS: list[Row] = list(product(KNOWN, LOSSES, (True, False)))
+
+
+def found(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
+    """Return the kinds of what is found, whether all the rest was judged, and why not."""
+    known, loss, whole = row
+    happened = scene(known, loss, whole=whole)
+    ANOMALIES[anomaly].happen(happened)
+    verdict = happened.audit()
+    return sorted({str(each.kind) for each in verdict.findings}), len(verdict.findings) <= 1, set(+verdict.not_judged)
+
+
+def expected(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
+    """Return what must be found."""
+    _, kinds, why, in_samples = ANOMALIES[anomaly]
+    known, loss, whole = row
+    if not whole and not in_samples:
+        kinds = []
+    # Two partitions have the record that is lost. A later one of the other bears its key, and no earlier dead letter is left.
+    if anomaly == "a line of two that are alike is lost" and loss in ("compacted", "dead letters taken"):
+        kinds = []
+    whys = {TAKEN[loss]} if loss in TAKEN else set()
+    if why is Why.OPEN:
+        whys = {why}
+    elif why is Why.NO_LEADER:
+        whys = {why, *(whys if loss == "dead letters taken" else ())}
+    elif why is Why.EXPIRED or (why is not None and (whole or known != "by time")):
+        whys |= {why}
+    return list(kinds), True, whys
+
+
+TAKEN = {"lines taken": Why.EXPIRED, "dead letters taken": Why.EXPIRED, "compacted": Why.COMPACTED}
+
+
+@pytest.mark.parametrize("anomaly", ANOMALIES)
+def test_each_anomaly(anomaly: str) -> None:
+    """Each is found once and by its name, and no other; what cannot be judged is told."""
+    assert {row: expected(anomaly, row) for row in ROWS} == {row: found(anomaly, row) for row in ROWS}
+
+
+def without(kind: Kind) -> Callable[[Judge], Verdict]:
+    verdict_of = Judge.verdict
+
+    def verdict(judge: Judge) -> Verdict:
+        whole = verdict_of(judge)
+        return whole._replace(findings=[each for each in whole.findings if each.kind is not kind])
+
+    return verdict
+
+
+def nothing(*_: object) -> Iterator[Any]:
+    return iter(())
+
+
+MUTATIONS: dict[str, tuple[object, str, object, str]] = {
+    "no lost": (Judge, "verdict", without(Kind.LOST), "a line is lost"),
+    "no doubled": (Judge, "verdict", without(Kind.DOUBLED), "a line is doubled much later"),
+    "no changed": (Judge, "verdict", without(Kind.CHANGED), "a line is changed"),
+    "no out of order": (Judge, "verdict", without(Kind.OUT_OF_ORDER), "two lines are swapped"),
+    "no both": (Judge, "verdict", without(Kind.BOTH), "a line and a dead letter"),
+    "no unexplained": (Judge, "verdict", without(Kind.UNEXPLAINED), "a line without a record"),
+    "what is missing is well": (Judge, "_without_outcome", nothing, "a dead letter is lost"),
+    "retention takes nothing": (Judge, "_took", lambda *_: False, "all is well"),
+    "all that is missing is lost": (Judge, "_why_gone", lambda *_: None, "a partition has no leader"),
+    "compaction takes nothing": (Judge, "_later_ones", lambda *_: [], "all is well"),
+    "nothing explains a surplus": (Judge, "_why_strange", lambda *_: None, "records of the source are taken"),
+    "a surplus is well": (Judge, "_of_strangers", nothing, "a line is doubled"),
+    "any name is good": (Judge, "_of_nobody", nothing, "a dead letter without a record"),
+    "any dead letter will do": (judging, "other_letter", nothing, "a dead letter is changed"),
+    "nothing stands instead": (Matching, "is_strange", lambda *_: False, "a line is changed"),
+    "any order will do": (Matching, "_judge_order", lambda *_: None, "two lines are swapped"),
+    "both are well": (Matching, "_note_both", lambda *_: None, "a line and a dead letter"),
+    "no line needs a record": (Matching, "_is_asked_for", lambda *_: False, "a line without a record"),
+    "a name beyond the range is good": (Matching, "_is_beyond", lambda *_: False, "a line with a name of nobody"),
+    "a name takes no line away": (
+        Matching,
+        "_give_away",
+        lambda *_: False,
+        "a replay has written one of two that are alike",
+    ),
+    "the first that is alike": (
+        Matching,
+        "_choose",
+        lambda self, content, _: next(filter(self._is_free, self.expected.rows(content)), None),
+        "the sink has refused one of two that are alike",
+    ),
+    "dead letters are late": (Matching, "lacks_letters", False, "a dead letter has an early time"),
+    "all headers are ours": (matching, "ours", as_text, "a dead letter is doubled"),
+    "nothing outside explains": (Auditor, "_explain", lambda *_: None, "all is well"),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_judgement_that_is_missing_is_found_out(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the table: without any of them, one of its rows fails."""
+    where, name, other, anomaly = MUTATIONS[mutation]
+    monkeypatch.setattr(where, name, other)
+
+    assert any(expected(anomaly, row) != found(anomaly, row) for row in ROWS)
