@@ -10,7 +10,7 @@ from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
-from app.driver.owners import Owners, owner_of
+from app.driver.owners import Owners
 from app.driver.starting_offsets import (
     PartitionOffsets,
     StartPolicy,
@@ -32,7 +32,7 @@ from app.errors import (
 )
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Waiting
 from app.offsets.contract import is_local
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import OffsetMetadata, owner_of
 from app.offsets.mirrors import MirrorStatus
 from app.runtime import REAL, Runtime
 

@@ -219,6 +219,8 @@ class Task:
 
         Where only the stable offset cannot be read, a transaction hangs that is about to move it (`app.kafka.hanging`).
         """
+        if lane.stored and not lane.opened:
+            lane.refuse_if_taken(self._committed([lane.partition], stable=False).get(lane.partition))
         if not lane.opened:
             lane.open()
         try:

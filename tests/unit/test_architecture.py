@@ -36,6 +36,7 @@ def outside(*packages: str) -> Callable[[str], bool]:
 STORE_SEAM = tuple(
     f"app.offsets.{name}"
     for name in (
+        "claim",
         "connections",
         "contract",
         "failures",
