@@ -13,6 +13,8 @@ from app.operate.pairs import text_of
 from app.records import Record
 
 PREFIX = "__connect.errors."
+TOPIC_ID = f"{PREFIX}topic.id"
+"""The header that says in which of the topics of that name the record was."""
 NO_REASON = "(no reason)"
 """The reason of a record that no tool of this family has written."""
 
@@ -53,6 +55,11 @@ class Letter:
         """The source record, as `topic-partition@offset`; empty where no header says."""
         topic, number, offset = (self.errors.get(name, "") for name in ("topic", "partition", "offset"))
         return f"{topic}-{number}@{offset}" if topic else ""
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the source topic, which no later topic of the same name has; empty where no header says."""
+        return self.errors.get("topic.id", "")
 
     @property
     def place(self) -> str:
