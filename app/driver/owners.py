@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from app.cures import reset_group
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.takeover import Takeover
 from app.errors import ForeignSink, Superseded
@@ -101,6 +102,5 @@ class Owners:
             f"group {self._group!r} writes to {self._me.sink!r} here, but the offset of {partition} was committed by "
             f"{owner}: two services would split the records between two sinks"
         )
-        reset = f"kafka-consumer-groups --group {self._group} --reset-offsets --to-current --all-topics --execute"
         changed = "if the sink was changed on purpose, stop the other service and set the offsets to themselves"
-        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset}")
+        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset_group()}")

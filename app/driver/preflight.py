@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from app.config import Config
+from app.cures import KafkaTools
 from app.driver.clients import Clients, Cluster
 from app.driver.findings import (
     Expiry,
@@ -94,7 +95,7 @@ class Preflight:
         if self._exactly_once:
             yield from _refusals(self._clients.fence.refuse_forbidden_ids)
         if self._brokers.settings is None:
-            cure = "kafka-acls --add --allow-principal User:NAME --operation DescribeConfigs --cluster"
+            cure = sink.tools.allow(["DescribeConfigs"], "--cluster")
             yield Finding.warns(f"Winnow may not DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
 
     def _writes(self, topic: str) -> list[Need]:
@@ -126,7 +127,7 @@ class Preflight:
         topic = self._config.dead_letters.topic
         if self._clients.destinations.destination(topic).compacted:
             msg = f"the dead-letter topic {topic!r} is compacted: it refuses records without key, and forgets"
-            raise NotUsable(msg, "set its cleanup.policy to delete")
+            raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
     def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
         source, sink = clusters
@@ -134,13 +135,13 @@ class Preflight:
         sources, written = source.topics(sorted(topics)), sink.topics(names)
         lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
         for name, facts in sources.items():
-            yield from of_source(name, facts)
-        yield from of_destination("sink", names[0], lines)
-        yield from of_destination("dead-letter topic", names[1], dead_letters)
+            yield from of_source(name, facts, source.tools)
+        yield from of_destination("sink", names[0], lines, sink.tools)
+        yield from of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
         if not self._config.lineage.headers:
-            yield from of_times(names[0], lines)
-        yield from of_limits(sources, (names[0], lines))
-        yield from of_sizes(sources, (names[1], dead_letters))
+            yield from of_times(names[0], lines, sink.tools)
+        yield from of_limits(sources, (names[0], lines), sink.tools)
+        yield from of_sizes(sources, (names[1], dead_letters), sink.tools)
         if self._in_kafka:
             yield from of_expiry(sources, self._brokers, self._expiry())
         yield from of_clocks(self._looked, self._look(sink))
@@ -200,8 +201,8 @@ def _of_topics(cluster: Cluster, needs: Iterable[Need]) -> Iterator[Finding]:
     found: Mapping[str, TopicFacts] = cluster.topics(sorted({each.name for each in wanted})) if wanted else {}
     for need in wanted:
         if need.name in found:
-            yield from lacking(need, found[need.name].rights)
+            yield from lacking(need, found[need.name].rights, cluster.tools)
 
 
 def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:
-    yield from lacking(need, cluster.group_rights(need.name))
+    yield from lacking(need, cluster.group_rights(need.name), cluster.tools)

@@ -22,7 +22,7 @@ from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.progress import Progress
 from app.executor.reading import Reading
-from app.executor.search import REFUSED_CURE, Search
+from app.executor.search import Search, refused_cure
 from app.executor.start import first_position, refuse_surprise
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
@@ -302,7 +302,8 @@ class Lane:
         elif isinstance(error, Blocked):
             self.fail(error.cause, Outcome.BLOCKED, error.cure)
         elif isinstance(error, Refused) and self._search.found is not None:
-            self.fail(f"neither the record nor its dead letter is taken: {error.cause}", Outcome.BLOCKED, REFUSED_CURE)
+            cure = refused_cure(self.partition, self._search.found)
+            self.fail(f"neither the record nor its dead letter is taken: {error.cause}", Outcome.BLOCKED, cure)
         else:
             self._retry(error, now)
 

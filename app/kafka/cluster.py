@@ -37,6 +37,7 @@ class KafkaCluster:
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
         self._kafka = kafka
+        self.tools = connection.tools
 
     def brokers(self) -> BrokerFacts:
         """Return what the brokers can do."""

@@ -53,7 +53,7 @@ STORE_SEAM = tuple(
 )
 """The modules of the offset stores that others may import."""
 
-SHARED = ("app.model", "app.rates", "app.errors")
+SHARED = ("app.model", "app.rates", "app.errors", "app.cures")
 RULES = [
     Rule(
         "parsers are pure: they import nothing of app, Spark or Kafka",
@@ -91,7 +91,7 @@ RULES = [
         within("numba", "llvmlite"),
     ),
     Rule(
-        "model, rates and errors cross processes: they import only the standard library and each other",
+        "model, rates, errors and cures cross processes: they import only the standard library and each other",
         within(*SHARED),
         lambda name: name.partition(".")[0] not in sys.stdlib_module_names and not within(*SHARED)(name),
     ),
