@@ -36,10 +36,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from app.cures import ANY, KafkaTools, choose_offset, go_on, reset
 from app.model import Partition
 from app.secrets import without_secrets
-
-GO_ON = "set out.of.range to nearest, earliest or latest, or reset the group's offset, to go on"
 
 
 class WinnowError(Exception):
@@ -87,9 +86,9 @@ class TopicMissing(NotUsable):
     """A topic that the configuration names does not exist."""
 
     @classmethod
-    def named(cls, name: str, partitions: int = 8) -> TopicMissing:
+    def named(cls, name: str, tools: KafkaTools, partitions: int = 8) -> TopicMissing:
         """Return the error of a topic, which can be created with so many partitions."""
-        command = f"kafka-topics --create --topic {name} --partitions {partitions}"
+        command = tools.create_topic(name, partitions, {})
         return cls(f"topic {name!r} does not exist", f"{command}; or correct the configuration")
 
 
@@ -183,7 +182,7 @@ class Truncated(Blocked):
     def __init__(self, partition: Partition, offset: int, cut: int) -> None:
         what = f"the partition was cut to {cut}, or the group's offset was set too high"
         super().__init__(
-            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, GO_ON
+            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, go_on(partition)
         )
         self.cut = cut
 
@@ -212,9 +211,9 @@ class CorruptOffset(Blocked):
         partition: Partition,
         cause: str,
         offset: int | None = None,
-        cure: str = "write the right offset there; or delete it, and the partition starts as if it were new",
+        cure: str = "",
     ) -> None:
-        super().__init__(partition, cause, offset, cure)
+        super().__init__(partition, cause, offset, cure or choose_offset(partition))
 
 
 class OffsetPending(Blocked):
@@ -225,12 +224,14 @@ class OffsetPending(Blocked):
         partition: Partition,
         cause: str = "a transaction hangs in __consumer_offsets, and its records do not show how it ended",
         offset: int | None = None,
-        cure: str = (
-            "end it with kafka-transactions find-hanging and abort; then, if its lines are readable in the sink (from "
-            "the last header winnow.transaction of this partition on), set the group's offset past them"
-        ),
+        cure: str = "",
     ) -> None:
-        super().__init__(partition, cause, offset, cure)
+        end = (
+            f"find it by {ANY.find_hanging('--topic __consumer_offsets')}, and abort it by the same tool; then, "
+            "if its lines are readable in the sink (from the last header winnow.transaction of this partition on), set "
+        )
+        past = f"the offset past them: {reset(partition, '--to-offset OFFSET')}"
+        super().__init__(partition, cause, offset, cure or end + past)
 
 
 class Leaderless(Blocked):
@@ -259,10 +260,13 @@ class TooManyDeadLetters(Blocked):
         partition: Partition,
         cause: str,
         offset: int | None = None,
-        cure: str = "mend the parser or its options and start Winnow again; to take the dead letters, start it with "
-        "a higher dead.letters.breaker.ratio or none; to pass over these records, stop it and use winnow offsets reset",
+        cure: str = "",
     ) -> None:
-        super().__init__(partition, cause, offset, cure)
+        mend = (
+            "mend the parser or its options and start Winnow again; to take the dead letters, start it with a higher "
+            "dead.letters.breaker.ratio or none; to pass over these records, "
+        )
+        super().__init__(partition, cause, offset, cure or mend + reset(partition, "--to-offset OFFSET"))
 
 
 class TopicGone(Blocked):

@@ -26,6 +26,8 @@ ERRORS = "__connect.errors."
 OURS = ("winnow.", ERRORS)
 """What our names begin with."""
 STAGE, TOPIC = f"{ERRORS}stage", f"{ERRORS}topic"
+TOPIC_ID = f"{ERRORS}topic.id"
+"""In which of the topics of that name the record was."""
 _LARGEST = 2**63 - 1
 
 

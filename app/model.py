@@ -100,6 +100,11 @@ class Owner(NamedTuple):
     sink: str = ""
     generation: int = 0
 
+    @property
+    def rank(self) -> tuple[int, Owner]:
+        """Which of two runs goes on where they meet: the one whose rank is larger."""
+        return self.generation, self
+
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
         of = f" of generation {self.generation}" if self.generation else ""
@@ -108,7 +113,7 @@ class Owner(NamedTuple):
 
 def latest(owners: Iterable[Owner]) -> Owner:
     """Return the run that goes on where these meet: the latest of the last generation."""
-    return max(owners, key=lambda owner: (owner.generation, owner))
+    return max(owners, key=lambda owner: owner.rank)
 
 
 NOBODY = Owner()

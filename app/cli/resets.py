@@ -11,6 +11,7 @@ import click
 from app import config
 from app.cli.options import built, configuration, overrides, read, reports_errors
 from app.cli.tables import View, as_json, progress, show
+from app.cures import RESTART
 from app.driver.clients import Clients
 from app.errors import ConfigError
 from app.model import NOBODY, Guarantee
@@ -126,7 +127,7 @@ def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, l
 
     kafka = clients(settings)
     if is_local(kafka.offsets):
-        raise ConfigError((f"offsets.store: {settings.offsets.store.name} keeps nothing between two runs",))
+        raise ConfigError((f"offsets.store: {settings.offsets.store.name} has no offset to set: {RESTART}",))
     found = {each.partition: each for each in offsets_of(settings, kafka)}
     partitions = built("--topic", lambda: chosen(topics, found))
     return kafka, [found[each] for each in partitions]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from app.config.model import Config, duration
 from app.config.sources import Tree
+from app.cures import CHECK
 from app.headers import OURS
 from app.kafka import properties as kafka_properties
 from app.spark import properties as spark_properties
@@ -93,7 +94,7 @@ def undecided(config: Config) -> str:
         return ""
     return (
         f"source topic {read[0]!r} is also {written[read[0]]}, which is right only if kafka and sink.kafka are two "
-        "clusters: winnow check --connect compares their ids"
+        f"clusters: {CHECK} compares their ids"
     )
 
 

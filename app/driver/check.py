@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from app.config import Config
+from app.cures import RESUME
 from app.driver.clients import Clients
 from app.driver.discover import Discovery, Workload
 from app.driver.findings import Finding, Severity
@@ -53,7 +54,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
         for name, partitions in clients.placeholders.lacking(workload.ranges).items():
             say("to do", f"{name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
-        say("paused", f"{pause}: winnow resume ends it")
+        say("paused", f"{pause}: {RESUME} ends it")
     findings = preflight.settings({each.topic for each in workload.offsets})
     _tell(findings, say)
     for error in troubles.values():

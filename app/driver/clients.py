@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.cures import KafkaTools
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
 from app.offsets.contract import OffsetStore
@@ -111,6 +112,9 @@ class Cluster(Protocol):
 
     Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
     """
+
+    tools: KafkaTools
+    """Kafka's own tools for this cluster, for what a person must do."""
 
     def id(self) -> str:
         """Return what the cluster calls itself; empty where it does not tell."""

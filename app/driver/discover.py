@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
+from app.cures import KafkaTools, take_along
 from app.driver.clients import Clients
 from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
-from app.driver.owners import Owners, owner_of
+from app.driver.owners import Owners
 from app.driver.starting_offsets import (
     PartitionOffsets,
     StartPolicy,
@@ -32,13 +33,14 @@ from app.errors import (
 )
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
 from app.offsets.contract import is_local
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import OffsetMetadata, owner_of
 from app.offsets.mirrors import MirrorStatus
 from app.runtime import REAL, Runtime
 
 # A partition that a task found blocked is left out of the next plans for so long, unless its offset is moved: a plan
 # that it fails again costs all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
+LEFT_BEHIND = "the group has this offset on the source's cluster only, and with sink.kafka its offsets are elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,17 @@ class Discovery:
         self._runtime = runtime
         self._source = config.source
         self._starting = config.starting_offsets
-        self._policy = StartPolicy.of(config)
+        self._policy = StartPolicy.of(config, keeps=not is_local(clients.offsets))
         self._latest: dict[tuple[Partition, str], int] = {}
         """Where `starting.offsets` is latest: the end of each partition, by its topic's id, when it was seen first."""
         self._start_time: int | None = None
         """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
+        self._take_along = (
+            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
+            f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
+        )
+        """What to do about offsets that were left behind."""
         self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
         """This run of the service."""
         self.owners = Owners(self.owner, config.group_id, runtime)
@@ -313,7 +320,7 @@ class Discovery:
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
         if at.committed is None and at.partition in self._left_behind:
-            raise _left_behind(at.partition, self._left_behind[at.partition])
+            raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._take_along)
         is_new = at.partition in self._new
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:
@@ -359,15 +366,6 @@ def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
 
 def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
     return {partition: span for partition, span in spans.items() if span is not None}
-
-
-def _left_behind(partition: Partition, offset: int) -> OffsetLeftBehind:
-    cause = "the group has this offset on the source's cluster only, and with sink.kafka its offsets are elsewhere"
-    cure = (
-        "stop Winnow; then take it along by winnow offsets migrate --from source --to kafka (or another store); "
-        "or, to begin anew, delete the group on the source's cluster"
-    )
-    return OffsetLeftBehind(partition, cause, offset, cure)
 
 
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from app.cures import KafkaTools
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Guarantee
@@ -86,14 +87,13 @@ class Need(NamedTuple):
     without: str = ""
 
 
-def lacking(need: Need, rights: frozenset[str] | None) -> Iterator[Finding]:
+def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Iterator[Finding]:
     """Yield which of the needed rights are missing; none where the broker tells of none."""
     missing = [each for each in need.operations if rights is not None and each not in rights]
     if missing:
         without = f", so {need.without}" if need.without else ""
         cause = f"Winnow may not {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
-        operations = " ".join(f"--operation {each}" for each in missing)
-        cure = f"kafka-acls --add --allow-principal User:NAME {operations} --{need.kind} {need.name}"
+        cure = tools.allow(missing, f"--{need.kind} {need.name}")
         yield Finding.warns(cause, cure) if without else Finding.refuses(NotAllowed(cause, cure))
 
 
@@ -144,24 +144,24 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
             yield Finding.warns(cause, "leave sink.kafka out for a new group; one that has offsets keeps it")
 
 
-def of_source(name: str, topic: TopicFacts) -> Iterator[Finding]:
+def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
     """Yield what is wrong with a source topic."""
     if "compact" in topic.setting("cleanup.policy"):
         cause = f"the source {name!r} is compacted: Kafka may delete records before they are read"
-        yield Finding.warns(cause, _configure(name, "cleanup.policy=delete"))
+        yield Finding.warns(cause, tools.configure(name, "cleanup.policy=delete"))
 
 
-def of_destination(what: str, name: str, topic: TopicFacts) -> Iterator[Finding]:
+def of_destination(what: str, name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
     """Yield what is wrong with the sink or the dead-letter topic."""
     in_sync = int(topic.setting("min.insync.replicas") or 1)
     if in_sync > topic.replicas:
         least = f"min.insync.replicas is {in_sync}"
         cause = f"the {what} {name!r} takes no record: its replication factor is {topic.replicas}, and {least}"
-        cure = _configure(name, f"min.insync.replicas={topic.replicas}")
+        cure = tools.configure(name, f"min.insync.replicas={topic.replicas}")
         yield Finding.refuses(NotUsable(cause, f"give it more replicas, or {cure}"))
 
 
-def of_times(sink: str, topic: TopicFacts) -> Iterator[Finding]:
+def of_times(sink: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
     """Yield whether lines lose the time of their records, and nothing else says which record they were."""
     if topic.setting("message.timestamp.type") == "LogAppendTime":
         cause = (
@@ -169,11 +169,11 @@ def of_times(sink: str, topic: TopicFacts) -> Iterator[Finding]:
             "winnow audit cannot know them"
         )
         yield Finding.warns(
-            cause, f"set lineage.headers to true, or {_configure(sink, 'message.timestamp.type=CreateTime')}"
+            cause, f"set lineage.headers to true, or {tools.configure(sink, 'message.timestamp.type=CreateTime')}"
         )
 
 
-def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts]) -> Iterator[Finding]:
+def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], tools: KafkaTools) -> Iterator[Finding]:
     """Yield what the sink does not take of what the sources keep."""
     name, topic = sink
     if topic.setting("message.timestamp.type") == "LogAppendTime":
@@ -185,10 +185,12 @@ def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts]) -
             f"the sink {name!r} refuses records older than {_span(before)} (message.timestamp.before.max.ms), and "
             f"{_named(older)} keeps older ones: they become dead letters, with the reason refused"
         )
-        yield Finding.warns(cause, _configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
+        yield Finding.warns(cause, tools.configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
 
 
-def of_sizes(sources: Mapping[str, TopicFacts], dead_letters: tuple[str, TopicFacts]) -> Iterator[Finding]:
+def of_sizes(
+    sources: Mapping[str, TopicFacts], dead_letters: tuple[str, TopicFacts], tools: KafkaTools
+) -> Iterator[Finding]:
     """Yield whether dead letters may have to be cut."""
     name, topic = dead_letters
     room = int(topic.setting("max.message.bytes") or 0)
@@ -200,7 +202,7 @@ def of_sizes(sources: Mapping[str, TopicFacts], dead_letters: tuple[str, TopicFa
             f"the dead-letter topic {name!r} takes {room} bytes (max.message.bytes), and {_named(larger)} takes "
             f"{most}: a rejected record that is larger is cut"
         )
-        yield Finding.warns(cause, _configure(name, f"max.message.bytes={most + 8192}"))
+        yield Finding.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
 
 
 class Expiry(NamedTuple):
@@ -261,10 +263,6 @@ def of_clocks(first: Look, second: Look) -> Iterator[Finding]:
         way, by = ("behind", behind) if behind > 0 else ("ahead of", ahead)
         cause = f"this machine's clock is {by:.0f} s or more {way} that of the brokers"
         yield Finding.warns(cause, "set the clocks by NTP, on this machine, the executors and the brokers")
-
-
-def _configure(topic: str, setting: str) -> str:
-    return f"kafka-configs --alter --topic {topic} --add-config {setting}"
 
 
 def _retention_ms(topic: TopicFacts) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from app.cures import reset_group
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.takeover import Takeover
 from app.errors import ForeignSink, Superseded
 from app.model import NOBODY, CommittedOffset, Owner, Partition
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import owner_of
 from app.runtime import Runtime
 
 # What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
@@ -101,11 +102,5 @@ class Owners:
             f"group {self._group!r} writes to {self._me.sink!r} here, but the offset of {partition} was committed by "
             f"{owner}: two services would split the records between two sinks"
         )
-        reset = f"kafka-consumer-groups --group {self._group} --reset-offsets --to-current --all-topics --execute"
         changed = "if the sink was changed on purpose, stop the other service and set the offsets to themselves"
-        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset}")
-
-
-def owner_of(committed: CommittedOffset | None) -> Owner:
-    """Return the run whose task committed an offset; NOBODY where its metadata does not say."""
-    return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY
+        return ForeignSink(cause, f"choose another group.id; or, {changed}: {reset_group()}")

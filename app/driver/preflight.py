@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from app.config import Config
+from app.cures import KafkaTools
 from app.driver.clients import Clients, Cluster
 from app.driver.findings import (
     Expiry,
@@ -88,25 +89,25 @@ class Preflight:
             yield from of_clusters((source.id(), sink.id()), topics, by_key)
         # One that only a pattern finds may be anybody's; the others go on.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
-        yield from _of_topics(sources, (_reads(each, unread) for each in topics))
+        yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
         if self._two:
             placeholders = [self._config.placeholder.format(topic=each) for each in topics]
-            yield from _of_topics(sink.topics(sorted(placeholders)), map(_reads, placeholders))
+            yield from _of_topics(sink, sink.topics(sorted(placeholders)), map(_reads, placeholders))
             yield from _of_group(source, Need("group", self._config.group_id, ("Describe",)))
             yield from _of_group(source, Need("group", self._config.group_id, ("Read",), UNCOPIED))
         names = self._config.sink.topic, self._config.dead_letters.topic
         written = sink.topics(sorted(names))
-        yield from _of_topics(written, (need for name in names for need in self._writes(name)))
+        yield from _of_topics(sink, written, (need for name in names for need in self._writes(name)))
         largest = max((each.partitions for each in sources.values()), default=0) or PARTITIONS
-        yield from _missing(topics, sources, PARTITIONS)
-        yield from _missing(names, written, largest)
+        yield from _missing(source, topics, sources, PARTITIONS)
+        yield from _missing(sink, names, written, largest)
         commits = ("Describe", "Read") if self._in_kafka else ("Describe",)
         yield from _of_group(sink, Need("group", self._config.group_id, commits))
         yield from _of_group(sink, Need("group", GROUP.format(self._config.group_id), ("Describe", "Read"), UNPAUSED))
         if self._exactly_once:
             yield from _refusals(self._clients.fence.refuse_forbidden_ids)
         if self._brokers.settings is None:
-            cure = "kafka-acls --add --allow-principal User:NAME --operation DescribeConfigs --cluster"
+            cure = sink.tools.allow(["DescribeConfigs"], "--cluster")
             yield Finding.warns(f"Winnow may not DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
 
     def _writes(self, topic: str) -> list[Need]:
@@ -138,7 +139,7 @@ class Preflight:
         topic = self._config.dead_letters.topic
         if self._clients.destinations.destination(topic).compacted:
             msg = f"the dead-letter topic {topic!r} is compacted: it refuses records without key, and forgets"
-            raise NotUsable(msg, "set its cleanup.policy to delete")
+            raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
     def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
         source, sink = clusters
@@ -146,13 +147,13 @@ class Preflight:
         sources, written = source.topics(sorted(topics)), sink.topics(names)
         lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
         for name, facts in sources.items():
-            yield from of_source(name, facts)
-        yield from of_destination("sink", names[0], lines)
-        yield from of_destination("dead-letter topic", names[1], dead_letters)
+            yield from of_source(name, facts, source.tools)
+        yield from of_destination("sink", names[0], lines, sink.tools)
+        yield from of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
         if not self._config.lineage.headers:
-            yield from of_times(names[0], lines)
-        yield from of_limits(sources, (names[0], lines))
-        yield from of_sizes(sources, (names[1], dead_letters))
+            yield from of_times(names[0], lines, sink.tools)
+        yield from of_limits(sources, (names[0], lines), sink.tools)
+        yield from of_sizes(sources, (names[1], dead_letters), sink.tools)
         if self._in_kafka:
             yield from of_expiry(sources, self._brokers, self._expiry())
         yield from of_clocks(self._looked, self._look(sink))
@@ -208,19 +209,21 @@ def _reads(topic: str, without: str = "") -> Need:
     return Need("topic", topic, ("Describe", "Read"), without)
 
 
-def _of_topics(found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
+def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
     """Yield which rights are missing on topics that exist."""
     for need in needs:
         if need.name in found:
-            yield from lacking(need, found[need.name].rights)
+            yield from lacking(need, found[need.name].rights, cluster.tools)
 
 
-def _missing(names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int) -> Iterator[Finding]:
+def _missing(
+    cluster: Cluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
+) -> Iterator[Finding]:
     """Yield each topic that does not exist."""
     for name in names:
         if name not in found:
-            yield Finding.refuses(TopicMissing.named(name, partitions))
+            yield Finding.refuses(TopicMissing.named(name, cluster.tools, partitions))
 
 
 def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:
-    yield from lacking(need, cluster.group_rights(need.name))
+    yield from lacking(need, cluster.group_rights(need.name), cluster.tools)

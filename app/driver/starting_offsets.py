@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.config import Config
+from app.cures import RESTART, choose_offset, go_on
 from app.errors import (
-    GO_ON,
     Blocked,
     CorruptOffset,
     NoStartingOffset,
@@ -18,7 +18,6 @@ from app.errors import (
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
-RESET = "set the group's offset with kafka-consumer-groups --reset-offsets"
 RECREATED = "the topic was deleted and created again since an offset was committed"
 
 
@@ -51,16 +50,24 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class StartPolicy:
-    """What the user wants where the committed offset does not decide; `starting` is `time` where it is one."""
+    """
+    What the user wants where the committed offset does not decide.
+
+    Args:
+        starting: what `starting.offsets` says; `time` where it is one.
+        out_of_range: what `out.of.range` says.
+        keeps: whether the store keeps an offset that a person sets.
+    """
 
     starting: str
     out_of_range: str
+    keeps: bool = True
 
     @classmethod
-    def of(cls, config: Config) -> StartPolicy:
+    def of(cls, config: Config, *, keeps: bool) -> StartPolicy:
         """Return the policy of a configuration."""
         starting = config.starting_offsets
-        return cls(starting if isinstance(starting, str) else "time", config.out_of_range)
+        return cls(starting if isinstance(starting, str) else "time", config.out_of_range, keeps)
 
 
 def decide(
@@ -87,17 +94,18 @@ def decide(
     Raises:
         Blocked: with what an operator must know to go on.
     """
+    cure = choose_offset(at.partition) if policy.keeps else RESTART
     if at.committed is None:
         if had_offset_in is not None and _differ(had_offset_in, at.topic_id):  # Kafka deletes both together
-            raise TopicRecreated(at.partition, RECREATED, cure=RESET)
+            raise TopicRecreated(at.partition, RECREATED, cure=cure)
         if had_offset_in is not None:
-            raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=RESET)
+            raise OffsetVanished(at.partition, "the group's offset vanished (expired or deleted)", cure=cure)
         return _range(at, at.watermarks.log_start if is_new else _starting(at, policy, first_seen))
     if at.committed.corrupt:
         raise CorruptOffset(at.partition, at.committed.corrupt)
     topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
     if _differ(topic_id, at.topic_id):
-        raise TopicRecreated(at.partition, RECREATED, at.committed.offset, RESET)
+        raise TopicRecreated(at.partition, RECREATED, at.committed.offset, cure)
     cut = cut_of(at, cut)
     if at.committed.offset < at.watermarks.log_start or cut is not None:
         return _range(at, _out_of_range(at, at.committed.offset, policy, cut))
@@ -152,7 +160,8 @@ def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None)
             return min(max(first_seen, at.watermarks.log_start), at.watermarks.last_stable)
         case "latest" | "time":
             return at.watermarks.last_stable if first_seen is None else first_seen
-    raise NoStartingOffset(at.partition, "the group has no offset here and starting.offsets is error", cure=RESET)
+    why, cure = "the group has no offset here and starting.offsets is error", choose_offset(at.partition)
+    raise NoStartingOffset(at.partition, why, cure=cure if policy.keeps else "set starting.offsets to something else")
 
 
 def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy, cut: int | None) -> int:
@@ -172,7 +181,7 @@ def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
     if cut is None:
         first, count = at.watermarks.log_start, at.watermarks.log_start - offset
         lost = f"offsets {offset} to {first - 1} ({count} at most) were deleted before they were read"
-        return OutOfRange(at.partition, lost, offset, GO_ON)
+        return OutOfRange(at.partition, lost, offset, go_on(at.partition))
     return Truncated(at.partition, offset, cut)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from app.model import NO_EPOCH, Partition
+from app.model import NO_EPOCH, CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
 from app.records import Chunk, DeadLetter, Lines
 
@@ -62,7 +62,7 @@ class LaneWriter(Protocol):
         """Fence every earlier owner."""
         ...
 
-    def settle(self, committed: int | None) -> None:
+    def settle(self, committed: CommittedOffset | None) -> None:
         """End what earlier owners have left open, given the offset that was committed when they were fenced."""
         ...
 

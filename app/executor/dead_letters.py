@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import REFUSED
-from app.headers import ERRORS, STAGE, TOPIC, Headers
+from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers
 from app.model import Partition
 from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters
 from parsers.contract import Parsed, Reject
@@ -23,11 +24,25 @@ VALUE_CONVERTER = b"VALUE_CONVERTER"
 """The stage that Kafka Connect would name."""
 _NAMES = tuple(
     f"{ERRORS}{name}".encode() + b"\0"
-    for name in ("stage", "topic", "partition", "offset", "exception.class.name", "exception.message", "timestamp")
+    for name in (
+        "stage",
+        "topic",
+        "partition",
+        "offset",
+        "exception.class.name",
+        "exception.message",
+        "topic.id",
+        "timestamp",
+    )
 )
+TopicIds = Mapping[str, str]
+"""The id of each source topic by its name; without those of which no broker tells."""
+NO_IDS: TopicIds = MappingProxyType({})
 
 
-def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> Sequence[DeadLetter]:
+def make_dead_letters(
+    chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds = NO_IDS
+) -> Sequence[DeadLetter]:
     """
     Return a dead letter for each rejected row, in order. Headers are read now: after the next poll they are gone.
 
@@ -36,17 +51,18 @@ def make_dead_letters(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> 
         parsed: what became of it.
         topic: what the dead-letter topic takes.
         now: milliseconds since the epoch.
+        ids: the ids of the source topics.
     """
     if not len(parsed.reject_rows):
         return []
     if not any(map(chunk.headers, parsed.reject_rows.tolist())):
-        alike = _all_at_once(chunk, parsed, topic, now)
+        alike = _all_at_once(chunk, parsed, topic, now, ids)
         if (alike.sizes() + len(_NAMES) * HEADER_FRAMING <= topic.max_bytes).all():
             return alike
-    return [make_dead_letter(chunk, reject, topic, now) for reject in parsed.rejects()]
+    return [make_dead_letter(chunk, reject, topic, now, ids) for reject in parsed.rejects()]
 
 
-def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> DeadLetters:
+def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds) -> DeadLetters:
     """Return the dead letters of records without headers, none of them cut, without a Python object for any of them."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
@@ -58,19 +74,24 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> DeadL
         pa.array([*_NAMES, VALUE_CONVERTER], pa.binary()),
         pa.array([partition.topic.encode() for partition in origins], pa.binary()),
         pa.array([b"%d" % partition.number for partition in origins], pa.binary()),
+        pa.array([ids.get(partition.topic, "").encode() for partition in origins], pa.binary()),
         pa.array(chunk.offsets[rows]).cast(pa.string()).cast(pa.binary()),
         parsed.reasons.cast(pa.binary()),
         parsed.details.cast(pa.binary()),
         pa.array(stamps).cast(pa.string()).cast(pa.binary()),
     ]
-    value, key, name, origin, number, offset, reason, detail, stamp = np.cumsum([0, *map(len, columns[:-1])]).tolist()
+    value, key, name, origin, number, ident, offset, reason, detail, stamp = np.cumsum(
+        [0, *map(len, columns[:-1])]
+    ).tolist()
     each, zeros = np.arange(total), np.zeros(total, np.int64)
     order = [value + each, key + each]
     stage, place = name + len(_NAMES) + zeros, (origin + origin_of, number + origin_of)
-    for header, text in enumerate((stage, *place, offset + each, reason + each, detail + each, stamp + each)):
+    why = offset + each, reason + each, detail + each
+    for header, text in enumerate((stage, *place, *why, ident + origin_of, stamp + each)):
         order += name + header + zeros, text
     moved = _moved(stamps, pc.equal(parsed.reasons, REFUSED).to_numpy(zero_copy_only=False), topic, now)
     wanted = np.ones((total, len(order)), np.bool_)
+    wanted[:, -4:-2] = np.array([bool(ids.get(each.topic)) for each in origins])[origin_of, np.newaxis]
     wanted[:, -2:] = moved[:, np.newaxis]
     parts = cast("pa.BinaryArray", pa.concat_arrays(columns).take(np.stack(order, axis=1)[wanted]))
     begins = np.zeros(total + 1, np.int32)
@@ -80,15 +101,15 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int) -> DeadL
 
 def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: int) -> NDArray[np.bool_]:
     """
-    Tell which timestamps give way to the time of writing: those that the topic may refuse, and those of records that
-    Kafka has refused already, perhaps because of them.
+    Tell which timestamps give way to the time of writing: all, where the topic gives that to each record; else those
+    that it may refuse, and those of records that Kafka has refused already, perhaps because of them.
     """
     untimely = topic.too_old(stamps, now, -CLOCK_MARGIN_MS) | topic.too_new(stamps, now, -CLOCK_MARGIN_MS)
-    moved: NDArray[np.bool_] = (refused | untimely) & (stamps != NO_TIMESTAMP)
+    moved: NDArray[np.bool_] = (refused | untimely | topic.topic.append_time) & (stamps != NO_TIMESTAMP)
     return moved
 
 
-def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int) -> DeadLetter:
+def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids: TopicIds = NO_IDS) -> DeadLetter:
     """
     Return the dead letter of a rejected record, with key, value and headers unchanged, and the timestamp, too.
 
@@ -100,23 +121,26 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int) -> D
     moved = _moved(stamps, np.array([reject.reason == REFUSED]), topic, now).item()
     stamp = NO_TIMESTAMP if moved else stamps.item()
     moved_from = [(f"{ERRORS}timestamp", b"%d" % stamps.item())] if moved else []
-    whole = DeadLetter(key, value, [*original, *_context(chunk, reject), *moved_from], stamp)
+    whole = DeadLetter(key, value, [*original, *_context(chunk, reject, ids), *moved_from], stamp)
     if topic.takes(_size(whole), value or b""):
         return whole
     cut = f"{reject.detail}; cut from {len(value or b'')} bytes, SHA-256 {hashlib.sha256(value or b'').hexdigest()}"
-    context = [*_context(chunk, reject._replace(detail=cut)), *moved_from]
+    context = [*_context(chunk, reject._replace(detail=cut), ids), *moved_from]
     bare = DeadLetter(key, b"", [*original, *context], stamp)
     if _size(bare) > topic.max_bytes:
         bare = DeadLetter(None, b"", context, stamp)
     return bare._replace(value=(value or b"")[: max(0, topic.max_bytes - _size(bare))])
 
 
-def _context(chunk: Chunk, reject: Reject) -> Headers:
+def _context(chunk: Chunk, reject: Reject, ids: TopicIds) -> Headers:
+    partition = chunk.partitions[chunk.sources[reject.row]]
+    known = ids.get(partition.topic)
     return [
-        *_origin(chunk.partitions[chunk.sources[reject.row]]),
+        *_origin(partition),
         (f"{ERRORS}offset", b"%d" % chunk.offsets[reject.row]),
         (f"{ERRORS}exception.class.name", reject.reason.encode("utf-8", "replace")),
         (f"{ERRORS}exception.message", reject.detail.encode("utf-8", "replace")),
+        *([(TOPIC_ID, known.encode())] if known else []),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.errors import NotUsable, Unreachable
 from app.model import Owner, Partition
 from app.offsets.contract import OffsetStore
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import owner_of
 
 # A later generation commits in its own name a moment after its fence. The driver's fence, which ends the task, comes to
 # its control partition first: there one look is enough. With any other partition a task has this much patience.
@@ -44,7 +44,7 @@ class Fences:
 
     def _is_taken(self, partition: Partition) -> bool:
         try:
-            found = self._offsets.load([partition], stable=True).get(partition)
+            found = self._offsets.load([partition], stable=True)
         except (NotUsable, Unreachable):
             return False
-        return OffsetMetadata.parse(found.metadata if found else "").owner.generation > self._owner.generation
+        return owner_of(found.get(partition)).generation > self._owner.generation

@@ -22,17 +22,16 @@ from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.progress import Progress
 from app.executor.reading import Reading
-from app.executor.search import REFUSED_CURE, Search
+from app.executor.search import Search, refused_cure
 from app.executor.start import first_position, refuse_surprise
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
+from app.offsets.claim import yield_to_later
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import TaskReport
 
-FIRST_BACKOFF = 0.25
-# Short, because readers wait for it too after an outage.
-LAST_BACKOFF = 2.0
+FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because readers wait for it too after an outage
 
 
 class Lane:
@@ -51,7 +50,7 @@ class Lane:
         self._offsets = offsets
         self._writer: LaneWriter | None = None
         self._committed = offset_range.committed
-        self._stored = False
+        self.stored = False
         """Whether this task has moved the offset."""
         self._owner = owner
         self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
@@ -158,6 +157,11 @@ class Lane:
         assert self._writer is not None  # open() came first
         self._writer.end_pending(None if committed is None else committed.offset)
 
+    def refuse_if_taken(self, committed: CommittedOffset | None) -> None:
+        """Raise Fenced if a later run has committed since we have: it must not be fenced back."""
+        if self.stored:
+            yield_to_later(self.partition, committed, self._owner)
+
     def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> None:
         """
         Decide where to start, from the offset that was read after fencing.
@@ -170,10 +174,11 @@ class Lane:
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # open() came first
+        self.refuse_if_taken(committed)
         refuse_surprise(self.partition, self._committed, committed)
-        self.position = first_position(self.range, committed, stored=self._stored)
+        self.position = first_position(self.range, committed, stored=self.stored)
         self.progress = self.progress.resolved(self.position)
-        self._writer.settle(None if committed is None else committed.offset)
+        self._writer.settle(committed)
         self._metadata = OffsetMetadata.continuing(committed, self.position, self.range, self._owner)
         self._reading.last = self._metadata.read
         self._store_start(committed, claim=claim)
@@ -188,13 +193,13 @@ class Lane:
         """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
         assert self._writer is not None  # open() came first
         goes_back = committed is not None and self.position < committed.offset
-        if committed is not None and not goes_back and (self._stored or not claim):
+        if committed is not None and not goes_back and (self.stored or not claim):
             self._committed = committed.offset
             return
         # Where out.of.range decided to go back, a store would refuse a commit.
         store = self._writer.reset if goes_back else self._writer.commit
         store(self.position, str(self._metadata))
-        self._committed, self._stored = self.position, True
+        self._committed, self.stored = self.position, True
 
     def read(self) -> None:
         """
@@ -266,7 +271,7 @@ class Lane:
         self._writer.commit(self.position, str(metadata))
         self.progress = self.progress.committed()
         self._metadata = metadata
-        self._committed, self._stored = self.position, True
+        self._committed, self.stored = self.position, True
         self.committed_at = now
         self._backoff = FIRST_BACKOFF
         self._search.committed(self.position)
@@ -295,9 +300,10 @@ class Lane:
         elif isinstance(error, Truncated):
             self._was_cut(error, now)
         elif isinstance(error, Blocked):
-            self._block(error.cause, error.cure)
+            self.fail(error.cause, Outcome.BLOCKED, error.cure)
         elif isinstance(error, Refused) and self._search.found is not None:
-            self._block(f"neither the record nor its dead letter is taken: {error.cause}", REFUSED_CURE)
+            cure = refused_cure(self.partition, self._search.found)
+            self.fail(f"neither the record nor its dead letter is taken: {error.cause}", Outcome.BLOCKED, cure)
         else:
             self._retry(error, now)
 
@@ -306,7 +312,7 @@ class Lane:
         if self._reading.lost_its_start(error):
             self._cut = error.cut
             final = Truncated(self.partition, self.position, error.cut)
-            self._block(final.cause, final.cure)
+            self.fail(final.cause, Outcome.BLOCKED, final.cure)
         else:
             self._retry(error, now)
 
@@ -322,21 +328,16 @@ class Lane:
             if self._search.stop is not None:
                 self.retry_at = now  # a search does not wait between its steps
 
-    def _block(self, cause: str, cure: str) -> None:
-        """Leave the partition alone until a person has acted."""
-        self.outcome, self._error, self._cure, self.retry_at = Outcome.BLOCKED, cause, cure, None
-
-    def fail(self, error: str) -> None:
-        """Leave the partition alone for the rest of the round; the driver decides what to do then."""
-        self.outcome, self._error, self.retry_at = Outcome.FAILED, error, None
+    def fail(self, error: str, outcome: Outcome = Outcome.FAILED, cure: str = "") -> None:
+        """Leave the partition alone: for the rest of the round, or blocked, until a person has acted."""
+        self.outcome, self._error, self._cure, self.retry_at = outcome, error, cure, None
 
     def finish(self) -> None:
         """Stop: everything was committed or dropped."""
-        waiting = self.retry_at is not None and self._error
         self._retire_writer()
         self.hold()
         if self.outcome is None:
-            self.outcome = Outcome.FAILED if waiting else Outcome.DONE
+            self.outcome = Outcome.FAILED if self.retry_at is not None and self._error else Outcome.DONE
 
     def abandon(self) -> None:
         """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""

@@ -8,14 +8,20 @@ found. Where one is refused, more may follow, so the search then takes one recor
 
 from __future__ import annotations
 
+from app.cures import reset
+from app.model import Partition
+
 # A refusal may pass: a topic's configuration takes a moment to reach all brokers.
 REFUSALS_IN_A_ROW = 3
-REFUSED_CURE = (
-    "mend max.message.bytes, cleanup.policy, message.timestamp.* or compression.type of the dead-letter topic; "
-    "to give the record up, set the group's offset past it with kafka-consumer-groups --reset-offsets --shift-by 1"
-)
 # A lane that has committed so many offsets at once takes as many as it likes again.
 LARGEST_STEP = 16_384
+
+
+def refused_cure(partition: Partition, offset: int) -> str:
+    """Return what a person does about a record that even the dead letters refuse."""
+    settings = "max.message.bytes, cleanup.policy, message.timestamp.* or compression.type"
+    give_up = reset(partition, f"--to-offset {offset + 1}")
+    return f"mend {settings} of the dead-letter topic; to give the record up, {give_up}"
 
 
 class Search:

@@ -109,6 +109,7 @@ class Task:
         self.sink = Limits.of(config.sink, config)
         self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
         self._dead_letters = Limits.of(config.dead_letters, config)
+        self._ids = {each.partition.topic: each.topic_id for each in assignment.ranges}
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
@@ -223,6 +224,8 @@ class Task:
 
         Where only the stable offset cannot be read, a transaction hangs that is about to move it (`app.kafka.hanging`).
         """
+        if lane.stored and not lane.opened:
+            lane.refuse_if_taken(self._committed([lane.partition], stable=False).get(lane.partition))
         if not lane.opened:
             lane.open()
         try:
@@ -254,13 +257,14 @@ class Task:
     def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
         """Hand each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
         # Dead letters are made now, because a chunk's headers can be read only until the next poll.
-        rejects = make_dead_letters(chunk, parsed, self._dead_letters, now), parsed.reasons.to_pylist()
+        rejects = make_dead_letters(chunk, parsed, self._dead_letters, now, self._ids), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
             cleansed = cleansed_rows(chunk, parsed, rejects, slice(begin, end), lane.stop)
             if lane.refusal is not None and cleansed.records:
                 reject = Reject(begin, REFUSED, lane.refusal)
-                cleansed = cleansed.rejected(make_dead_letter(chunk, reject, self._dead_letters, now), REFUSED)
+                dead_letter = make_dead_letter(chunk, reject, self._dead_letters, now, self._ids)
+                cleansed = cleansed.rejected(dead_letter, REFUSED)
             self._calls.step(lane, partial(self._take, lane, cleansed))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]

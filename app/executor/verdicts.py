@@ -29,7 +29,7 @@ def tell(lane: Lane, clients: Clients[C], offsets: OffsetStore, owner: Owner) ->
             writer.open()
             if (committed := _committed(receipt, offsets, owner)) is None:
                 return
-            writer.settle(committed.offset)
+            writer.settle(committed)
             reason = ": ".join(each for each in (receipt.error, receipt.cure) if each)
             metadata = replace(OffsetMetadata.parse(committed.metadata), blocked=reason)
             writer.commit(committed.offset, str(metadata))

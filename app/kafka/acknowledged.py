@@ -3,56 +3,81 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
+from app.errors import Transient
 from app.kafka.delivery import Delivery
 from app.kafka.failures import of_writing
 from app.kafka.sender import Sender
 from app.kafka.writers import Writer
-from app.model import Partition
-from app.offsets.contract import Committed, OffsetStore, nobody
+from app.model import CommittedOffset, Partition
+from app.offsets.claim import Claim
+from app.offsets.contract import Committed, nobody
 
 
 class AcknowledgedWriter(Writer):
-    """At least once: the offset moves after every record before it was acknowledged."""
+    """
+    At least once: the offset moves after every record before it was acknowledged.
+
+    Args:
+        claim: how the offset is saved.
+        end_transactions: ends those of an earlier run, which may have worked exactly once; returns False where Kafka
+            does not answer.
+    """
 
     def __init__(
         self,
         partition: Partition,
         sender: Sender,
         delivery: Delivery,
-        offsets: OffsetStore,
+        claim: Claim,
+        end_transactions: Callable[[Partition], bool],
+        *,
         committed: Committed = nobody,
     ) -> None:
         super().__init__(partition, sender, delivery, committed=committed)
-        self._offsets = offsets
+        self._claim = claim
+        self._end_transactions = end_transactions
 
     def open(self) -> None:
-        """Do nothing: without transactions there is no fence."""
+        """Do nothing: the first offset that is saved shuts out earlier owners."""
 
-    def settle(self, committed: int | None) -> None:
-        """Do nothing: without transactions none can hang."""
+    def settle(self, committed: CommittedOffset | None) -> None:
+        """
+        Begin at the committed offset, and fence an earlier run that may have saved it in a transaction.
 
-    def end_pending(self, committed: int | None) -> None:
-        """Do nothing: without transactions none of ours keeps an offset from being read."""
+        Raises:
+            Transient: Kafka does not answer.
+        """
+        if self._claim.begin(committed):
+            self._fence()
+
+    def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # which one pends does not matter here
+        """End a transaction of an earlier run that keeps the offset from being read; raises what `settle` does."""
+        self._fence()
+
+    def _fence(self) -> None:
+        if not self._end_transactions(self._partition):
+            raise Transient(self._partition, "no broker answers to end the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
         """
         Wait until everything sent is acknowledged, then save the next offset to read.
 
         Raises:
-            Fenced: another owner has saved a larger offset; it goes on.
+            Fenced: a later run has taken the partition over, or another task of this run went on.
             Transient: a record was not delivered, or the offset not saved. Go back to the saved offset.
         """
         self._acknowledge(offset)
-        self._offsets.save(self._partition, offset, metadata)
+        self._claim.save(offset, metadata)
         self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
         """Save an offset even if that goes back; raises what `commit` does, except Fenced."""
         self._acknowledge(offset)
-        self._offsets.reset(self._partition, offset, metadata)
+        self._claim.reset(offset, metadata)
         self._committed(self._partition, offset, metadata)
 
     def _acknowledge(self, offset: int) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
+from app.cures import KafkaTools
 from app.errors import NotAllowed, NotUsable, Unreachable
 from app.kafka import settings
 from app.kafka.failures import (
@@ -66,6 +67,8 @@ class AdminConnection:
     def __init__(self, kafka: Mapping[str, str], cluster: str = KAFKA) -> None:
         self._kafka = kafka
         self._cluster = cluster
+        self.tools = KafkaTools.of(kafka)
+        """What a person can do there."""
         self._connect()
 
     def _connect(self) -> None:

@@ -8,17 +8,20 @@ from typing import Self
 
 from confluent_kafka import Producer
 
+from app.errors import NotUsable
 from app.kafka import settings
 from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
+from app.kafka.fence import KafkaFence
 from app.kafka.hanging import HangingTransactions
 from app.kafka.interruption import interrupt
 from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig
 from app.offsets import registry
+from app.offsets.claim import Claim
 from app.offsets.contract import OffsetStore, StoreContext, is_transactional
 from app.offsets.mirrors import mirrors_of_a_task
 
@@ -93,7 +96,19 @@ class TaskClients:
             )
         reporting = backend.reporting(self._maker(settings.producer(config, lanes=self._lanes)))
         sender = backend.sender(reporting.client, targets)
-        return AcknowledgedWriter(partition, sender, reporting, offsets, committed=self._mirrors.put)
+        claim = Claim(offsets, partition, config.owner)
+        return AcknowledgedWriter(
+            partition, sender, reporting, claim, self._end_transactions, committed=self._mirrors.put
+        )
+
+    def _end_transactions(self, partition: Partition) -> bool:
+        """Shut out a producer with the partition's transactional id; return whether Kafka answers."""
+        config = self._config
+        fence = KafkaFence(config.output_kafka, config.group, config.transaction_seconds, config.dead_letters.topic)
+        try:
+            return fence.fence([partition])
+        except NotUsable:  # at least once needs no right to the ids: who has none has never worked exactly once
+            return True
 
     def _interrupt(self, configured: settings.Settings, targets: Targets) -> None:
         """End the transaction of whoever is at work, when all is ready that is needed after that."""

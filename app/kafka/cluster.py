@@ -38,6 +38,7 @@ class KafkaCluster:
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
         self._kafka = kafka
+        self.tools = connection.tools
 
     def id(self) -> str:
         """Return what the cluster calls itself; empty where it does not tell."""

@@ -55,8 +55,7 @@ class KafkaCompanions:
             if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 failure = self._connection.failure(error, f"creating topic {name!r}")
                 if isinstance(failure, NotUsable):
-                    options = "".join(f" --config {key}={value}" for key, value in settings.items())
-                    cure = f"create it: kafka-topics --create --topic {name} --partitions {partitions}{options}"
+                    cure = f"create it: {self._connection.tools.create_topic(name, partitions, settings)}"
                     raise type(failure)(failure.cause, cure) from error
                 raise failure from error
         self._wait_for_leaders(name)

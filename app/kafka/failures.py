@@ -6,6 +6,7 @@ import re
 
 from confluent_kafka import KafkaError, KafkaException
 
+from app.cures import ANY
 from app.errors import (
     Fenced,
     NotAllowed,
@@ -126,8 +127,7 @@ NO_ANSWER = frozenset(
 )
 CURES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "kafka-acls --add --allow-principal User:NAME --operation Describe --operation Write "
-        "--transactional-id winnow/ --resource-pattern-type prefixed"
+        ANY.allow(["Describe", "Write"], "--transactional-id winnow/ --resource-pattern-type prefixed")
     ),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"

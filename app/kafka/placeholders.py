@@ -65,6 +65,7 @@ class KafkaPlaceholders:
                 return
             failure = self._connection.failure(error, f"making room for offsets in topic {name!r}")
             if isinstance(failure, NotUsable):
-                cure = f"create it with {partitions} partitions on the sink's cluster, or allow Winnow to"
-                raise type(failure)(failure.cause, cure) from error
+                tools = self._connection.tools
+                command = tools.grow_topic(name, partitions) if grow else tools.create_topic(name, partitions, {})
+                raise type(failure)(failure.cause, f"{command}; or allow Winnow to do it") from error
             raise failure from error

@@ -87,7 +87,7 @@ class ReplayWriter:
     def _open(self) -> CommittedOffset | None:
         self._writer.open()
         committed = self._offsets.load([self.partition], stable=True).get(self.partition)
-        self._writer.settle(None if committed is None else committed.offset)
+        self._writer.settle(committed)
         return committed
 
     def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:

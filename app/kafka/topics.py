@@ -90,7 +90,7 @@ class KafkaTopics:
             described = self._connection.wait(future)
         except KafkaException as error:
             if error_of(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise TopicMissing.named(name) from error
+                raise TopicMissing.named(name, self._connection.tools) from error
             raise self._connection.failure(error, f"describing topic {name!r}") from error
         leaderless = frozenset(each.id for each in described.partitions if each.leader is None or each.leader.id < 0)
         in_sync = {(each.id, len(each.isr)) for each in described.partitions if len(each.isr) < len(each.replicas)}

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from app.cures import ANY
 from app.errors import NotUsable, Unreachable
 from app.kafka.admin import AdminConnection
 from app.kafka.records import KafkaRecords
@@ -114,7 +115,7 @@ def transaction(source: Partition, value: bytes | None) -> OpenTransaction | Non
 
 
 def _not_readable(source: Partition) -> NotUsable:
-    cure = "use Kafka's own tool: kafka-transactions.sh list"
+    cure = f"use Kafka's own tool: {ANY.list_transactions()}"
     return NotUsable(
         f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not know", cure
     )

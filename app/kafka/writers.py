@@ -25,7 +25,7 @@ from app.kafka.delivery import Delivery, connect
 from app.kafka.failures import error_of, of_writing, raised
 from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
-from app.model import Partition
+from app.model import CommittedOffset, Partition
 from app.offsets.contract import Committed, TransactionalOffsetStore, nobody
 from app.records import DeadLetter, Lines
 from app.watchdog import in_time
@@ -256,19 +256,19 @@ class TransactionalWriter(Writer):
             with in_time(CONTROL_SECONDS, "init_transactions"):
                 self._client.init_transactions(CONTROL_SECONDS)
 
-    def settle(self, committed: int | None) -> None:
+    def settle(self, committed: CommittedOffset | None) -> None:
         """
         Abort once more what an earlier transaction has left open in our partitions, if it was not committed.
 
         Nothing is sent to a partition whose leader does not tell: a commit might end that transaction, too.
 
         Args:
-            committed: the offset of the source partition, read after `open`.
+            committed: that of the source partition, read after `open`.
 
         Raises:
             Fenced, Transient: that was not possible now.
         """
-        self._began_at = committed or 0
+        self._began_at = 0 if committed is None else committed.offset
         targets = self._sender.targets
         ends = self._ends(targets.lines)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None

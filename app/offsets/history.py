@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from app import cures
 from app.errors import NotUsable
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets
@@ -51,7 +52,7 @@ def moves_back(
     for topic in sorted({each.topic for each in partitions}):
         found = history.history(topic, 1, until=moment)
         if not found:
-            cure = "winnow offsets history lists what there is"
+            cure = f"{cures.history()} lists what there is"
             raise NotUsable(f"the history of {topic} does not go back to {time_of(moment)}", cure)
         for partition in sorted(each for each in partitions if each.topic == topic):
             if (offset := found[0].offsets.get(partition.number)) is not None:

@@ -191,6 +191,11 @@ class OffsetMetadata:
         return self != OffsetMetadata()
 
 
+def owner_of(committed: CommittedOffset | None) -> Owner:
+    """Return the run whose task committed an offset; NOBODY where its metadata does not say."""
+    return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY
+
+
 def _last_read(text: str) -> LastRead | None:
     after, _, epoch = text.partition("@")
     return LastRead(_number(after), _number(epoch)) if epoch else None

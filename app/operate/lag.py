@@ -11,6 +11,7 @@ from app.driver.clients import Clients
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, is_witness, judge
 from app.errors import Blocked, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks
+from app.offsets.contract import is_local
 
 NO_ANSWER = "no broker leads the partition, or its broker does not answer"
 
@@ -106,7 +107,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     Raises:
         Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
     """
-    source, policy = config.source, StartPolicy.of(config)
+    source, policy = config.source, StartPolicy.of(config, keeps=not is_local(clients.offsets))
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
     partitions = sorted(Partition(each.name, number) for each in topics.values() for number in range(each.partitions))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]

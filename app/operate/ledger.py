@@ -1,12 +1,14 @@
 """
 What is known of dead letters that can be replayed: which record each was, and what replays have done with it.
 
-A record is known by its original topic, partition and offset, wherever its dead letter lies.
+A record is known by its original topic, partition and offset, wherever its dead letter lies and whenever that was
+written.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import NamedTuple
 
 from app.headers import ERRORS, REPLAYS, origin_of, ours, theirs, whole_number
@@ -35,6 +37,10 @@ class Waiting(NamedTuple):
     def source(self) -> str:
         """Which record it was, as `topic-partition@offset`."""
         return self.letter.origin
+
+    def is_of(self, topic_id: str) -> bool:
+        """Whether its record was in the topic with this id; where one of the two is not known, it was."""
+        return topic_id in ("", self.letter.topic_id) or not self.letter.topic_id
 
     @classmethod
     def of(cls, letter: Letter) -> Waiting | None:
@@ -66,8 +72,8 @@ class Ledger:
     """
     What replays have done: which dead letters are handled, and which of their records lie in the destination.
 
-    The timestamp of a record is part of what is remembered: a topic that was created again has other records at the
-    same offsets.
+    A record is known by topic, partition and offset, and by the topic's id: a topic that was created again has other
+    records at the same offsets. Where an id is not known, it is taken for the same topic.
 
     Args:
         topic: the topic that holds it.
@@ -77,36 +83,39 @@ class Ledger:
     def __init__(self, topic: str, destination: str) -> None:
         self.place = Partition(topic, 0)
         self._destination = destination
-        self._replays: dict[str, tuple[int, int]] = {}
-        self._cleansed: dict[str, int] = {}
+        self._replays: dict[str, dict[str, int]] = defaultdict(dict)
+        """The most replays of each record that are handled, by the id of its topic."""
+        self._cleansed: dict[str, set[str]] = defaultdict(set)
 
     def read(self, record: Record) -> None:
-        """Take in one record of the ledger's topic."""
-        source, _, destination = (record.key or b"").decode(errors="replace").partition(">")
-        replays, _, timestamp = (record.value or b"").decode(errors="replace").partition(" ")
-        if not (is_number(replays) and timestamp.removeprefix("-").isdecimal()):
+        """Take in one record of the ledger's topic; before version 0.3 it bore a timestamp rather than an id."""
+        which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
+        source, _, topic_id = which.partition("#")
+        replays = (record.value or b"").decode(errors="replace").partition(" ")[0]
+        if not is_number(replays):
             return
         if not destination:
-            self._replays[source] = int(replays), int(timestamp)
+            self._replays[source][topic_id] = int(replays)
         elif destination == self._destination:
-            self._cleansed[source] = int(timestamp)
+            self._cleansed[source].add(topic_id)
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether an earlier replay has handled this dead letter, or written its line."""
-        timestamp = waiting.record.timestamp
-        replays, when = self._replays.get(waiting.source, (-1, timestamp))
-        return self._cleansed.get(waiting.source) == timestamp or (when == timestamp and replays >= waiting.replays)
+        handled = (replays for each, replays in self._replays[waiting.source].items() if waiting.is_of(each))
+        is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.source])
+        return is_cleansed or max(handled, default=-1) >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
         """Remember that a dead letter has gone back; return what is to be written."""
-        self._replays[waiting.source] = waiting.replays, waiting.record.timestamp
-        return self._entry(waiting.source, waiting)
+        self._replays[waiting.source][waiting.letter.topic_id] = waiting.replays
+        return self._entry(waiting, "")
 
     def cleansed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
         """Remember that the line of a dead letter is written; return what is to be written."""
-        self._cleansed[waiting.source] = waiting.record.timestamp
-        return self._entry(f"{waiting.source}>{self._destination}", waiting)
+        self._cleansed[waiting.source].add(waiting.letter.topic_id)
+        return self._entry(waiting, f">{self._destination}")
 
-    def _entry(self, key: str, waiting: Waiting) -> tuple[Partition, DeadLetter]:
-        value = f"{waiting.replays} {waiting.record.timestamp}"
-        return self.place, DeadLetter(key.encode(), value.encode(), [], 0)
+    def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, DeadLetter]:
+        topic_id = f"#{waiting.letter.topic_id}" if waiting.letter.topic_id else ""
+        key = f"{waiting.source}{topic_id}{destination}"
+        return self.place, DeadLetter(key.encode(), b"%d" % waiting.replays, [], 0)

@@ -53,6 +53,11 @@ class Letter:
         return f"{topic}-{number}@{offset}" if topic else ""
 
     @property
+    def topic_id(self) -> str:
+        """The id of the source topic, which no later topic of the same name has; empty where no header says."""
+        return self.errors.get("topic.id", "")
+
+    @property
     def place(self) -> str:
         """Where it lies in the dead-letter topic, as `partition@offset`."""
         return f"{self.record.partition.number}@{self.record.offset}"

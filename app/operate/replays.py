@@ -10,13 +10,13 @@ transaction.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from app.errors import NotUsable, Refused
-from app.headers import REPLAYS, SOURCE
+from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import CommittedOffset, Partition, Watermarks
 from app.operate.ledger import Ledger, Waiting, is_number
 from app.operate.letters import Choice, Letter
@@ -232,19 +232,23 @@ class Replay:
         return list(zip(taken, self._cleanse.of([each.record for each in taken]), strict=True)) if taken else []
 
     def _taken(self, records: Iterable[Record]) -> list[Waiting]:
-        taken: dict[str, Waiting] = {}
+        taken: list[Waiting] = []
+        sources: dict[str, list[Waiting]] = defaultdict(list)
         for record in records:
             waiting = Waiting.of(letter := Letter.of(record))
             if waiting is None:
                 self.tally.not_replayable += 1
-            elif self.ledger.holds(waiting) or waiting.source in taken:
+            elif self.ledger.holds(waiting) or any(
+                waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
+            ):
                 self.tally.handled += 1
             elif not self._plan.choice.takes(letter) or self._is_enough(len(taken)):
                 self.tally.not_chosen += 1
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
-                taken[waiting.source] = waiting
-        return list(taken.values())
+                taken.append(waiting)
+                sources[waiting.source].append(waiting)
+        return taken
 
     def _is_enough(self, more: int) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
@@ -278,7 +282,8 @@ class Replay:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]
             headers = [*kept, (SOURCE, waiting.source.encode()), count]
             return (fate.to, fate.written._replace(headers=headers)), self.ledger.cleansed(waiting)
-        headers = [*fate.written.headers, count]
+        ids = [(TOPIC_ID, topic_id.encode())] if (topic_id := waiting.letter.topic_id) else []
+        headers = [*fate.written.headers, *ids, count]
         to = self._parking_of(fate.to) if self._parks(waiting) else fate.to
         return (to, fate.written._replace(headers=headers)), self.ledger.failed(waiting)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
+from app.cures import ANY, RESUME
 from app.model import NOBODY, Partition, latest
 from app.status.condition import Condition, judge
 from app.status.health import BEHIND_EQUAL, BEHIND_LATER
@@ -126,7 +127,7 @@ def _pause(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     """Yield that a person has paused the service, and say so again each minute."""
     if after.paused and (before.paused is None or _another_minute(before, after, after.paused.since / 1000)):
         event = "paused; no records are taken" if before.paused is None else "still paused; no records are taken"
-        yield Line("warning", event, {"reason": f"{after.paused}: winnow resume ends it"})
+        yield Line("warning", event, {"reason": f"{after.paused}: {RESUME} ends it"})
     if before.paused and not after.paused:
         yield Line("info", "resumed", {"paused_seconds": round(after.at - before.paused.since / 1000, 1)})
 
@@ -150,8 +151,8 @@ def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
                 "seconds": round(after.at - since, 1),
                 "offset": status.last_stable,
                 "waiting": status.high_watermark - status.last_stable,
-                "cure": f"if its producer is gone: kafka-transactions find-hanging {where}, "
-                f"then abort {where} --start-offset {status.last_stable}",
+                "cure": f"if its producer is gone: {ANY.find_hanging(where)}, "
+                f"then {ANY.abort(where, status.last_stable)}",
             }
             yield Line(
                 "warning", "an upstream transaction stays open; records wait behind it", fields | _where(partition)

@@ -131,7 +131,7 @@ class LabelledWriter:
     def open(self) -> None:
         self._writer.open()
 
-    def settle(self, committed: int | None) -> None:
+    def settle(self, committed: CommittedOffset | None) -> None:
         self._writer.settle(committed)
 
     def end_pending(self, committed: int | None) -> None:

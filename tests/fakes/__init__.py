@@ -28,6 +28,7 @@ from app.model import (
     Plugin,
     TaskConfig,
 )
+from app.offsets.claim import Claim
 from app.records import Chunk, DeadLetter, Lines
 from app.runtime import REAL, Runtime
 from tests.fakes.simulation import Inline
@@ -301,10 +302,9 @@ class FakeWriter:
         self._epoch = self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
         self._script.at(Point.AFTER_OPEN, self._partition)
 
-    def settle(self, committed: int | None) -> None:
+    def settle(self, committed: CommittedOffset | None) -> None:
         """Take the offset that was committed when the earlier owners were fenced."""
-        now = self._kafka.committed.get(self._partition)
-        assert committed == (None if now is None else now.offset)
+        assert committed == self._kafka.committed.get(self._partition)
         self._settled = True
 
     def end_pending(self, committed: int | None) -> None:
@@ -373,10 +373,22 @@ class FakeWriter:
 
 
 class FakeAcknowledged(FakeWriter):
-    """At least once: a record is visible as soon as it is sent, and the offset store refuses to go back."""
+    """At least once: a record is visible as soon as it is sent, and the offset is saved under a claim."""
+
+    def __init__(self, clients: FakeClients, partition: Partition) -> None:
+        super().__init__(clients, partition)
+        self._claim = Claim(FakeOffsets(self._kafka), partition, clients.task_config.owner)
+
+    def settle(self, committed: CommittedOffset | None) -> None:
+        super().settle(committed)
+        if self._claim.begin(committed):
+            self._kafka.epochs[self._partition] = self._kafka.epochs.get(self._partition, 0) + 1
 
     def _commit(self, at: CommittedOffset) -> None:
-        FakeOffsets(self._kafka).save(self._partition, at.offset, at.metadata)
+        self._claim.save(at.offset, at.metadata)
+
+    def reset(self, offset: int, metadata: str) -> None:
+        self._claim.reset(offset, metadata)
 
 
 class FakeTransaction(FakeWriter):

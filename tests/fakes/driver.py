@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from app.cures import KafkaTools
 from app.driver.clients import Clients, NeverPaused, Pauses
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
@@ -156,6 +157,7 @@ class FakeCluster:
     """What a preflight asks: a cluster that allows everything and has nothing wrong, until a test says otherwise."""
 
     def __init__(self) -> None:
+        self.tools = KafkaTools("there:9092")
         self.versions = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
         self.broker_settings: dict[str, str] | None = {"offsets.retention.minutes": "10080"}
         self.rights: dict[str, frozenset[str]] = {}

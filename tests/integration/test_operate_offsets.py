@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,15 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.cli import main
-from app.embedded.broker import Cluster
+from app.embedded.broker import Broker, Cluster
 from app.model import Partition, transactional_id
 from app.operate import running
 from tests.conftest import Topics
-from tests.independent import Written, commit, committed, line, produce, read
+from tests.independent import Written, cleansed, client, commit, committed, line, produce, read, values
 from tests.integration.in_process import Running
 from tests.integration.in_process import run as run_service
 from tests.integration.service import settings
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 HOUR = 3_600_000
 
@@ -162,3 +164,46 @@ def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
     assert [4] == stage.committed()
     assert 2 == wrong[0]
     assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]
+
+
+@pytest.mark.parametrize(("store", "clusters"), [("kafka", 2), ("files", 1), ("files", 2)])
+def test_the_cure_for_a_topic_that_was_created_again(
+    *,
+    broker: Broker,
+    second: Broker,
+    topics: Topics,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: str,
+    clusters: int,
+) -> None:
+    """As it is printed it works, wherever the offset is: all of the new topic is read."""
+    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.chdir(tmp_path)
+    centre = second if clusters == 2 else broker
+    source, sink, dead = topics("raw"), topics("clean", 1, None, centre), topics("dead", 1, None, centre)
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, http={"enabled": False})
+    if clusters == 2:
+        config["sink"]["kafka"] = {"bootstrap.servers": centre.bootstrap}
+    if store == "files":
+        (tmp_path / "offsets").mkdir()
+        config |= {"delivery.guarantee": "at-least-once"}
+        config |= {"offsets": {"store": {"name": "files", "url": (tmp_path / "offsets").as_uri()}}}
+    Path("winnow.yaml").write_text(json.dumps(config))
+    produce(broker.bootstrap, source, [Written(line(n)) for n in range(4)])
+    assert 0 == run_service(config)[0]
+
+    admin = client(broker.bootstrap)
+    admin.delete_topics([source])[source].result(PATIENCE)
+    until(lambda: source not in admin.list_topics(timeout=PATIENCE).topics, "the end of the topic")
+    broker.create_topic(source, 1)
+    produce(broker.bootstrap, source, [Written(line(n)) for n in range(10, 16)])
+    checked = CliRunner().invoke(main, ["check", "-c", "winnow.yaml", "--connect"])
+    (command,) = re.findall(r"winnow (offsets reset .*) \(or", checked.stdout)
+    done = CliRunner().invoke(main, shlex.split(command))
+    code = run_service(config)[0]
+
+    assert 1 == checked.exit_code
+    assert "deleted and created again" in checked.stdout
+    assert (0, 0) == (done.exit_code, code), done.output
+    assert [*map(cleansed, range(4)), *map(cleansed, range(10, 16))] == values(read(centre.bootstrap, sink))

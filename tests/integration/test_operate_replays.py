@@ -23,9 +23,10 @@ from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics
 from tests.fakes import make_task_config
-from tests.independent import Record, Written, ends, produce, read
+from tests.independent import Record, Written, commit, ends, produce, read
 from tests.integration.in_process import run
 from tests.integration.service import settings
+from tests.integration.tasks import alter
 from tests.support.waiting import PATIENCE, until
 
 BEGAN = 1_760_000_000_000
@@ -202,3 +203,23 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
                 earlier._replace()
 
     assert (4, "here") == (position and position.offset, position and position.metadata)
+
+
+def test_dead_letters_that_bear_the_time_of_writing(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+    """A record is known by where it was: one line, with its own time, however many dead letters it has, and wherever."""
+    stage = make(broker, topics, tmp_path)
+    alter(stage.bootstrap, stage.dead, message_timestamp_type="LogAppendTime")
+    stage.serve([pair(n) for n in range(4)])
+    commit(stage.bootstrap, stage.sink, {(stage.source, 0): 0})
+    stage.serve([])
+
+    code, found = stage.replay("--rate", "4")
+
+    assert (0, 4, 4) == (code, found["cleansed"], found["handled_before"])
+    assert {(b"x|%d" % n, BEGAN + n) for n in range(4)} == {
+        (each.value, each.timestamp) for each in read(stage.bootstrap, stage.sink)
+    }
+    assert Counter({b"x|%d" % n: 1 for n in range(4)}) == stage.lines()
+    (topic_id,) = {headers(each)["__connect.errors.topic.id"] for each in stage.letters()}
+    topic = KafkaTopics(AdminConnection({"bootstrap.servers": stage.bootstrap})).source_topics([stage.source], None)
+    assert topic[stage.source].id.encode() == topic_id

@@ -69,7 +69,8 @@ def checked(config: Config) -> tuple[int, list[str], list[str]]:
 def do_as_told(broker: GuardedBroker, cure: str) -> None:
     """Allow what a cure says, as a person who types it."""
     words = shlex.split(cure)
-    assert ["kafka-acls", "--add", "--allow-principal", "User:NAME"] == words[:4]
+    assert ["kafka-acls", "--bootstrap-server"] == words[:2]
+    assert ["--add", "--allow-principal", "User:NAME"] == words[words.index("--add") :][:3]
     operations = [word for before, word in pairwise(words) if before == "--operation"]
     place = next(at for at, word in enumerate(words) if word in KINDS)
     name = "kafka-cluster" if words[place] == "--cluster" else words[place + 1]

@@ -200,7 +200,7 @@ def test_a_record_that_the_dead_letter_topic_refuses_too(broker: Cluster, topics
     assert (Outcome.BLOCKED, 1, {}) == (blocked.outcome, blocked.end, blocked.dead)
     assert "Message size too large" in blocked.error
     assert "max.message.bytes" in blocked.cure
-    assert "kafka-consumer-groups" in blocked.cure
+    assert "winnow offsets reset" in blocked.cure
     assert (Outcome.DONE, 6) == (other.outcome, other.out)
     alter(broker.bootstrap, stage.dead, max_message_bytes=1_000_000)
 
@@ -228,7 +228,7 @@ def test_until_end_ends_whatever_is_refused(broker: Cluster, topics: Topics, tmp
 
     assert 0 == blocked["partition"]
     assert "Message size too large" in str(blocked)
-    assert "kafka-consumer-groups" in str(blocked)
+    assert "winnow offsets reset" in str(blocked)
     assert Counter(map(cleansed, (0, *range(3, 9)))) == Counter(values(stage.cleansed()))
     alter(broker.bootstrap, stage.dead, max_message_bytes=1_000_000)
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from app.embedded.broker import Cluster
 from tests.conftest import Topics
-from tests.independent import Feeder, amiss, by_partition, read
+from tests.independent import Feeder, amiss, by_partition, read, sequence
+from tests.integration.in_process import Running, services
 from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
 
@@ -72,3 +78,50 @@ def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, t
 
     assert {} == amiss(feeder.written, read(broker.bootstrap, sink))
     assert not works.logged("partitions were fenced, and not by this driver")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("at-least-once", "at-least-once"), ("exactly-once", "at-least-once"), ("at-least-once", "exactly-once")],
+)
+def test_a_take_over_without_transactions_is_as_clean_as_a_restart(
+    broker: Cluster, topics: Topics, before: str, after: str
+) -> None:
+    """What the earlier one wrote after its last save comes again, once; neither takes anything from the other again."""
+    source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
+    earlier = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
+    earlier |= {"delivery.guarantee": before, "http": {"enabled": False}}
+    later = earlier | {"delivery.guarantee": after, "generation": 1}
+
+    with Feeder(broker.bootstrap, source, PARTITIONS, 400) as feeder, services(earlier) as (told, (end_earlier,)):
+        until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS, "a flow")
+        with Running(later) as end_later:
+            told.wait_for("stopped")
+            assert 0 == end_earlier()
+            there = len(read(broker.bootstrap, sink))
+            until(lambda: len(read(broker.bootstrap, sink)) > there + 1_000, "a flow from the later service")
+            feeder.stop()
+            wanted = {each for lines in sequence(feeder.written).values() for each in lines}
+            until(lambda: wanted <= {each.value for each in read(broker.bootstrap, sink)}, "the end")
+            assert 0 == end_later()
+
+    found = by_partition(read(broker.bootstrap, sink))
+    doubled = {partition: came_again(found[partition], lines) for partition, lines in sequence(feeder.written).items()}
+    print(f"{before}, then {after}: lines of each partition that came twice: {doubled}")  # for pytest -rP
+    assert "taken over by the service of generation 1" in told.all("stopped")[0]["cause"]
+    assert not told.all("the later generation is gone; this service works on everything again")
+    assert (before, after) != ("exactly-once", "at-least-once") or not any(doubled.values())
+
+
+def came_again(found: Sequence[bytes | None], written: Sequence[bytes]) -> int:
+    """
+    Return how many lines of a partition came twice; none may come more often.
+
+    They lie in one piece, or in two, where the earlier service had looked before it was shut out and saved once more.
+    """
+    times = Counter(found)
+    again = [at for at, line in enumerate(written) if times[line] == 2]
+    assert times.keys() == set(written)
+    assert times.total() == len(written) + len(again)
+    assert sum(later - one > 1 for one, later in pairwise(again)) <= 1, again
+    return len(again)

@@ -52,7 +52,7 @@ class Lost:
         try:
             writer.open()
             committed = self.offsets.load([self.source], stable=True).get(self.source)
-            writer.settle(None if committed is None else committed.offset)
+            writer.settle(committed)
             writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
         except Transient:
             writer.discard()

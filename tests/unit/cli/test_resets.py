@@ -67,4 +67,4 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
     done = reset(file, "--to-latest", *store)
 
     assert 2 == done.exit_code
-    assert "offsets.store: none keeps nothing between two runs" in done.stderr
+    assert "offsets.store: none has no offset to set: start Winnow again" in done.stderr

@@ -97,7 +97,7 @@ class TestTwoClusters:
 
         assert (
             "source topic 'raw-logs' is also sink.topic, which is right only if kafka and sink.kafka are two clusters: "
-            "winnow check --connect compares their ids"
+            "winnow check -c winnow.yaml --connect compares their ids"
         ) == undecided(names)
         assert "'raw-logs.dlq' is also dead.letters.topic" in undecided(pattern)
         assert "" == undecided(load(file, [self.CENTRE], {})) == undecided(load(file, (), {}))

@@ -59,7 +59,9 @@ def test_a_pause_is_told() -> None:
     kafka.pauses = Marked(1)
 
     assert 0 == connected(config(), kafka.clients, noted(said))
-    assert "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1: winnow resume ends it" == said[-1]
+    assert (
+        "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1: winnow resume -c winnow.yaml ends it" == said[-1]
+    )
 
 
 def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
@@ -83,8 +85,8 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (
-        "warns    Winnow may not Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls --add "
-        "--allow-principal User:NAME --operation Describe --operation Read --group g.pause"
+        "warns    Winnow may not Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls "
+        "--bootstrap-server there:9092 --add --allow-principal User:NAME --operation Describe --operation Read --group g.pause"
     ) == said[0]
     assert "ok       the brokers know the requests of Kafka 4.1" == said[1]
 
@@ -92,8 +94,8 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
     said.clear()
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert (
-        "refuses  Winnow may not Read on topic 'raw': kafka-acls --add --allow-principal User:NAME --operation Read "
-        "--topic raw"
+        "refuses  Winnow may not Read on topic 'raw': kafka-acls --bootstrap-server there:9092 --add "
+        "--allow-principal User:NAME --operation Read --topic raw"
     ) == said[0]
     assert ["refuses", "warns"] == [line.split()[0] for line in said]
     assert [] == kafka.fenced
@@ -147,8 +149,8 @@ def test_every_missing_topic_is_told() -> None:
 
     assert 3 == connected(config("source.topics=[raw, more]"), kafka.clients, noted(said))
     assert [
-        f"refuses  topic {name!r} does not exist: kafka-topics --create --topic {name} --partitions {partitions}; "
-        "or correct the configuration"
+        f"refuses  topic {name!r} does not exist: kafka-topics --bootstrap-server there:9092 --create --topic {name} "
+        f"--partitions {partitions}; or correct the configuration"
         for name, partitions in (("more", 8), ("clean", 12), ("dead", 12))
     ] == said
 
@@ -190,4 +192,4 @@ def test_a_compacted_dead_letter_topic_is_refused() -> None:
     kafka.compacted = {"dead"}
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert said[-1].startswith("refuses  the dead-letter topic 'dead' is compacted")
-    assert said[-1].endswith(": set its cleanup.policy to delete")
+    assert said[-1].endswith(" --alter --topic dead --add-config cleanup.policy=delete")

@@ -625,7 +625,7 @@ def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
     assert [B] == list(before.ranges)
     (error,) = before.blocked.values()
     assert (OffsetLeftBehind, A, 7) == (type(error), error.partition, error.offset)
-    assert "winnow offsets migrate --from source --to kafka" in error.cure
+    assert "winnow offsets migrate -c winnow.yaml --from source --to kafka" in error.cure
     assert {A: 7, B: 0} == {partition: each.start for partition, each in after.ranges.items()}
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from app.cures import KafkaTools
 from app.driver.findings import (
     UNLIMITED_MS,
     Expiry,
@@ -32,6 +33,7 @@ from app.model import Guarantee
 
 NEW = {"OffsetFetch": 10, "TxnOffsetCommit": 5, "InitProducerId": 5, "Metadata": 13, "Produce": 13}
 DAY_MS = 86_400_000
+TOOLS = KafkaTools("there:9092")
 
 
 def topic(replicas: int = 3, **settings: object) -> TopicFacts:
@@ -81,18 +83,18 @@ class TestRights:
 
     def test_a_missing_right_refuses(self) -> None:
         """Nothing works without it."""
-        (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}))
+        (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
 
         assert Severity.REFUSES is finding.severity
         assert isinstance(finding.error, NotAllowed)
         assert (
             "Winnow may not Read on topic 'raw': "
-            "kafka-acls --add --allow-principal User:NAME --operation Read --topic raw"
+            "kafka-acls --bootstrap-server there:9092 --add --allow-principal User:NAME --operation Read --topic raw"
         ) == str(finding)
 
     def test_a_right_that_only_a_part_needs_warns(self) -> None:
         """It says which part."""
-        (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset())
+        (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
 
         assert Severity.WARNS is finding.severity
         assert str(finding).startswith("Winnow may not Read on group 'g', so winnow pause does not work: kafka-acls ")
@@ -100,7 +102,7 @@ class TestRights:
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
         """Also where the broker does not tell."""
-        assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights))
+        assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights, TOOLS))
 
 
 class TestFeatures:
@@ -140,19 +142,22 @@ class TestTopics:
     def test_topics_as_they_should_be(self) -> None:
         """Nothing is found, also where nothing may be read."""
         for each in (topic(), TopicFacts(None)):
-            assert [] == [*of_source("raw", each), *of_destination("sink", "clean", each)]
-            assert [] == [*of_limits({"raw": each}, ("clean", each)), *of_sizes({"raw": each}, ("dead", each))]
+            assert [] == [*of_source("raw", each, TOOLS), *of_destination("sink", "clean", each, TOOLS)]
+            assert [] == [
+                *of_limits({"raw": each}, ("clean", each), TOOLS),
+                *of_sizes({"raw": each}, ("dead", each), TOOLS),
+            ]
 
     def test_a_compacted_source(self) -> None:
         """Records vanish before they are read."""
-        (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"))
+        (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"), TOOLS)
 
         assert "the source 'raw' is compacted" in str(finding)
-        assert str(finding).endswith("kafka-configs --alter --topic raw --add-config cleanup.policy=delete")
+        assert str(finding).endswith("there:9092 --alter --topic raw --add-config cleanup.policy=delete")
 
     def test_too_few_replicas_refuse(self) -> None:
         """No write is ever acknowledged."""
-        (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2))
+        (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
 
         assert Severity.REFUSES is finding.severity
         assert "the sink 'clean' takes no record: its replication factor is 1, and min.insync.replicas is 2" in str(
@@ -161,25 +166,25 @@ class TestTopics:
 
     def test_the_time_of_writing(self) -> None:
         """An audit knows lines by their time."""
-        (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"))
+        (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
 
         assert "winnow audit cannot know them: set lineage.headers to true, or kafka-configs" in str(finding)
-        assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime")))
+        assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime"), TOOLS))
 
     def test_records_that_are_too_old_for_the_sink(self) -> None:
         """They would all become dead letters; a sink that sets the time itself takes any."""
         sink = {"message_timestamp_before_max_ms": DAY_MS}
         sources = {"a": topic(retention_ms=DAY_MS), "b": topic(retention_ms=-1), "c": topic(retention_ms=2 * DAY_MS)}
 
-        (finding,) = of_limits(sources, ("clean", topic(**sink)))
+        (finding,) = of_limits(sources, ("clean", topic(**sink)), TOOLS)
 
         assert "older than 1 day (message.timestamp.before.max.ms), and 'b' (and 1 more) keeps older" in str(finding)
-        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink))))
-        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS))))
+        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink)), TOOLS))
+        assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
 
     def test_dead_letters_that_are_cut(self) -> None:
         """The headers of a dead letter need room, too."""
-        (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)))
+        (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
 
         assert "takes 1000 bytes (max.message.bytes), and 'raw' takes 9000: a rejected record" in str(finding)
         assert str(finding).endswith("--add-config max.message.bytes=17192")

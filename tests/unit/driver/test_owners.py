@@ -153,4 +153,4 @@ def test_another_sink_is_refused_at_once(looks: int) -> None:
     with pytest.raises(ForeignSink, match=r"'clean' here, but the offset of raw-0 .* writes to elsewhere") as caught:
         owners.look(offsets((A, 6, Owner(10, "there", "elsewhere"))))
 
-    assert "--group g --reset-offsets --to-current" in caught.value.cure
+    assert "winnow offsets reset -c winnow.yaml --to-current" in caught.value.cure

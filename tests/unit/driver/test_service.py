@@ -714,7 +714,7 @@ class TestKafkaTrouble:
         kafka.compacted = {"dead"}
         rounds = FakeRounds(works(kafka))
 
-        with pytest.raises(NotUsable, match=r"set its cleanup\.policy to delete"):
+        with pytest.raises(NotUsable, match=r"kafka-configs .* --topic dead --add-config cleanup\.policy=delete"):
             service(kafka, rounds).run(until_end=True)
 
         assert [] == rounds.rounds

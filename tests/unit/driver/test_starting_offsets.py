@@ -51,7 +51,9 @@ def test_a_timestamp_starts_at_the_first_record_of_that_time_or_at_the_end() -> 
 
 def test_without_an_offset_error_is_an_error() -> None:
     """`starting.offsets: error` blocks the partition, and the error names the command that sets an offset."""
-    with pytest.raises(NoStartingOffset, match=r"raw-3: .*reset-offsets"):
+    with pytest.raises(
+        NoStartingOffset, match=r"raw-3: .*winnow offsets reset -c winnow.yaml --topic raw:3 --to-earliest"
+    ):
         start(offsets(None), "error")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.executor.dead_letters import make_dead_letter, make_dead_letters
+from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
 from app.headers import Headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
@@ -55,8 +55,8 @@ def chunk_of(
     return chunk, parsed
 
 
-def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits) -> list[DeadLetter]:
-    return [make_dead_letter(chunk, reject, topic, NOW) for reject in parsed.rejects()]
+def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits, ids: TopicIds = NO_IDS) -> list[DeadLetter]:
+    return [make_dead_letter(chunk, reject, topic, NOW, ids) for reject in parsed.rejects()]
 
 
 def taking(kafka: Mapping[str, str] | None = None, **settings: object) -> Limits:
@@ -71,24 +71,32 @@ ROOMY = taking()
 @given(
     st.lists(records, max_size=8),
     st.sampled_from([1 << 20, 420 + FRAMING_BYTES, 200 + FRAMING_BYTES]),
-    st.sampled_from([None, TimestampLimit("message.timestamp.before.max.ms", NOW - 4 + CLOCK_MARGIN_MS)]),
+    st.sampled_from(
+        [
+            {},
+            {"append_time": True},
+            {"before": TimestampLimit("message.timestamp.before.max.ms", NOW - 4 + CLOCK_MARGIN_MS)},
+        ]
+    ),
     st.sampled_from(["reason", "refused"]),
+    st.sampled_from([{}, {"raw": "one"}, {"raw": "one", "other": ""}, {"raw": "one", "other": "two"}]),
 )
 def test_all_at_once_is_the_same_as_one_by_one(
     rows: list[tuple[bytes | None, bytes | None, int, bool]],
     max_bytes: int,
-    before: TimestampLimit | None,
+    settings: Mapping[str, object],
     reason: str,
+    ids: TopicIds,
 ) -> None:
     """Dead letters of a whole chunk equal those that are made one by one, also where some timestamps are moved."""
     chunk, parsed = chunk_of(rows)
     reasons = [reason if row % 2 else "reason" for row in parsed.reject_rows.tolist()]
     parsed = replace(parsed, reasons=pa.array(reasons, pa.string()))
-    topic = taking(max_bytes=max_bytes, before=before)
+    topic = taking(None, max_bytes=max_bytes, **settings)
 
-    made = make_dead_letters(chunk, parsed, topic, NOW)
+    made = make_dead_letters(chunk, parsed, topic, NOW, ids)
 
-    assert list(made) == one_by_one(chunk, parsed, topic)
+    assert list(made) == one_by_one(chunk, parsed, topic, ids)
 
 
 def test_rejects_without_headers_become_one_array() -> None:
@@ -201,11 +209,11 @@ def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple
 
 
 def test_all_are_made_at_once_while_each_of_them_fits() -> None:
-    """With a few bytes to spare: the header that only some need, and the byte that ends each name."""
+    """With a few bytes to spare: the headers that only some need, and the byte that ends each name."""
     chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (None, b"", 2, True)])
     largest = max(map(size_of, one_by_one(chunk, parsed, ROOMY)))
 
-    spare = 8 + 6
+    spare = 8 + 8 + 6
     assert isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare), NOW), DeadLetters)
     assert not isinstance(make_dead_letters(chunk, parsed, exactly(largest + spare - 1), NOW), DeadLetters)
 
@@ -260,10 +268,23 @@ def test_a_timestamp_that_is_refused_becomes_a_header(
     assert headers == made.headers[: len(headers)]
 
 
-def test_a_topic_that_sets_the_time_itself_keeps_every_timestamp() -> None:
-    """Where no limit is known, nothing is moved."""
+@pytest.mark.parametrize("append_time", [False, True])
+def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(append_time: bool) -> None:
+    """With LogAppendTime a record's own timestamp would be gone: it becomes a header."""
+    chunk, _ = chunk_of([(b"k", b"v", 0, True)])
+    topic = taking(append_time=append_time)
+
+    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), topic, NOW)
+
+    assert (NO_TIMESTAMP if append_time else 0) == made.timestamp
+    assert (b"0" if append_time else None) == dict(made.headers).get("__connect.errors.timestamp")
+
+
+@pytest.mark.parametrize("topic_id", ["", "5L6g3nShT"])
+def test_a_dead_letter_says_in_which_topic_of_that_name_its_record_was(topic_id: str) -> None:
+    """A later one has other records at the same offsets."""
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
 
-    made = make_dead_letter(replace(chunk, timestamps=np.array([0])), Reject(0, "empty", ""), ROOMY, NOW)
+    made = make_dead_letter(chunk, Reject(0, "empty", ""), ROOMY, NOW, {"raw": topic_id})
 
-    assert 0 == made.timestamp
+    assert (topic_id.encode() or None) == dict(made.headers).get("__connect.errors.topic.id")

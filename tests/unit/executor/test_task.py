@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from app.errors import Truncated
+from app.errors import Transient, Truncated
 from app.executor import commits, task
 from app.executor.lane import Lane
 from app.executor.limits import CLOCK_MARGIN_MS
@@ -652,7 +652,7 @@ class TestRefusedRecords:
         assert expected()[:3] == kafka.sink[A]
         assert (Outcome.BLOCKED, 3, 3) == (first.outcome, first.end, kafka.committed[A].offset)
         assert "the broker does not like it" in first.error
-        assert "kafka-consumer-groups" in first.cure
+        assert first.cure.endswith("winnow offsets reset -c winnow.yaml --topic raw:0 --to-offset 4")
         assert (Outcome.DONE, 10) == (second.outcome, second.out)
 
     def test_the_agreed_end_is_kept_during_a_search(self) -> None:
@@ -865,8 +865,10 @@ class TestTakeover:
     def of(self, owner: Owner, offset: int = 0) -> CommittedOffset:
         return CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
 
-    def run(self, kafka: FakeKafka, seconds: float = 8, *, takes_over: bool = True) -> list[Receipt]:
-        task_config, clock = replace(make_task_config(), owner=self.MINE, commit_seconds=1_000.0), FakeClock()
+    def run(
+        self, kafka: FakeKafka, seconds: float = 8, *, takes_over: bool = True, guarantee: Guarantee = EXACTLY
+    ) -> list[Receipt]:
+        task_config, clock = replace(make_task_config(guarantee), owner=self.MINE, commit_seconds=1_000.0), FakeClock()
         ranges = [OffsetRange(each, 0, 0) for each in kafka.source]
         assignment = replace(make_assignment(task_config, *ranges), takes_over=takes_over)
         clients = FakeClients(kafka, task_config, clock)
@@ -909,25 +911,71 @@ class TestTakeover:
         assert expected() == kafka.sink[A]
         assert receipt.balances
 
-    def test_a_task_goes_on_with_what_a_later_generation_leaves(self) -> None:
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_a_task_goes_on_with_what_a_later_generation_leaves(self, guarantee: Guarantee) -> None:
         """One of its partitions is taken over: it drops that one, and works on the other until its deadline."""
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: self.of(self.MINE), B: self.of(self.MINE)}
+        later = self.of(Owner(1, "there", "clean", 3))
         looks: list[int] = []
         real = task.Task.keep_up
 
         def take_over_then_keep_up(this: task.Task, *, catching_up: bool) -> None:
             looks.append(1)
-            kafka.epochs[A] = 99
-            kafka.committed[A] = self.of(Owner(1, "there", "clean", 3))
+            if len(looks) == 1:
+                kafka.epochs[A] = 99
+                kafka.committed[A] = later
+                kafka.source[A].append(Record(line(2)))
             if len(looks) == 60:
                 kafka.source[B].append(Record(line(1)))
             real(this, catching_up=catching_up)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(task.Task, "keep_up", take_over_then_keep_up)
-            first, second = self.run(kafka, 20, takes_over=False)
+            first, second = self.run(kafka, 20, takes_over=False, guarantee=guarantee)
 
         assert Outcome.FENCED is first.outcome
         assert (Outcome.DONE, 1) == (second.outcome, second.records)
         assert [cleansed(1)] == kafka.sink[B]
+        assert later == kafka.committed[A]
+
+    @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
+    def test_a_lane_that_opens_again_does_not_take_its_partition_back(self, guarantee: Guarantee) -> None:
+        """A commit may fail in another way than by the fence: the lane would fence the later generation in turn."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed = {A: self.of(self.MINE)}
+        later = self.of(Owner(1, "there", "clean", 3))
+        real = FakeWriter.commit
+
+        def fail(this: FakeWriter, offset: int, metadata: str) -> None:
+            if this.commits == 1:
+                kafka.epochs[A], kafka.committed[A] = 99, later
+                raise Transient(A, "EndTxn commit failed: Unknown broker error")
+            real(this, offset, metadata)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FakeWriter, "commit", fail)
+            (receipt,) = self.run(kafka, takes_over=False, guarantee=guarantee)
+
+        assert Outcome.FENCED is receipt.outcome
+        assert (99, later) == (kafka.epochs[A], kafka.committed[A])
+
+    def test_an_earlier_generation_that_goes_on_for_a_moment_ends_nothing(self) -> None:
+        """Without transactions it may save once more, having looked before the claim: we go on from there, or ahead."""
+        kafka = FakeKafka({A: source()})
+        kafka.committed = {A: self.of(self.OTHER, 0)}
+        late = [2, 4, 11]
+        real = task.Task.keep_up
+
+        def go_on_then_keep_up(this: task.Task, *, catching_up: bool) -> None:
+            if late:
+                kafka.committed[A] = self.of(self.OTHER, late.pop(0))
+            real(this, catching_up=catching_up)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task.Task, "keep_up", go_on_then_keep_up)
+            (receipt,) = self.run(kafka, guarantee=AT_LEAST)
+
+        assert Outcome.DONE is receipt.outcome
+        assert self.MINE == OffsetMetadata.parse(kafka.committed[A].metadata).owner
+        assert 12 == kafka.committed[A].offset

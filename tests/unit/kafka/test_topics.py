@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # not in its __all__
 
+from app.cures import ANY
 from app.errors import TopicMissing
 from app.kafka.topics import USUAL_MAX_BYTES, KafkaTopics
 from app.model import Destination, TimestampLimit
@@ -23,7 +24,7 @@ class Connection:
     def __init__(self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None) -> None:
         self._topics = topics
         self._settings = settings or {}
-        self.client = self
+        self.client, self.tools = self, ANY
 
     def list_topics(self, timeout: float) -> Any:
         return SimpleNamespace(topics=dict.fromkeys(self._topics))
@@ -91,7 +92,8 @@ def test_topics_that_do_not_exist() -> None:
         topics.source_topics(["raw", "more", "most"], None)
 
     assert [
-        f"topic {name!r} does not exist: kafka-topics --create --topic {name} --partitions 8; or correct the configuration"
+        f"topic {name!r} does not exist: kafka-topics --bootstrap-server BROKERS --create --topic {name} --partitions 8; "
+        "or correct the configuration"
         for name in ("more", "most")
     ] == str(raised.value).splitlines()
     assert ["raw"] == list(topics.source_topics(["raw", "more"], None, ["more"]))

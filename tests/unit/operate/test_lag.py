@@ -115,7 +115,11 @@ def test_a_partition_without_a_leader_hides_no_other() -> None:
 @pytest.mark.parametrize(
     ("committed", "set_", "problem"),
     [
-        (CommittedOffset(-1, "", "'x' is not an offset"), (), "'x' is not an offset: write the right offset there"),
+        (
+            CommittedOffset(-1, "", "'x' is not an offset"),
+            (),
+            "'x' is not an offset: stop Winnow, then winnow offsets reset",
+        ),
         (CommittedOffset(3), (), "offsets 3 to 4 (2 at most) were deleted before they were read: set out.of.range"),
         (CommittedOffset(3), ("out.of.range=nearest",), "2 offsets were deleted before they were read"),
         (CommittedOffset(7, str(OffsetMetadata("id-0"))), (), "the topic was deleted and created again"),

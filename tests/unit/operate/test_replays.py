@@ -15,6 +15,7 @@ from app.operate.replays import Pace, Plan, Replay, Span, steps
 from app.records import DeadLetter, Fate, Record
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
+VALUES = (1, b"good"), (2, b"bad")
 Commit = tuple[list[tuple[Partition, DeadLetter]], int, str]
 
 
@@ -168,12 +169,52 @@ class TestReplay:
         assert not ledger.holds(waiting(letter(1)))
         assert ledger.holds(waiting(letter(2, b"bad")))
 
-    def test_a_topic_that_was_created_again(self) -> None:
-        """Another record at the same offset has another time, and is not taken for the one that was replayed."""
-        ledger = as_read(run(replay(), letter(1), letter(2, b"bad")).written(LEDGER))
+    @pytest.mark.parametrize("size", [1, 9])
+    def test_a_record_that_has_two_dead_letters(self, size: int) -> None:
+        """Whatever their times, which are those of writing where the dead letters have LogAppendTime, and in one step or two."""
+        one, writer = replay(), Writer()
+        letters = [
+            letter(1),
+            letter(2, b"bad"),
+            letter(3, source=101)._replace(timestamp=9),
+            letter(4, b"bad", source=102),
+        ]
 
-        assert not ledger.holds(waiting(letter(1)._replace(timestamp=9)))
-        assert not ledger.holds(waiting(letter(2)._replace(timestamp=9)))
+        list(one.run(span(), steps([letters], size), writer))
+        ledger = as_read(writer.written(LEDGER))
+
+        assert (1, 1) == (len(writer.written("clean")), len(writer.written("dead")))
+        assert all(ledger.holds(waiting(each._replace(timestamp=7))) for each in letters)
+
+    @pytest.mark.parametrize("size", [1, 9])
+    def test_a_topic_that_was_created_again(self, size: int) -> None:
+        """Another record at the same offset is known by the topic's id, which a dead letter keeps when it goes back."""
+        one, writer = replay(), Writer()
+        old, new, later = (("__connect.errors.topic.id", each) for each in (b"old", b"new", b"later"))
+        letters = [letter(at, value, source=at % 2, more=[each]) for each in (old, new) for at, value in VALUES]
+
+        list(one.run(span(), steps([letters], size), writer))
+        ledger = as_read(writer.written(LEDGER))
+
+        assert (2, 2) == (len(writer.written("clean")), len(writer.written("dead")))
+        assert [b"old", b"new"] == [dict(each.headers)["__connect.errors.topic.id"] for each in writer.written("dead")]
+        assert all(ledger.holds(waiting(each)) for each in letters)
+        assert not any(ledger.holds(waiting(letter(at, source=at % 2, more=[later]))) for at, _ in VALUES)
+
+    def test_where_an_id_is_not_known_it_is_the_same_topic(self) -> None:
+        """Dead letters of an earlier version have none, nor has what it remembered, which has a time instead."""
+        known = [("__connect.errors.topic.id", b"one")]
+        ledger = as_read(run(replay(), letter(1), letter(2, b"bad")).written(LEDGER))
+        assert ledger.holds(waiting(letter(1, more=known)))
+        assert ledger.holds(waiting(letter(2, b"bad", more=known)))
+        ledger = as_read(run(replay(), letter(1, more=known)).written(LEDGER))
+        assert ledger.holds(waiting(letter(1)))
+
+        before = as_read([DeadLetter(b"raw-3@101>clean", b"0 151", [], 0), DeadLetter(b"raw-3@102", b"1 -1", [], 0)])
+
+        assert before.holds(waiting(letter(1, more=known)))
+        assert before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"1")])))
+        assert not before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"2")])))
 
     def test_what_fails_too_often_is_parked(self) -> None:
         """The count goes on over replays."""

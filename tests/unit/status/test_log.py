@@ -242,9 +242,9 @@ def test_a_pause_is_said_again_each_minute() -> None:
     paused, later = replace(BEFORE, paused=pause), replace(BEFORE, at=161, paused=pause)
 
     assert [("warning", "paused; no records are taken")] == events(BEFORE, paused)
-    assert {"reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1: winnow resume ends it"} == fields(
-        BEFORE, paused
-    )
+    assert {
+        "reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1: winnow resume -c winnow.yaml ends it"
+    } == fields(BEFORE, paused)
     assert [] == events(paused, replace(paused, at=159))
     assert [("warning", "still paused; no records are taken")] == events(paused, later)
     assert {"paused_seconds": 61.0} == fields(later, replace(later, paused=None))

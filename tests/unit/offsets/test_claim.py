@@ -1,0 +1,142 @@
+"""A claim to an offset without transactions: which of two runs goes on where both save it."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import CorruptOffset, Fenced, Transient, Unreachable
+from app.model import NOBODY, CommittedOffset, Owner, Partition
+from app.offsets.claim import Claim
+from app.offsets.metadata import OffsetMetadata
+from tests.fakes import FakeKafka, FakeOffsets
+
+A = Partition("raw", 0)
+ME = Owner(5, "here", "clean", 2)
+EARLIER = [Owner(9, "there", "clean", 1), Owner(4, "there", "clean", 2), NOBODY]
+LATER = [Owner(1, "there", "clean", 3), Owner(6, "there", "clean", 2)]
+
+
+def by(owner: Owner, offset: int) -> CommittedOffset:
+    return CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
+
+
+class Scene:
+    """A claim on an offset that others save, too."""
+
+    def __init__(self, begins_with: CommittedOffset | None = None) -> None:
+        self.kafka = FakeKafka({A: []})
+        if begins_with is not None:
+            self.kafka.committed[A] = begins_with
+        self.store = FakeOffsets(self.kafka)
+        self.claim = Claim(self.store, A, ME)
+        self.fences = self.claim.begin(begins_with)
+
+    def save(self, offset: int) -> CommittedOffset:
+        self.claim.save(offset, str(OffsetMetadata(owner=ME)))
+        return self.kafka.committed[A]
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("offset", [3, 5, 9])
+def test_a_later_run_takes_the_partition_whatever_its_offset(later: Owner, offset: int) -> None:
+    """Also with a smaller one: it began at the last save, and what was written since comes again."""
+    scene = Scene(by(ME, 3))
+    scene.save(4)
+    scene.kafka.committed[A] = by(later, offset)
+
+    with pytest.raises(Fenced, match="has taken the partition over"):
+        scene.save(5)
+
+    assert by(later, offset) == scene.kafka.committed[A]
+
+
+@pytest.mark.parametrize("later", LATER)
+def test_a_later_run_that_is_gone_keeps_nothing(later: Owner) -> None:
+    """The driver has decided that it is gone: what its last save stands for is where we begin."""
+    scene = Scene(by(later, 3))
+
+    assert by(ME, 4) == scene.save(4)
+    assert not scene.fences
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_where_an_earlier_run_has_gone_on_we_go_on_from_there(earlier: Owner) -> None:
+    """It had not seen our claim yet. It is fenced, and we are not."""
+    scene = Scene(by(earlier, 3))
+    scene.kafka.committed[A] = by(earlier, 6)
+
+    with pytest.raises(Transient, match="has gone on to 6 meanwhile"):
+        scene.save(3)
+
+    assert scene.fences
+    assert by(ME, 7) == scene.save(7)
+
+
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_what_an_earlier_run_saves_behind_us_does_not_count(earlier: Owner) -> None:
+    """Its request came late."""
+    scene = Scene(by(earlier, 3))
+    scene.save(5)
+    scene.kafka.committed[A] = by(earlier, 4)
+
+    assert by(ME, 6) == scene.save(6)
+
+
+def test_another_task_of_this_run_that_is_further_goes_on() -> None:
+    """One of the two is a zombie, and the offset must not go back."""
+    scene = Scene(by(ME, 3))
+    scene.kafka.committed[A] = by(ME, 9)
+
+    with pytest.raises(Fenced, match="committed up to 9"):
+        scene.save(5)
+
+
+def test_a_start_is_saved_where_nothing_is_stored() -> None:
+    """There is nobody to fence."""
+    scene = Scene()
+
+    assert not scene.fences
+    assert by(ME, 4) == scene.save(4)
+
+
+def test_a_policy_may_go_back() -> None:
+    """And the next save goes on from there."""
+    scene = Scene(by(ME, 9))
+
+    scene.claim.reset(4, str(OffsetMetadata(owner=ME)))
+
+    assert by(ME, 5) == scene.save(5)
+
+
+def test_what_is_no_offset_is_not_overwritten() -> None:
+    """A person must look at it."""
+    scene = Scene()
+    scene.kafka.committed[A] = CommittedOffset.not_readable("x")
+
+    with pytest.raises(CorruptOffset):
+        scene.save(4)
+
+
+def test_a_store_that_does_not_answer_is_an_outage() -> None:
+    """The lane tries again."""
+    scene = Scene()
+    scene.kafka.pending[A] = by(ME, 4)
+
+    with pytest.raises(Transient, match="may not be stored") as caught:
+        scene.save(4)
+
+    assert isinstance(caught.value.__cause__, Unreachable)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_outside_kafka_the_store_itself_compares(*, transactional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the store another owner may have gone on; there is no transaction to end, either."""
+    scene = Scene(by(EARLIER[0], 3))
+    saved: list[int] = []
+    monkeypatch.setattr(scene.store, "transactional", transactional)
+    monkeypatch.setattr(scene.store, "save", lambda _partition, offset, _metadata: saved.append(offset))
+
+    scene.save(4)
+
+    assert [4][transactional:] == saved
+    assert transactional is scene.claim.begin(by(EARLIER[0], 3))
