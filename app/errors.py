@@ -9,6 +9,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     │   ├── ForeignMember        somebody else consumes with our group.id
     │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
     │   ├── Superseded           a later run of the service works with our group.id; the later one goes on
+    │   ├── ServiceRuns          the service works, and what was asked for needs it to be stopped
     │   └── SparkFailed          Spark could not start, or lost every round that it was given
     ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
@@ -101,6 +102,10 @@ class Superseded(NotUsable):
     """A run of the service that started later works with our group."""
 
 
+class ServiceRuns(NotUsable):
+    """A service works for the group, and what was asked for would be lost to it, or disturb it."""
+
+
 class SparkFailed(NotUsable):
     """Spark could not start, or lost a round."""
 
@@ -190,6 +195,18 @@ class OffsetVanished(Blocked):
 
 class OffsetLeftBehind(Blocked):
     """The group has an offset on the source's cluster, and none on the sink's, where offsets are with `sink.kafka`."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        cause: str = "only the source's cluster has the group's offset, and with sink.kafka offsets are elsewhere",
+        offset: int | None = None,
+        cure: str = (
+            "stop Winnow; then take it along by winnow offsets migrate --from source --to kafka (or another store); "
+            "or, to begin anew, delete the group on the source's cluster"
+        ),
+    ) -> None:
+        super().__init__(partition, cause, offset, cure)
 
 
 class NoStartingOffset(Blocked):

@@ -10,20 +10,19 @@ from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
 from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
+from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners, owner_of
 from app.driver.starting_offsets import (
     PartitionOffsets,
     StartPolicy,
     cut_of,
     decide,
-    is_witness,
     rewound,
     skipped,
 )
 from app.errors import (
     Blocked,
     Leaderless,
-    OffsetLeftBehind,
     PartitionError,
     TopicGone,
     Truncated,
@@ -40,6 +39,9 @@ from app.runtime import REAL, Runtime
 # that it fails again costs all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
 
+Committed = Mapping[Partition, CommittedOffset | None]
+"""The committed offset of each partition that exists, also of one that cannot be read; None where there is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -53,10 +55,12 @@ class Workload:
         skipped: the offsets that `out.of.range` skips, first and after the last.
         undeliverable: the error of each partition whose output nobody takes now.
         rewound: the offsets that `out.of.range` reads again, first and after the last.
-        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
+        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now; None
+            where the last commit is still our own.
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
         waiting: the first waiting record of each partition that is blocked, where that is known.
+        committed: the committed offset of each source partition, also of those that do not answer.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -65,10 +69,11 @@ class Workload:
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
     waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
+    committed: Committed = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -87,6 +92,7 @@ class SourceOffsets:
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
         waiting: the first waiting record of each partition, where that is known.
+        committed: the committed offset of each source partition, also of those that do not answer.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -95,6 +101,7 @@ class SourceOffsets:
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
     waiting: Mapping[Partition, Waiting] = field(default_factory=dict)
+    committed: Committed = field(default_factory=dict)
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -137,11 +144,7 @@ class Discovery:
         """Where a partition ended below its committed offset; true until somebody sets that offset."""
         self._reported_cuts: dict[Partition, tuple[int, int]] = {}
         """The committed offset and the cut of each partition that a task found cut since the last discovery."""
-        self._left_behind: dict[Partition, int] = {}
-        """The offsets that only the source's cluster had at the start."""
-        self._known: set[Partition] | None = None
-        self._new: set[Partition] = set()
-        """Those that are younger than the group's work on their topic, if they have no offset."""
+        self._newcomers = Newcomers(clients.copies)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self, *, stable: bool = True) -> Workload:
@@ -155,25 +158,23 @@ class Discovery:
             TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
         """
         found = self._source_offsets(stable=stable)
-        offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
-        self._look_for_offsets_left_behind(offsets)
-        self._meet(found)
+        offsets = found.offsets
         self._take_in_cuts(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
-        blocked.update(self._gone(existing))
+        blocked.update(self._gone(found.committed.keys()))
         for partition, at in offsets.items():
             try:
                 ranges[partition] = self._decide(at, starts)
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
-        self._clients.mirrors.put_all(_readable(offsets))
+        self._clients.mirrors.put_all(_readable(found.committed))
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
-        owners = {each: owner_of(offsets[each].committed) for each in fenced}
+        owners = {each: None if (by := owner_of(offsets[each].committed)) == self.owner else by for each in fenced}
         self._fenced.clear()
         return Workload(
             offsets,
@@ -187,6 +188,7 @@ class Discovery:
             undeliverable=self._destinations.undeliverable(ranges),
             # The others wait for the next round: they are asked for while it runs.
             waiting=self._waiting(each for each in offsets.values() if each.partition in blocked),
+            committed=found.committed,
         )
 
     def refresh(self) -> SourceOffsets:
@@ -195,7 +197,7 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        self._clients.mirrors.put_all(_readable(offsets))
+        self._clients.mirrors.put_all(_readable(found.committed))
         undeliverable = self._destinations.undeliverable(offsets)
         return SourceOffsets(
             offsets,
@@ -204,6 +206,7 @@ class Discovery:
             self.owners.rival,
             self._clients.mirrors.status,
             self._waiting(found.offsets.values()),
+            found.committed,
         )
 
     def _waiting(self, offsets: Iterable[PartitionOffsets]) -> Mapping[Partition, Waiting]:
@@ -237,9 +240,6 @@ class Discovery:
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         self._last_seen = offsets
         for partition, at in offsets.items():
-            if at.committed is not None:
-                topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
-                self._had_offset_in[partition] = topic_id or at.topic_id
             if at.committed is not None and (cut := self._cut(at)) is not None:
                 self._cuts[partition] = at.committed, cut
 
@@ -255,31 +255,6 @@ class Discovery:
         committed, cut = self._cuts.get(at.partition, (None, None))
         return cut_of(at, cut if committed == at.committed else None)
 
-    def _meet(self, found: SourceOffsets) -> None:
-        """
-        Decide once which of the partitions that are here for the first time are new.
-
-        While the service runs, each of them is, as soon as it can be read. At its start, one is new where the group has
-        worked on another partition of its topic already (KIP-1327).
-        """
-        if self._known is None:
-            self._known = {*found.offsets, *found.unreadable}
-            begun = {partition.topic for partition, at in found.offsets.items() if is_witness(at)}
-            self._new = {partition for partition in self._known if partition.topic in begun}
-        self._new |= found.offsets.keys() - self._known
-        self._known |= found.offsets.keys()
-
-    def _look_for_offsets_left_behind(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """
-        Learn at the start where the group has been, although its store of offsets does not know.
-
-        Copies follow the truth, so where only the copy exists `sink.kafka` is new, or the truth was lost.
-        """
-        without = [partition for partition, at in offsets.items() if at.committed is None]
-        if self._known is None and self._clients.copies is not None and without:
-            copies = self._clients.copies.load(without, stable=False)
-            self._left_behind = {partition: copy.offset for partition, copy in copies.items()}
-
     def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
@@ -291,26 +266,33 @@ class Discovery:
         # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
         # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
         # the last one (`app.driver.rebalance`).
-        committed = committed_offsets(self._clients.offsets, led, stable=stable)
+        found = committed_offsets(self._clients.offsets, partitions, stable=stable)
+        committed = {each: found.get(each) for each in partitions}
         watermarks = self._clients.topics.watermarks(led)
         offsets = {
-            each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
+            each: PartitionOffsets(each, topics[each.topic].id, marks, committed[each])
             for each, marks in watermarks.items()
         }
-        self.owners.look(offsets)
-        return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
+        self._newcomers.meet(committed, topics)
+        self.owners.look(committed)
+        self._had_offset_in |= {
+            each: OffsetMetadata.parse(at.metadata).topic_id or topics[each.topic].id
+            for each, at in committed.items()
+            if at is not None
+        }
+        return SourceOffsets(offsets, frozenset(partitions) - offsets.keys(), committed=committed)
 
     def _topics(self) -> Mapping[str, Topic]:
-        known = {partition.topic for partition in self._known or ()}
+        known = {partition.topic for partition in self._newcomers.known}
         return self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, known)
 
-    def _gone(self, existing: set[Partition]) -> dict[Partition, Blocked]:
+    def _gone(self, existing: Collection[Partition]) -> dict[Partition, Blocked]:
         """Return the error of each known partition that is gone; one that only a pattern found may come and go."""
-        named = {partition for partition in self._known or () if partition.topic in self._source.topics}
+        named = {partition for partition in self._newcomers.known if partition.topic in self._source.topics}
         topics = {partition.topic for partition in existing}
         return {
             partition: _gone(partition, topic_exists=partition.topic in topics)
-            for partition in sorted(named - existing)
+            for partition in sorted(named.difference(existing))
         }
 
     def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
@@ -319,7 +301,8 @@ class Discovery:
 
         It stays as at the first look: what comes in before the first commit, which may take several rounds, counts.
         """
-        without = {each: at for each, at in offsets.items() if at.committed is None and each not in self._new}
+        is_new = self._newcomers.is_new
+        without = {each: at for each, at in offsets.items() if at.committed is None and not is_new(each)}
         if self._starting == "latest":
             ends = {each: at.watermarks.last_stable for each, at in without.items()}
             return {each: self._latest.setdefault((each, without[each].topic_id), end) for each, end in ends.items()}
@@ -331,9 +314,9 @@ class Discovery:
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
-        if at.committed is None and at.partition in self._left_behind:
-            raise _left_behind(at.partition, self._left_behind[at.partition])
-        is_new = at.partition in self._new
+        if at.committed is None:
+            self._newcomers.refuse_left_behind(at.partition)
+        is_new = self._newcomers.is_new(at.partition)
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:
             raise Leaderless(at.partition)
@@ -356,10 +339,9 @@ class Discovery:
         del self._blocked[at.partition]
 
 
-def _readable(offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, CommittedOffset]:
+def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
     """Return the committed offsets that there are."""
-    committed = ((partition, at.committed) for partition, at in offsets.items())
-    return {partition: offset for partition, offset in committed if offset is not None and not offset.corrupt}
+    return {partition: at for partition, at in committed.items() if at is not None and not at.corrupt}
 
 
 def blocked_by(receipt: Receipt) -> Blocked:
@@ -378,15 +360,6 @@ def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
 
 def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Partition, tuple[int, int]]:
     return {partition: span for partition, span in spans.items() if span is not None}
-
-
-def _left_behind(partition: Partition, offset: int) -> OffsetLeftBehind:
-    cause = "the group has this offset on the source's cluster only, and with sink.kafka its offsets are elsewhere"
-    cure = (
-        "stop Winnow; then take it along by winnow offsets migrate --from source --to kafka (or another store); "
-        "or, to begin anew, delete the group on the source's cluster"
-    )
-    return OffsetLeftBehind(partition, cause, offset, cure)
 
 
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:
