@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
+from structlog.testing import capture_logs
 
 from app.cli import main
 from app.embedded.broker import Cluster
+from app.errors import ServiceRuns
 from app.model import Partition, transactional_id
 from app.operate import running
 from tests.conftest import Topics
@@ -52,6 +54,17 @@ class Stage:
 @pytest.fixture
 def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
     return Stage(broker, topics, tmp_path)
+
+
+def test_a_backfill_beside_the_service(stage: Stage) -> None:
+    """It ends before it has fenced anybody, and the service goes on in the same round."""
+    with Running(stage.config) as end:
+        until(lambda: [10, 10] == stage.committed(), "the first lines")
+        with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
+            run_service(stage.config)
+        assert 0 == end()
+
+    assert [] == [each for each in logs if "fenced" in each["event"]]
 
 
 def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
