@@ -29,7 +29,7 @@ from app.errors import (
     Undeliverable,
     Unreachable,
 )
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Waiting
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Waiting, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.mirrors import MirrorStatus
@@ -258,7 +258,7 @@ class Discovery:
     def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
-        partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
+        partitions = partitions_of(topics.values())
         led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
         if partitions and not led:
             raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow goes on by itself")

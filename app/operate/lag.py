@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from app.config import Source
 from app.driver.clients import Clients
-from app.model import CommittedOffset, Partition, Watermarks
+from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 
 NO_ANSWER = "no broker leads the partition, or its broker does not answer"
 
@@ -103,7 +103,7 @@ def offsets_of(source: Source, clients: Clients) -> list[PartitionLag]:
         Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
     """
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
-    partitions = sorted(Partition(each.name, number) for each in topics.values() for number in range(each.partitions))
+    partitions = sorted(partitions_of(topics.values()))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
     # Committed offsets first, and the ends after them: an end never goes back.
     committed = clients.offsets.load(partitions, stable=False)
