@@ -9,6 +9,7 @@ Everything that can go wrong, as an operator meets it. Each says what happened, 
     │   ├── ForeignMember        somebody else consumes with our group.id
     │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
     │   ├── Superseded           a later run of the service works with our group.id; the later one goes on
+    │   ├── ServiceRuns          the service works, and what was asked for needs it to be stopped
     │   └── SparkFailed          Spark could not start, or lost every round that it was given
     ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
@@ -106,6 +107,10 @@ class ForeignSink(NotUsable):
 
 class Superseded(NotUsable):
     """A run of the service that started later works with our group."""
+
+
+class ServiceRuns(NotUsable):
+    """A service works for the group, and what was asked for would be lost to it, or disturb it."""
 
 
 class SparkFailed(NotUsable):

@@ -60,6 +60,11 @@ class Topic(NamedTuple):
     """The partitions of which not all replicas are in sync, and how many are."""
 
 
+def partitions_of(topics: Iterable[Topic]) -> list[Partition]:
+    """Return every partition of these topics, those without a leader, too."""
+    return [Partition(topic.name, number) for topic in topics for number in range(topic.partitions)]
+
+
 class Watermarks(NamedTuple):
     """The first offset that still exists, the last stable offset (committed records end there), the high watermark."""
 

@@ -37,11 +37,13 @@ from app.topics import OwnTopics
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     """Return what the driver talks to; nothing connects before the first question."""
     group, placeholder, here = config.group_id, config.placeholder, StoreContext(config.group_id, config.kafka)
+    output = StoreContext(group, config.output_kafka, placeholder=placeholder)
     source = sink = AdminConnection(config.kafka)
     if placeholder:
         sink = AdminConnection(config.output_kafka, SINK)
-    store = open_store(config.offsets.store.plugin, StoreContext(group, config.output_kafka, placeholder=placeholder))
+    store = open_store(config.offsets.store.plugin, output)
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
+    marked = [config.dead_letters.topic, config.sink.topic, *map(output.topic, config.source.topics)]
     topics = KafkaTopics(source, OwnTopics(config.dead_letters.topic, placeholder))
     return Clients(
         topics=topics,
@@ -53,7 +55,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
         copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
-        pauses=PauseMark(marks, config.dead_letters.topic),
+        pauses=PauseMark(marks, marked),
         clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
     )
 

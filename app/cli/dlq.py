@@ -13,8 +13,9 @@ import click
 from app import config
 from app.cli.options import built, configuration, overrides, read, reports_errors
 from app.cli.tables import View, as_json, show
-from app.model import Partition, Watermarks
+from app.model import Partition, Watermarks, partitions_of
 from app.offsets.history import milliseconds_of, time_of
+from app.operate.answers import whole
 from app.operate.letters import Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
 from app.records import Record
 
@@ -103,7 +104,7 @@ def show_letter(place: str, file: Path | None, assignments: tuple[str, ...], as_
     number, offset = built("PARTITION@OFFSET", lambda: place_of(place))
     settings = read(file, assignments).config
     partition = Partition(settings.dead_letters.topic, number)
-    marks = watermarks_of(settings).get(partition)
+    marks = watermarks_of(settings, partition).get(partition)
     there = marks is not None and marks.log_start <= offset < marks.last_stable
     records = _between(settings, {partition: offset}, {partition: offset + 1}) if there else iter(())
     record = next((each for each in records if each.offset == offset), None)
@@ -147,13 +148,19 @@ def starts_of(
     return first_offsets(watermarks, times, None)
 
 
-def watermarks_of(settings: config.Config) -> Mapping[Partition, Watermarks]:
-    """Return where each partition of the dead letters begins and ends."""
+def watermarks_of(settings: config.Config, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
+    """
+    Return where each partition of the dead letters begins and ends, or one of them.
+
+    Raises:
+        Unreachable: one does not answer.
+    """
     from app.start import clients
 
     kafka, topic = clients(settings).destinations, settings.dead_letters.topic
     known = kafka.source_topics([topic], None, ())[topic]
-    return kafka.watermarks([Partition(topic, number) for number in range(known.partitions)])
+    partitions = [each for each in partitions_of([known]) if only in (None, each)]
+    return whole(partitions, kafka.watermarks(partitions))
 
 
 def _between(settings: config.Config, starts: dict[Partition, int], ends: dict[Partition, int]) -> Iterator[Record]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ import yaml
 
 from app import config
 from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.resets import stopped_service
+from app.driver.clients import Clients
 from app.errors import ConfigError
-from app.model import Partition, Plugin
+from app.model import Plugin, Topic, partitions_of
 from app.offsets import history as earlier
 from app.offsets import migrate as migration
 from app.offsets import registry as stores
@@ -64,16 +65,18 @@ def migrate(
         contextlib.closing(_open("--from", source, settings)) as origin,
         contextlib.closing(_open("--to", target, settings)) as destination,
     ):
-        partitions = _partitions(settings)
-        migration.refuse_moving_offsets([origin, destination], partitions, time.sleep)
-        moves = list(migration.moves(origin, destination, partitions))
+        kafka, topics = _sources(settings)
+        partitions = partitions_of(topics.values())
+        if dry_run:
+            moves = list(migration.moves(origin, destination, partitions))
+            refused = migration.foretell(moves, force=force, say=click.echo)
+        else:
+            with stopped_service(settings, kafka).changing(destination, partitions, origin) as written:
+                moves = list(migration.moves(origin, destination, partitions))
+                refused = migration.carry_out(moves, destination, written, force=force, say=click.echo)
         if not moves:
             click.echo(f"group {settings.group_id!r} has no offset in {_choice(source)['name']}")
-            return 1
-        if dry_run:
-            return 1 if migration.foretell(moves, force=force, say=click.echo) else 0
-        _make_room(settings, partitions)
-        return 1 if migration.carry_out(moves, destination, force=force, say=click.echo) else 0
+        return 1 if refused or not moves else 0
 
 
 @offsets.command()
@@ -101,21 +104,20 @@ def history(
     settings = read(file, assignments).config
     with contextlib.closing(_with_history(store, settings)) as past:
         assert isinstance(past, OffsetHistory)
-        partitions = _partitions(settings)
+        kafka, topics = _sources(settings)
         if restore is None:
-            for topic in sorted({each.topic for each in partitions}):
+            for topic in sorted(topics):
                 click.echo(topic)
                 for entry in past.history(topic, most):
                     click.echo(f"  {earlier.written(entry)}")
             return 0
         moment = built("--restore", lambda: earlier.milliseconds_of(restore))
         with contextlib.closing(_open("offsets.store", settings.offsets.store.name, settings)) as target:
-            migration.refuse_moving_offsets([target], partitions, time.sleep)
-            moves = list(earlier.moves_back(past, target, partitions, moment))
+            moves = list(earlier.moves_back(past, target, topics, moment))
             if dry_run:
                 return migration.foretell(moves, force=True, say=click.echo)
-            _make_room(settings, partitions)
-            return migration.carry_out(moves, target, force=True, say=click.echo)
+            with stopped_service(settings, kafka).changing(target, [each.partition for each in moves]) as written:
+                return migration.carry_out(moves, target, written, force=True, say=click.echo)
 
 
 def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
@@ -153,18 +155,9 @@ def _choice(text: str) -> dict[str, Any]:
     return choice if isinstance(choice, dict) else {"name": text}
 
 
-def _partitions(settings: config.Config) -> list[Partition]:
-    """Return the source partitions, as Kafka has them now."""
+def _sources(settings: config.Config) -> tuple[Clients, Mapping[str, Topic]]:
+    """Return the driver's clients, and the source topics as Kafka has them now."""
     from app.start import clients
 
-    source = settings.source
-    topics = clients(settings).topics.source_topics(source.topics, source.topics_pattern, set())
-    return [Partition(each.name, number) for each in topics.values() for number in range(each.partitions)]
-
-
-def _make_room(settings: config.Config, partitions: Iterable[Partition]) -> None:
-    """Have the topics that offsets are committed to on the sink's cluster, where it is another one."""
-    from app.start import clients
-
-    if (placeholders := clients(settings).placeholders) is not None:
-        placeholders.make_room(partitions)
+    kafka, source = clients(settings), settings.source
+    return kafka, kafka.topics.source_topics(source.topics, source.topics_pattern, ())

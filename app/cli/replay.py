@@ -20,6 +20,7 @@ from app.model import NOBODY, Assignment, Guarantee, Partition, Plugin, Receipt,
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.history import milliseconds_of
 from app.offsets.registry import open_store
+from app.operate.answers import whole
 from app.operate.bounded import DEAD_LETTERS, Part, group_of, parts, problem_of, refuse_own_topics
 from app.operate.bounded import as_json as json_of_part
 from app.operate.lag import offsets_of
@@ -66,9 +67,10 @@ def replay(  # click's options
     refuse_own_topics(into, rejects, own)
     tasks = _tasks(settings, kafka, into, rejects, group_of(settings.group_id, into, *times))
     with closing(_positions(tasks)) as store:
-        led = [each.partition for each in found if each.watermarks is not None]
-        begins, ends = (kafka.topics.offsets_at(led, each) if led else {} for each in times)
-        wanted = parts(found, store.load(led, stable=False), begins, ends)
+        partitions = [each.partition for each in found]
+        whole(partitions, {each.partition: each for each in found if each.watermarks is not None})
+        begins, ends = (whole(partitions, kafka.topics.offsets_at(partitions, each)) for each in times)
+        wanted = parts(found, store.load(partitions, stable=False), begins, ends)
         receipts = {} if dry_run else _carry_out(tasks, kafka, wanted, store)
     return show(_view(tasks, wanted, receipts, done=not dry_run), as_json=as_json)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from app.cli.tables import View, as_json, progress, show
 from app.cures import RESTART
 from app.driver.clients import Clients
 from app.errors import ConfigError
-from app.model import NOBODY, Guarantee
+from app.model import NOBODY, Partition
 from app.offsets.contract import is_local
 from app.offsets.history import milliseconds_of
 from app.operate.commits import as_json as json_of_commit
 from app.operate.commits import metadata_of
 from app.operate.lag import PartitionLag, offsets_of
-from app.operate.resets import Goal, Reset, Target, carry_out, chosen, resets, seconds_of
-from app.operate.running import Watch, refuse_overwritten, refuse_running_service
+from app.operate.resets import Goal, Reset, Target, chosen, resets, seconds_of
+from app.operate.running import StoppedService
 
 BY_DURATION = "by-duration"
 topics = click.option(
@@ -134,25 +135,27 @@ def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, l
 
 
 def _carry_out(planned: list[Reset], clients: Clients, settings: config.Config) -> None:
-    partitions = [each.at.partition for each in planned]
-    refuse_running_service(clients, partitions, watch_of(clients, settings))
-    transactional = settings.delivery_guarantee is Guarantee.EXACTLY_ONCE
-    with progress("setting offsets", len(planned)) as done:
-        written = carry_out(planned, clients, transactional=transactional, done=done)
-    refuse_overwritten(clients, written, time.sleep)
+    service, partitions = stopped_service(settings, clients), [each.at.partition for each in planned]
+    with service.changing(clients.offsets, partitions) as written, progress("setting offsets", len(planned)) as done:
+        for each in planned:
+            partition, committed = each.at.partition, each.committed
+            clients.offsets.reset(partition, committed.offset, committed.metadata)
+            written[partition] = committed
+            done()
 
 
-def watch_of(clients: Clients, settings: config.Config) -> Watch:
-    """Return what waits; where offsets are in Kafka, it also sees commits that change nothing."""
-    if not clients.offsets.transactional:
-        return _sleep
+def stopped_service(settings: config.Config, clients: Clients) -> StoppedService:
+    """Return what makes sure that the service of the group is stopped, on whichever cluster it commits."""
     from app.kafka.commit_log import KafkaCommitLog
 
-    return KafkaCommitLog(settings.output_kafka, settings.group_id).watch
+    clusters = [settings.output_kafka, *([settings.kafka] if settings.sink.kafka else [])]
+    logs = [KafkaCommitLog(each, settings.group_id) for each in clusters]
 
+    def watch(seconds: float) -> Partition | None:
+        with ThreadPoolExecutor(len(logs)) as threads:
+            return next(filter(None, threads.map(lambda log: log.watch(seconds), logs)), None)
 
-def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
+    return StoppedService(settings, clients, watch)
 
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:

@@ -10,12 +10,10 @@ import click
 
 from app import config
 from app.cli.options import configuration, overrides, read, reports_errors
-from app.cli.resets import watch_of
+from app.cli.resets import stopped_service
 from app.cli.tables import View, as_json, show
-from app.errors import Unreachable
 from app.model import Partition, transactional_id
 from app.offsets.history import time_of
-from app.operate.running import refuse_running_service
 
 if TYPE_CHECKING:  # `winnow parse` works where Kafka's client is not installed
     from app.kafka.transaction_log import OpenTransaction
@@ -69,10 +67,9 @@ def _open(settings: config.Config) -> list[OpenTransaction]:
 def _abort(settings: config.Config, sources: list[Partition]) -> None:
     from app.start import clients
 
-    kafka = clients(settings)
-    refuse_running_service(kafka, sources, watch_of(kafka, settings))
-    if not kafka.fence.fence(sources):
-        raise Unreachable("no transactional id could be fenced, so nothing is aborted", "try again when Kafka is well")
+    service = stopped_service(settings, clients(settings))
+    service.refuse_running()
+    service.fence(sources)
 
 
 def _view(settings: config.Config, found: list[OpenTransaction], *, aborted: bool | None = None) -> View:

@@ -55,7 +55,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
             say("to do", f"{name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
         say("paused", f"{pause}: {RESUME} ends it")
-    findings = preflight.settings({each.topic for each in workload.offsets})
+    findings = preflight.settings({each.topic for each in workload.committed})
     _tell(findings, say)
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", str(error))

@@ -89,7 +89,7 @@ class Pauses(Protocol):
         ...
 
     def clear(self) -> None:
-        """Let the service go on; raises what `set` does."""
+        """Let the service go on; raises what `read` and `set` do."""
         ...
 
 

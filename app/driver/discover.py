@@ -11,27 +11,26 @@ from app.cures import KafkaTools, take_along
 from app.driver.clients import Clients
 from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
+from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.starting_offsets import (
     PartitionOffsets,
     StartPolicy,
     cut_of,
     decide,
-    is_witness,
     rewound,
     skipped,
 )
 from app.errors import (
     Blocked,
     Leaderless,
-    OffsetLeftBehind,
     PartitionError,
     TopicGone,
     Truncated,
     Undeliverable,
     Unreachable,
 )
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata, owner_of
 from app.offsets.mirrors import MirrorStatus
@@ -40,7 +39,9 @@ from app.runtime import REAL, Runtime
 # A partition that a task found blocked is left out of the next plans for so long, unless its offset is moved: a plan
 # that it fails again costs all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
-LEFT_BEHIND = "the group has this offset on the source's cluster only, and with sink.kafka its offsets are elsewhere"
+
+Committed = Mapping[Partition, CommittedOffset | None]
+"""The committed offset of each partition that exists, also of one that cannot be read; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ class Workload:
         skipped: the offsets that `out.of.range` skips, first and after the last.
         undeliverable: the error of each partition whose output nobody takes now.
         rewound: the offsets that `out.of.range` reads again, first and after the last.
-        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now.
+        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now; None
+            where the last commit is still our own.
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
+        committed: the committed offset of each source partition, also of those that do not answer.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -66,9 +69,10 @@ class Workload:
     skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
+    committed: Committed = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
         """Return how many offsets of a partition wait to be read."""
@@ -86,6 +90,7 @@ class SourceOffsets:
         undeliverable: the error of each partition whose output nobody takes now.
         rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
         mirrors: the mirrors of the offsets.
+        committed: the committed offset of each source partition, also of those that do not answer.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -93,6 +98,7 @@ class SourceOffsets:
     undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
     rival: Owner | None = None
     mirrors: tuple[MirrorStatus, ...] = ()
+    committed: Committed = field(default_factory=dict)
 
     def trouble(self, partition: Partition) -> PartitionError | None:
         """Return why no task can go on with a partition now; None where nothing is known."""
@@ -119,11 +125,6 @@ class Discovery:
         self._start_time: int | None = None
         """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
-        self._take_along = (
-            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
-            f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
-        )
-        """What to do about offsets that were left behind."""
         self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
         """This run of the service."""
         self.owners = Owners(self.owner, config.group_id, runtime)
@@ -139,11 +140,11 @@ class Discovery:
         """Where a partition ended below its committed offset; true until somebody sets that offset."""
         self._reported_cuts: dict[Partition, tuple[int, int]] = {}
         """The committed offset and the cut of each partition that a task found cut since the last discovery."""
-        self._left_behind: dict[Partition, int] = {}
-        """The offsets that only the source's cluster had at the start."""
-        self._known: set[Partition] | None = None
-        self._new: set[Partition] = set()
-        """Those that are younger than the group's work on their topic, if they have no offset."""
+        take_them_along = (
+            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
+            f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
+        )
+        self._newcomers = Newcomers(clients.copies, take_them_along)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self, *, stable: bool = True) -> Workload:
@@ -157,25 +158,23 @@ class Discovery:
             TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
         """
         found = self._source_offsets(stable=stable)
-        offsets, existing = found.offsets, {*found.offsets, *found.unreadable}
-        self._look_for_offsets_left_behind(offsets)
-        self._meet(found)
+        offsets = found.offsets
         self._take_in_cuts(offsets)
         starts = self._starts(offsets)
         ranges: dict[Partition, OffsetRange] = {}
         blocked: dict[Partition, Blocked] = {each: Leaderless(each) for each in sorted(found.unreadable)}
-        blocked.update(self._gone(existing))
+        blocked.update(self._gone(found.committed.keys()))
         for partition, at in offsets.items():
             try:
                 ranges[partition] = self._decide(at, starts)
             except Blocked as error:
                 blocked[partition] = error
         self._remember(offsets)
-        self._clients.mirrors.put_all(_readable(offsets))
+        self._clients.mirrors.put_all(_readable(found.committed))
         lost = {each: skipped(offsets[each], ranges[each], self._cut(offsets[each])) for each in ranges}
         again = {each: rewound(offsets[each], ranges[each]) for each in ranges}
         fenced = self._fenced & offsets.keys() - self.takeover.taken.keys()
-        owners = {each: owner_of(offsets[each].committed) for each in fenced}
+        owners = {each: None if (by := owner_of(offsets[each].committed)) == self.owner else by for each in fenced}
         self._fenced.clear()
         return Workload(
             offsets,
@@ -187,6 +186,7 @@ class Discovery:
             rival=self.owners.rival,
             mirrors=self._clients.mirrors.status,
             undeliverable=self._destinations.undeliverable(ranges),
+            committed=found.committed,
         )
 
     def refresh(self) -> SourceOffsets:
@@ -195,10 +195,10 @@ class Discovery:
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
         self._remember(offsets)
-        self._clients.mirrors.put_all(_readable(offsets))
+        self._clients.mirrors.put_all(_readable(found.committed))
         undeliverable = self._destinations.undeliverable(offsets)
         mirrors = self._clients.mirrors.status
-        return SourceOffsets(offsets, found.unreadable, undeliverable, self.owners.rival, mirrors)
+        return SourceOffsets(offsets, found.unreadable, undeliverable, self.owners.rival, mirrors, found.committed)
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """
@@ -225,9 +225,6 @@ class Discovery:
     def _remember(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
         self._last_seen = offsets
         for partition, at in offsets.items():
-            if at.committed is not None:
-                topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
-                self._had_offset_in[partition] = topic_id or at.topic_id
             if at.committed is not None and (cut := self._cut(at)) is not None:
                 self._cuts[partition] = at.committed, cut
 
@@ -243,35 +240,10 @@ class Discovery:
         committed, cut = self._cuts.get(at.partition, (None, None))
         return cut_of(at, cut if committed == at.committed else None)
 
-    def _meet(self, found: SourceOffsets) -> None:
-        """
-        Decide once which of the partitions that are here for the first time are new.
-
-        While the service runs, each of them is, as soon as it can be read. At its start, one is new where the group has
-        worked on another partition of its topic already (KIP-1327).
-        """
-        if self._known is None:
-            self._known = {*found.offsets, *found.unreadable}
-            begun = {partition.topic for partition, at in found.offsets.items() if is_witness(at)}
-            self._new = {partition for partition in self._known if partition.topic in begun}
-        self._new |= found.offsets.keys() - self._known
-        self._known |= found.offsets.keys()
-
-    def _look_for_offsets_left_behind(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """
-        Learn at the start where the group has been, although its store of offsets does not know.
-
-        Copies follow the truth, so where only the copy exists `sink.kafka` is new, or the truth was lost.
-        """
-        without = [partition for partition, at in offsets.items() if at.committed is None]
-        if self._known is None and self._clients.copies is not None and without:
-            copies = self._clients.copies.load(without, stable=False)
-            self._left_behind = {partition: copy.offset for partition, copy in copies.items()}
-
     def _source_offsets(self, *, stable: bool) -> SourceOffsets:
         self._clients.group.refuse_foreign_members()
         topics = self._topics()
-        partitions = [Partition(topic.name, n) for topic in topics.values() for n in range(topic.partitions)]
+        partitions = partitions_of(topics.values())
         led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
         if partitions and not led:
             raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow goes on by itself")
@@ -279,26 +251,33 @@ class Discovery:
         # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
         # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
         # the last one (`app.driver.rebalance`).
-        committed = committed_offsets(self._clients.offsets, led, stable=stable)
+        found = committed_offsets(self._clients.offsets, partitions, stable=stable)
+        committed = {each: found.get(each) for each in partitions}
         watermarks = self._clients.topics.watermarks(led)
         offsets = {
-            each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
+            each: PartitionOffsets(each, topics[each.topic].id, marks, committed[each])
             for each, marks in watermarks.items()
         }
-        self.owners.look(offsets)
-        return SourceOffsets(offsets, frozenset(partitions) - offsets.keys())
+        self._newcomers.meet(committed, topics)
+        self.owners.look(committed)
+        self._had_offset_in |= {
+            each: OffsetMetadata.parse(at.metadata).topic_id or topics[each.topic].id
+            for each, at in committed.items()
+            if at is not None
+        }
+        return SourceOffsets(offsets, frozenset(partitions) - offsets.keys(), committed=committed)
 
     def _topics(self) -> Mapping[str, Topic]:
-        known = {partition.topic for partition in self._known or ()}
+        known = {partition.topic for partition in self._newcomers.known}
         return self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, known)
 
-    def _gone(self, existing: set[Partition]) -> dict[Partition, Blocked]:
+    def _gone(self, existing: Collection[Partition]) -> dict[Partition, Blocked]:
         """Return the error of each known partition that is gone; one that only a pattern found may come and go."""
-        named = {partition for partition in self._known or () if partition.topic in self._source.topics}
+        named = {partition for partition in self._newcomers.known if partition.topic in self._source.topics}
         topics = {partition.topic for partition in existing}
         return {
             partition: _gone(partition, topic_exists=partition.topic in topics)
-            for partition in sorted(named - existing)
+            for partition in sorted(named.difference(existing))
         }
 
     def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
@@ -307,7 +286,8 @@ class Discovery:
 
         It stays as at the first look: what comes in before the first commit, which may take several rounds, counts.
         """
-        without = {each: at for each, at in offsets.items() if at.committed is None and each not in self._new}
+        is_new = self._newcomers.is_new
+        without = {each: at for each, at in offsets.items() if at.committed is None and not is_new(each)}
         if self._starting == "latest":
             ends = {each: at.watermarks.last_stable for each, at in without.items()}
             return {each: self._latest.setdefault((each, without[each].topic_id), end) for each, end in ends.items()}
@@ -319,9 +299,9 @@ class Discovery:
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
-        if at.committed is None and at.partition in self._left_behind:
-            raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._take_along)
-        is_new = at.partition in self._new
+        if at.committed is None:
+            self._newcomers.refuse_left_behind(at.partition)
+        is_new = self._newcomers.is_new(at.partition)
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:
             raise Leaderless(at.partition)
@@ -344,10 +324,9 @@ class Discovery:
         del self._blocked[at.partition]
 
 
-def _readable(offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, CommittedOffset]:
+def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
     """Return the committed offsets that there are."""
-    committed = ((partition, at.committed) for partition, at in offsets.items())
-    return {partition: offset for partition, offset in committed if offset is not None and not offset.corrupt}
+    return {partition: at for partition, at in committed.items() if at is not None and not at.corrupt}
 
 
 def blocked_by(receipt: Receipt) -> Blocked:

@@ -3,7 +3,8 @@ A pause of the service: a mark in Kafka, which a running service sees within `ro
 
     winnow-pause/1 since=1795328875831 by=ops-1
 
-It is the offset of a group of its own (1: paused, 0: not), so it needs no topic and no volume. Brokers forget the
+It is the offset of a group of its own (1: paused, 0: not), so it needs no topic and no volume. Brokers forget an offset
+with its topic, so it stands beside each topic of the service, and one mark that is left counts. They also forget the
 offsets of a group that nobody commits in for `offsets.retention.minutes` (7 days), so a paused service renews both the
 mark and its own offsets (`app.driver.renewal`).
 """
@@ -11,17 +12,15 @@ mark and its own offsets (`app.driver.renewal`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from urllib.parse import quote, unquote
 
-from app.errors import NotAllowed
+from app.errors import NotAllowed, PartitionError
 from app.model import CommittedOffset, Partition, Pause
 from app.offsets.contract import OffsetStore
 
 GROUP = "{}.pause"
 VERSION = "winnow-pause/1"
-
-
 AGAIN_SECONDS = 300.0
 """After so long it is looked again whether we may read the mark: where we may not, the question takes five seconds."""
 
@@ -32,44 +31,66 @@ class PauseMark:
 
     Args:
         store: the offsets of the group that holds it.
-        topic: a topic that exists as long as the service is used.
+        topics: the topics of the service.
         clock: seconds that never go back.
     """
 
-    def __init__(self, store: OffsetStore, topic: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: OffsetStore, topics: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
-        self._place = Partition(topic, 0)
+        self._places = [Partition(topic, 0) for topic in topics]
         self._clock = clock
         self._forbidden_until = clock()
+        self._known: Pause | None = None
+        """What was read last."""
 
     def read(self) -> Pause | None:
         """
-        Return the pause; None where there is none, and where we may not ask.
+        Return the pause; where we may not ask, the one that was read last. None where there is none.
 
         Raises:
             Unreachable, NotUsable: Kafka does not answer, or cannot serve us.
         """
         if self._clock() < self._forbidden_until:
-            return None
+            return self._known
         try:
-            found = self._store.load([self._place], stable=False).get(self._place)
-        except NotAllowed:  # who was not allowed to ask was never paused
+            marks = self._marks()
+        except NotAllowed:
             self._forbidden_until = self._clock() + AGAIN_SECONDS
-            return None
-        return _parse(found) if found is not None and found.offset == 1 else None
+        else:
+            self._known = next(map(_parse, marks.values()), None)
+        return self._known
+
+    def _marks(self) -> dict[Partition, CommittedOffset]:
+        """Return the marks that say that the service is paused."""
+        found = self._store.load(self._places, stable=False)
+        return {place: at for place, at in found.items() if at.offset == 1}
 
     def set(self, pause: Pause) -> None:
         """
-        Pause the service.
+        Pause the service; one of its topics may be missing now.
 
         Raises:
             Transient: it is unknown whether it is.
         """
-        self._store.reset(self._place, 1, f"{VERSION} since={pause.since} by={quote(pause.by, safe='')}")
+        failures = []
+        for place in self._places:
+            try:
+                self._store.reset(place, 1, f"{VERSION} since={pause.since} by={quote(pause.by, safe='')}")
+            except PartitionError as error:
+                failures.append(error)
+        if len(failures) == len(self._places):
+            raise failures[0]
 
     def clear(self) -> None:
-        """Let the service go on; raises what `set` does."""
-        self._store.reset(self._place, 0, "")
+        """
+        Let the service go on.
+
+        Raises:
+            Transient: it is unknown whether it does.
+            Unreachable, NotUsable: Kafka does not answer, or cannot serve us.
+        """
+        for place in self._marks():
+            self._store.reset(place, 0, "")
 
 
 def _parse(found: CommittedOffset) -> Pause:

@@ -7,15 +7,15 @@ A round goes on while its plan is good: readers of the sink notice only a rebala
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
 from app.driver.discover import Discovery, Workload
+from app.driver.ends import at_rest, ends_of, with_ends_seen, within
 from app.driver.plan import plan
 from app.driver.preflight import Preflight, refuse
 from app.driver.rebalance import Balance
@@ -106,8 +106,8 @@ class Service:
         self._tracker.started()
         try:
             warnings = self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.rights()))
-            config, workload = self._stand_by(for_equals=stand_by)
-            topics = {each.topic for each in workload.offsets}
+            config, workload = self._stand_by(for_equals=stand_by, refuse=until_end and not stand_by)
+            topics = {each.topic for each in workload.committed}
             warnings += self._as_soon_as_kafka_answers(lambda: refuse(self._preflight.settings(topics)))
             self._tracker.warned(warnings)
             takes_over = self._takes_over(workload.ranges)
@@ -154,24 +154,36 @@ class Service:
         return config, workload
 
     def _as_soon_as_kafka_answers(self, call: Callable[[], T]) -> T:
-        return retry_until_available(call, self._stop, self._tracker, self._runtime.monotonic)
+        return retry_until_available(partial(self._ask, call), self._stop, self._tracker, self._runtime.monotonic)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Ask Kafka; while it does not answer us, the silence of others says nothing."""
+        try:
+            return call()
+        except (NotAllowed, Unreachable):
+            self._discovery.owners.lose_sight()
+            raise
 
     def task_config(self) -> TaskConfig:
         """Return what all tasks have in common; sink and dead letters are looked up, because they may grow."""
         return task_config(self._config, self._clients.destinations, self._discovery.owner)
 
-    def _stand_by(self, *, for_equals: bool) -> tuple[TaskConfig, Workload]:
-        """Wait while a later generation works, or with `for_equals` the same; return what to work with and on then."""
+    def _stand_by(self, *, for_equals: bool, refuse: bool) -> tuple[TaskConfig, Workload]:
+        """
+        Wait while a later generation works, or with `for_equals` the same; return what to work with and on then.
+
+        With `refuse`, one of the same generation that works is an error: a backfill must not stop the service.
+        """
         owners = self._discovery.owners
-        if for_equals:
-            owners.stand_by(self._config.commit_interval)
+        if for_equals or refuse:
+            owners.look_before_work(self._config.commit_interval, refuse=refuse)
         config, workload = self._discover()
         while (behind := self._tracker.taken or owners.goes_first) or owners.must_look:
             self._wait(self._config.round_interval if behind else NEW_OWNER_LOOK_SECONDS)
             if self._stop.requested:
                 raise Stopped
             config, workload = self._discover()
-        owners.stands_by = False
+        owners.work()
         return config, workload
 
     def _takes_over(self, partitions: Iterable[Partition]) -> bool:
@@ -198,18 +210,18 @@ class Service:
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
-        ends = _ends(workload) if until_end else None
+        ends = ends_of(workload) if until_end else None
         self._stop.hand_over_within(0 if until_end else self._config.handover_timeout)
         while not self._stop.requested:
-            ends = ends and _with_ends_seen(ends, workload)
-            ranges = _within(workload, ends)
+            ends = ends and with_ends_seen(ends, workload)
+            ranges = within(workload, ends)
             done = ends is not None and not ranges
             if not done and self._hands_over(workload):
                 pass
             elif not done and self._is_paused():
                 self._pass_time(workload)
             else:
-                self._renewal.renew(_at_rest(workload, ranges))
+                self._renewal.renew(at_rest(workload, ranges))
                 if done:
                     return 1 if workload.blocked else 0
                 if ranges:
@@ -223,7 +235,7 @@ class Service:
         """Discover; where somebody else has fenced our tasks, give them a moment to say by a commit who they are."""
         until = self._runtime.monotonic() + NEW_OWNER_SECONDS
         config, workload = self._discover()
-        unknown = self._discovery.owner in workload.fenced.values()
+        unknown = None in workload.fenced.values()
         while unknown and not self._tracker.taken and self._runtime.monotonic() < until:
             if self._stop.wait(NEW_OWNER_LOOK_SECONDS):
                 break
@@ -238,7 +250,7 @@ class Service:
     def _pass_time(self, workload: Workload) -> None:
         """Wait while the service is paused, and see to it that brokers forget neither that nor its offsets."""
         if (pause := self._tracker.snapshot.paused) is not None:
-            self._renewal.renew(_at_rest(workload, []), also=partial(self._clients.pauses.set, pause))
+            self._renewal.renew(at_rest(workload, []), also=partial(self._clients.pauses.set, pause))
         self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:
@@ -340,9 +352,9 @@ class Service:
             return "tasks were lost"
         idle = "a task has nothing left to do" if running.done_tasks else ""
         try:
-            if self._clients.pauses.read() is not None:
+            if self._ask(self._clients.pauses.read) is not None:
                 return "the service is paused"
-            found = self._discovery.refresh()
+            found = self._ask(self._discovery.refresh)
         except (NotAllowed, Unreachable) as error:
             balance.pause(self._runtime.monotonic())
             self._tracker.kafka_is_away(error)
@@ -363,38 +375,3 @@ class Service:
         if self._failed_rounds >= FAILED_ROUNDS_IN_A_ROW:
             raise error
         self._stop.wait(2.0**self._failed_rounds)
-
-
-def _ends(workload: Workload) -> dict[Partition, int | None]:
-    """Return where each partition ends now; None where that cannot be read yet."""
-    unread = dict.fromkeys(workload.blocked)
-    return unread | {each: at.watermarks.last_stable for each, at in workload.offsets.items()}
-
-
-def _with_ends_seen(ends: Mapping[Partition, int | None], workload: Workload) -> dict[Partition, int | None]:
-    """Return the ends, with those of partitions that answer for the first time."""
-    now = _ends(workload)
-    return {each: now.get(each) if end is None else end for each, end in ends.items()}
-
-
-def _at_rest(workload: Workload, ranges: Iterable[OffsetRange]) -> list[Partition]:
-    """Return the partitions that have an offset and are not worked on."""
-    working = {each.partition for each in ranges}
-    return [each for each, at in workload.offsets.items() if at.committed is not None and each not in working]
-
-
-def _within(workload: Workload, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:
-    """
-    Return what to work on: everything, or what lies before the ends seen at the start.
-
-    A start that differs from the committed offset is stored even where nothing is left to read: `latest` must not move
-    on with every run.
-    """
-    if ends is None:
-        return list(workload.ranges.values())
-    agreed = ((each, ends.get(each.partition)) for each in workload.ranges.values())
-    return [
-        replace(each, end=max(each.start, end))
-        for each, end in agreed
-        if end is not None and (each.start < end or each.start != each.committed)
-    ]

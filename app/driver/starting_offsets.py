@@ -141,10 +141,10 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     return min((each for each in ends if each is not None), default=None)
 
 
-def is_witness(at: PartitionOffsets) -> bool:
-    """Return whether a task has committed this offset in this topic; an operator's offset shows nothing."""
-    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
-    return metadata.is_ours and metadata.topic_id == at.topic_id
+def is_witness(committed: CommittedOffset | None, topic_id: str) -> bool:
+    """Return whether a task has committed this offset in the topic of that id; an operator's offset shows nothing."""
+    metadata = OffsetMetadata.parse(committed.metadata if committed else "")
+    return metadata.is_ours and metadata.topic_id == topic_id
 
 
 def _differ(topic_id: str, other: str) -> bool:

@@ -12,9 +12,9 @@ in its own name. So nothing else needs to be stored, and a crash of either servi
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from app.driver.life import Life, Sight
 from app.driver.starting_offsets import PartitionOffsets
 from app.model import NOBODY, OffsetRange, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
@@ -29,17 +29,14 @@ class Takeover:
 
     Args:
         me: this run.
-        clock: seconds that never go back.
+        sight: for how long commits could be seen.
         gone_seconds: how long a run may commit nothing before it counts as gone.
     """
 
-    def __init__(self, me: Owner, clock: Callable[[], float], gone_seconds: float) -> None:
+    def __init__(self, me: Owner, sight: Sight, gone_seconds: float) -> None:
         self._me = me
-        self._clock = clock
-        self._gone_seconds = gone_seconds
         self._others: dict[Partition, Owner] = {}
-        self._began = self._alive_at = -math.inf
-        """When the later generation was seen first, and last."""
+        self._later = Life(sight, gone_seconds)
 
     def look(self, moved: Mapping[Partition, Owner]) -> None:
         """Take in who has committed the offsets that are new since the last look."""
@@ -47,21 +44,15 @@ class Takeover:
             self._others.pop(partition, None)
             if owner.generation != self._me.generation and owner != NOBODY:
                 self._others[partition] = owner
-        if any(self._is_later(owner) for owner in moved.values()):
-            self._began = self._began if self._is_alive else self._clock()
-            self._alive_at = self._clock()
+        self._later.look(sign=any(self._is_later(owner) for owner in moved.values()))
 
     def _is_later(self, owner: Owner) -> bool:
         return owner.generation > self._me.generation
 
     @property
-    def _is_alive(self) -> bool:
-        return self._clock() - self._alive_at < self._gone_seconds
-
-    @property
     def taken(self) -> Mapping[Partition, Owner]:
         """The partitions that a later generation has; none where it is gone: then they are ours again."""
-        if not self._is_alive:
+        if not self._later.goes_on:
             return {}
         return {partition: owner for partition, owner in self._others.items() if self._is_later(owner)}
 
@@ -79,7 +70,7 @@ class Takeover:
         taken = self.taken
         if not taken:
             return False
-        return taken.keys() >= set(partitions) or self._clock() - self._began >= self._gone_seconds
+        return taken.keys() >= set(partitions) or self._later.is_long
 
 
 def control_partitions_last(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.kafka import settings
+from app.kafka.failures import error_of, is_refusal, of_cluster
 from app.model import Partition
 
 TOPIC = "__consumer_offsets"
@@ -35,6 +36,9 @@ class KafkaCommitLog:
         Watch for so many seconds, or until somebody commits; return where.
 
         None also where we may not read that topic: it is Kafka's own.
+
+        Raises:
+            Unreachable: Kafka does not answer, so nobody knows whether somebody commits.
         """
         began = time.monotonic()
         own: settings.Settings = {"group.id": self._group, "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -44,8 +48,9 @@ class KafkaCommitLog:
         try:
             if found := self._first_commit(consumer, began + seconds):
                 return found
-        except KafkaException:
-            pass
+        except KafkaException as error:
+            if not is_refusal(error_of(error)):
+                raise of_cluster(error, f"watching the commits of group {self._group!r}") from error
         finally:
             consumer.close()
         time.sleep(max(0.0, began + seconds - time.monotonic()))

@@ -108,10 +108,18 @@ def is_local(store: OffsetStore) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PastOffsets:
-    """The next offset of each partition of a topic at an earlier time, in milliseconds since 1970."""
+    """
+    The offsets of a topic at an earlier time.
+
+    Args:
+        time: the time, in milliseconds since 1970.
+        offsets: the next offset of each partition.
+        topic_ids: the id of the topic that each offset belongs to, where that is known.
+    """
 
     time: int
     offsets: Mapping[int, int]
+    topic_ids: Mapping[int, str] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -2,7 +2,8 @@
 A store in HBase, reached through its Thrift server (version 1): rows with one column for each partition.
 
     TOPIC:GROUP:now             →   offsets:0 = 1042   offsets:1 = 977   metadata:0 = {"1042": "winnow/2 …"}   …
-    TOPIC:GROUP:1795251648256   →   offsets:0 = 911    offsets:1 = 850   as it was then (milliseconds since 1970)
+    TOPIC:GROUP:1795251648256   →   offsets:0 = 911    offsets:1 = 850   as it was then (milliseconds since 1970),
+                                    metadata:0 = {"911": "winnow/2 topic=…"}   with the topic's id and nothing else
 
 The reversed scan from `TOPIC:GROUP:~` finds the newest row first: the row `now`, and without one the newest of the
 history. So a group that another job has kept in such a table goes on from there. The history gets a row a minute while
@@ -36,6 +37,7 @@ from app.model import CommittedOffset, Partition, numbers_by_topic
 from app.offsets.connections import Connections
 from app.offsets.contract import PastOffsets, StoreContext
 from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.metadata import OffsetMetadata
 from app.offsets.options import Options
 
 SECONDS = 6.0
@@ -167,7 +169,7 @@ class HBaseOffsets:
         """
         with self._asking(f"reading the history of {topic}") as table:
             rows = list(self._scan(table, topic, most, ":" if until is None else _moment(until)))
-        return [PastOffsets(int(row.rpartition(":")[2]), _all_offsets(cells)) for row, cells in rows]
+        return [_past(row, cells) for row, cells in rows]
 
     def close(self) -> None:
         """Close all connections."""
@@ -195,8 +197,9 @@ class HBaseOffsets:
         youngest = next(self._scan(table, topic, 1, ":"), None)
         if youngest and int(youngest[0].rpartition(":")[2]) > (now - HISTORY_SECONDS) * 1000:
             return
-        offsets = {column: value for column, value in table.row(self._row(topic, NOW)).items() if _is_offset(column)}
-        table.put(self._row(topic, _moment(int(now * 1000))), offsets)
+        cells = table.row(self._row(topic, NOW))
+        offsets = {column: value for column, value in cells.items() if _is_offset(column)}
+        table.put(self._row(topic, _moment(int(now * 1000))), offsets | _topic_ids(cells))
 
     def _row(self, topic: str, part: str) -> str:
         return f"{topic}:{self._group}:{part}"
@@ -282,7 +285,24 @@ def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
     return stored_offset(text, metadata, f"{OFFSETS}:{number} of the row {row} in HBase")
 
 
-def _all_offsets(cells: Cells) -> dict[int, int]:
-    """Return the offset of each partition that a row of the history has."""
-    offsets = {int(column.partition(b":")[2]): value for column, value in cells.items() if _is_offset(column)}
-    return {number: int(value) for number, value in sorted(offsets.items()) if value.isdigit()}
+def _numbers(cells: Cells) -> list[int]:
+    """Return the partitions that a row has offsets of."""
+    return sorted(int(column.partition(b":")[2]) for column in cells if _is_offset(column))
+
+
+def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
+    """Return the cells that tell which topic each offset of the row of now belongs to."""
+    stored = {number: _stored(NOW, cells, number) for number in _numbers(cells)}
+    return {
+        _column(METADATA, number): _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
+        for number, at in stored.items()
+        if at is not None and (topic_id := OffsetMetadata.parse(at.metadata).topic_id)
+    }
+
+
+def _past(row: str, cells: Cells) -> PastOffsets:
+    """Return what a row of the history says."""
+    stored = {number: _stored(row, cells, number) for number in _numbers(cells)}
+    known = {number: at for number, at in stored.items() if at is not None and not at.corrupt}
+    topic_ids = {number: OffsetMetadata.parse(at.metadata).topic_id for number, at in known.items()}
+    return PastOffsets(int(row.rpartition(":")[2]), {number: at.offset for number, at in known.items()}, topic_ids)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from app import cures
-from app.errors import NotUsable
-from app.model import CommittedOffset, Partition
+from app.errors import NotUsable, TopicRecreated
+from app.model import CommittedOffset, Partition, Topic, partitions_of
 from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets
+from app.offsets.metadata import OffsetMetadata
 from app.offsets.migrate import Move
 
+RECREATED = "the topic was deleted and created again, and the history is of the deleted one"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,21 +41,32 @@ def milliseconds_of(text: str) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
 
 
-def moves_back(
-    history: OffsetHistory, target: OffsetStore, partitions: Sequence[Partition], moment: int
-) -> Iterator[Move]:
+def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str, Topic], moment: int) -> Iterator[Move]:
     """
     Yield what has to move so that each topic is as it was at a moment: as its newest entry that is not later says.
 
+    The topic's id goes beside each offset: a task has committed it, so the group has worked on the topic, and one that
+    is created again must be noticed.
+
     Raises:
         NotUsable: a topic has no entry that old.
+        TopicRecreated: the entry, or what the store holds now, is of a deleted topic of the same name.
     """
-    there = target.load(partitions, stable=True)
-    for topic in sorted({each.topic for each in partitions}):
-        found = history.history(topic, 1, until=moment)
+    there = target.load(partitions_of(topics.values()), stable=True)
+    for name, topic in sorted(topics.items()):
+        found = history.history(name, 1, until=moment)
         if not found:
             cure = f"{cures.history()} lists what there is"
-            raise NotUsable(f"the history of {topic} does not go back to {time_of(moment)}", cure)
-        for partition in sorted(each for each in partitions if each.topic == topic):
-            if (offset := found[0].offsets.get(partition.number)) is not None:
-                yield Move(partition, CommittedOffset(offset), there.get(partition))
+            raise NotUsable(f"the history of {name} does not go back to {time_of(moment)}", cure)
+        (past,) = found
+        for partition in partitions_of([topic]):
+            if partition.number in past.offsets:
+                yield _move_back(past, partition, there.get(partition), topic.id)
+
+
+def _move_back(past: PastOffsets, partition: Partition, now: CommittedOffset | None, topic_id: str) -> Move:
+    offset, then = past.offsets[partition.number], past.topic_ids.get(partition.number, "")
+    known = {then, OffsetMetadata.parse(now.metadata if now else "").topic_id} - {""}
+    if topic_id and known - {topic_id}:
+        raise TopicRecreated(partition, RECREATED, offset, cures.choose_offset(partition))
+    return Move(partition, CommittedOffset(offset, str(OffsetMetadata(topic_id, offset))), now)

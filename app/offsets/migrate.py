@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.errors import CorruptOffset, Fenced, NotUsable
+from app.errors import CorruptOffset, Fenced
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
-
-# A service that has records to read commits twice a second.
-WATCH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +55,23 @@ def moves(source: OffsetStore, target: OffsetStore, partitions: Sequence[Partiti
         yield Move(partition, at, there.get(partition))
 
 
-def refuse_moving_offsets(
-    stores: Sequence[OffsetStore], partitions: Sequence[Partition], sleep: Callable[[float], object]
-) -> None:
-    """
-    Watch the stores for a moment.
-
-    Raises:
-        NotUsable: an offset moves, so the service runs.
-    """
-    before = [store.load(partitions, stable=False) for store in stores]
-    sleep(WATCH_SECONDS)
-    for store, was in zip(stores, before, strict=True):
-        now = store.load(partitions, stable=False)
-        if moved := sorted(each for each in partitions if now.get(each) != was.get(each)):
-            raise NotUsable(f"the service runs: {moved[0]} has moved while we looked", "stop it, and try again")
-
-
-def carry_out(all_moves: Sequence[Move], target: OffsetStore, *, force: bool, say: Callable[[str], object]) -> int:
+def carry_out(
+    all_moves: Sequence[Move],
+    target: OffsetStore,
+    written: dict[Partition, CommittedOffset],
+    *,
+    force: bool,
+    say: Callable[[str], object],
+) -> int:
     """
     Store the offsets, and tell what became of each; return how many were refused.
+
+    Args:
+        all_moves: what is to be stored.
+        target: where.
+        written: takes in what was stored.
+        force: whether an offset may go back.
+        say: takes a line.
 
     Raises:
         Transient: the target cannot be written.
@@ -94,6 +88,7 @@ def carry_out(all_moves: Sequence[Move], target: OffsetStore, *, force: bool, sa
             refused += 1
             say(f"refused  {move}: it would go back; --force does it")
         else:
+            written[move.partition] = move.source
             say(f"moved    {move}")
     return refused
 

@@ -86,7 +86,7 @@ def parts(
     """
     chosen = []
     for at in found:
-        begin, end = begins.get(at.partition), ends.get(at.partition)
+        begin, end = begins[at.partition], ends[at.partition]
         if at.watermarks is None or begin is None:
             continue
         end = at.watermarks.last_stable if end is None else end

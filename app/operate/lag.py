@@ -10,7 +10,7 @@ from app.config import Config
 from app.driver.clients import Clients
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, is_witness, judge
 from app.errors import Blocked, WinnowError
-from app.model import CommittedOffset, Partition, Watermarks
+from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
 
 NO_ANSWER = "no broker leads the partition, or its broker does not answer"
@@ -109,7 +109,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     """
     source, policy = config.source, StartPolicy.of(config, keeps=not is_local(clients.offsets))
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
-    partitions = sorted(Partition(each.name, number) for each in topics.values() for number in range(each.partitions))
+    partitions = sorted(partitions_of(topics.values()))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
     # Committed offsets first, and the ends after them: an end never goes back.
     committed = clients.offsets.load(partitions, stable=False)
@@ -118,7 +118,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
         each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
         for each, marks in watermarks.items()
     }
-    begun = {each.topic for each, at in offsets.items() if is_witness(at)}
+    begun = {each.topic for each in partitions if is_witness(committed.get(each), topics[each.topic].id)}
     blocked = {each: judge(at, policy, is_new=each.topic in begun) for each, at in offsets.items()}
     return [
         PartitionLag(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 
 from app.config import FromDuration
 from app.driver.clients import Clients
-from app.errors import Unreachable
 from app.model import CommittedOffset, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
@@ -126,34 +125,6 @@ def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | N
             return starts[at.partition]
     assert at.offset is not None  # the caller has looked
     return at.offset + (target.value if target.goal is Goal.SHIFT else 0)
-
-
-def carry_out(
-    all_resets: Sequence[Reset], clients: Clients, *, transactional: bool, done: Callable[[], object]
-) -> dict[Partition, CommittedOffset]:
-    """
-    Set the offsets; return what was stored.
-
-    Args:
-        all_resets: what is to be set.
-        clients: Kafka, as the driver sees it.
-        transactional: whether offsets move in transactions. Then a fence first ends those that a crash left open: one
-            of them could still move an offset.
-        done: called after each partition.
-
-    Raises:
-        Unreachable, NotUsable, Transient: an offset could not be set; those before it are.
-    """
-    partitions = [each.at.partition for each in all_resets]
-    if clients.placeholders is not None:
-        clients.placeholders.make_room(partitions)
-    if transactional and partitions and not clients.fence.fence(partitions):
-        raise Unreachable("no transactional id could be fenced, so nothing is changed", "try again when Kafka is well")
-    written = {each.at.partition: each.committed for each in all_resets}
-    for partition, committed in written.items():
-        clients.offsets.reset(partition, committed.offset, committed.metadata)
-        done()
-    return written
 
 
 def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:

@@ -1,14 +1,18 @@
-"""Whether the service runs: who changes offsets while it does, loses to its next commit, in silence."""
+"""Whether a service works for the group: who changes offsets while it does, loses to its next commit, in silence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
+from app.config import Config
 from app.driver.clients import Clients
-from app.driver.owners import SIGN_OF_LIFE_SECONDS
-from app.errors import NotUsable
-from app.model import NOBODY, CommittedOffset, Partition
-from app.offsets.metadata import OffsetMetadata
+from app.driver.owners import sign_of_life_seconds
+from app.errors import ServiceRuns, Unreachable
+from app.model import NOBODY, CommittedOffset, Guarantee, Partition, partitions_of
+from app.offsets.contract import OffsetStore
+from app.offsets.metadata import owner_of
 
 CURE = "stop it, and try again"
 
@@ -16,46 +20,100 @@ Watch = Callable[[float], Partition | None]
 """Waits for so many seconds, or until it sees a commit that repeats an offset; returns whose."""
 
 
-def refuse_running_service(clients: Clients, partitions: Sequence[Partition], watch: Watch) -> None:
+class StoppedService:
     """
-    Watch for a moment; nothing is disturbed.
+    The service of the group as a person needs it who acts on its group: stopped.
 
     Args:
+        config: its configuration.
         clients: Kafka, as the driver sees it.
-        partitions: those whose offsets are watched.
-        watch: waits, and shows commits that repeat an offset where the store lets us see them.
-
-    Raises:
-        ForeignMember: somebody consumes in the group.
-        NotUsable: an offset is committed, so the service runs.
+        watch: waits, and shows commits that repeat an offset where Kafka lets us see them.
+        sleep: waits.
     """
-    clients.group.refuse_foreign_members()
-    before = clients.offsets.load(partitions, stable=False)
-    renewed = watch(SIGN_OF_LIFE_SECONDS)
-    now = clients.offsets.load(partitions, stable=False)
-    moved = [each for each in partitions if now.get(each) != before.get(each)]
-    if (partition := next(iter(moved), renewed)) is not None:
-        raise NotUsable(f"{_who(now.get(partition))} runs: it has committed {partition} while we looked", CURE)
 
+    def __init__(
+        self, config: Config, clients: Clients, watch: Watch, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._clients = clients
+        self._watch, self._sleep = watch, sleep
+        self._source = config.source
+        self._seconds = sign_of_life_seconds(config.commit_interval)
+        self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
-def refuse_overwritten(
-    clients: Clients, written: Mapping[Partition, CommittedOffset], sleep: Callable[[float], object]
-) -> None:
-    """
-    Look again at offsets that were set: a service that no other sign has told of writes over them.
+    def refuse_running(self, *others: OffsetStore) -> None:
+        """
+        Watch all its partitions for a moment; nothing is disturbed.
 
-    Raises:
-        NotUsable: somebody has.
-    """
-    sleep(SIGN_OF_LIFE_SECONDS)
-    now = clients.offsets.load(written, stable=False)
-    for partition, set_to in written.items():
-        if (found := now.get(partition)) != set_to:
-            there = "nothing" if found is None else found.corrupt or found.offset
-            cause = f"{_who(found)} runs: {partition} was set to {set_to.offset}, and now {there} stands there"
-            raise NotUsable(cause, CURE)
+        Args:
+            others: where it may keep its offsets, if not in the configured store.
+
+        Raises:
+            ForeignMember: somebody consumes in the group.
+            ServiceRuns: an offset is committed.
+            Unreachable, NotUsable: Kafka or a store does not answer, or refuses.
+        """
+        self._clients.group.refuse_foreign_members()
+        topics = self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, ())
+        partitions = partitions_of(topics.values())
+        stores = (self._clients.offsets, *others)
+        before = [store.load(partitions, stable=False) for store in stores]
+        renewed = self._watch(self._seconds)
+        for store, was in zip(stores, before, strict=True):
+            now = store.load(partitions, stable=False)
+            moved = (each for each in partitions if now.get(each) != was.get(each))
+            if (partition := next(moved, renewed)) is not None:
+                cause = f"{_who(now.get(partition))} runs: it has committed {partition} while we looked"
+                raise ServiceRuns(cause, CURE)
+
+    def fence(self, partitions: Collection[Partition]) -> None:
+        """
+        End the transactions that a crash left open, which could still move an offset.
+
+        Raises:
+            Unreachable: none of the partitions could be fenced.
+        """
+        if partitions and not self._clients.fence.fence(partitions):
+            cause = "no transactional id could be fenced, so nothing is changed"
+            raise Unreachable(cause, "try again when Kafka is well")
+
+    @contextmanager
+    def changing(
+        self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
+    ) -> Iterator[dict[Partition, CommittedOffset]]:
+        """
+        Let the caller change offsets of these partitions, and note them, between two looks for a service.
+
+        Args:
+            target: the store that is written to.
+            partitions: those that may be changed.
+            others: where the service may keep its offsets, if neither in the configured store nor in the target.
+
+        Raises:
+            ServiceRuns: an offset was committed before, or written over afterwards.
+            ForeignMember, Unreachable, NotUsable: what `refuse_running` and `fence` raise.
+        """
+        self.refuse_running(target, *others)
+        if self._clients.placeholders is not None:
+            self._clients.placeholders.make_room(partitions)
+        if self._exactly_once:
+            self.fence(partitions)
+        written: dict[Partition, CommittedOffset] = {}
+        yield written
+        self._refuse_overwritten(target, written)
+
+    def _refuse_overwritten(self, target: OffsetStore, written: dict[Partition, CommittedOffset]) -> None:
+        """Look again at offsets that were set: a service that no other sign has told of writes over them."""
+        if not written:
+            return
+        self._sleep(self._seconds)
+        now = target.load(written, stable=False)
+        for partition, set_to in written.items():
+            if (found := now.get(partition)) != set_to:
+                there = "nothing" if found is None else found.corrupt or found.offset
+                cause = f"{_who(found)} runs: {partition} was set to {set_to.offset}, and now {there} stands there"
+                raise ServiceRuns(cause, CURE)
 
 
 def _who(committed: CommittedOffset | None) -> str:
-    owner = OffsetMetadata.parse(committed.metadata if committed else "").owner
+    owner = owner_of(committed)
     return "the service" if owner == NOBODY else str(owner)

@@ -117,7 +117,7 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
     if before.taken and not after.taken:
         yield Line("warning", "the later generation is gone; this service works on everything again", {})
     if after.fenced and after.fenced is not before.fenced:
-        owners = sorted({str(owner) for owner in after.fenced.values() if owner != NOBODY})
+        owners = sorted({str(owner) for owner in after.fenced.values() if owner not in (None, NOBODY)})
         where = [str(partition) for partition in sorted(after.fenced)]
         fields = {"count": len(where), "partitions": where[:SHOWN], "offsets_committed_by": owners[:SHOWN]}
         yield Line("warning", "partitions were fenced, and not by this driver", fields)

@@ -258,7 +258,8 @@ class Snapshot:
         progress: what the tasks did between the last two refreshes; None before the first.
         outage: that Kafka does not answer the driver, or refuses it; None while it answers.
         rival: that another run of this generation still works for the group; None while none does.
-        fenced: the partitions that somebody else took over before the last discovery, and who owns them.
+        fenced: the partitions that somebody else took over before the last discovery, and who owns them; None where
+            nobody has committed there since.
         taken: the partitions that a service of a later generation has taken over.
         mirrors: the mirrors of the offsets, as the driver writes them.
         totals: what became of all records since the service started.
@@ -283,7 +284,7 @@ class Snapshot:
     progress: Progress | None = None
     outage: Problem | None = None
     rival: Problem | None = None
-    fenced: Mapping[Partition, Owner] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
     taken: Mapping[Partition, Owner] = field(default_factory=dict)
     mirrors: tuple[MirrorStatus, ...] = ()
     totals: Counts = NOTHING

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
+from structlog.testing import capture_logs
 
 from app.cli import main
+from app.driver import owners
 from app.embedded.broker import Broker, Cluster
+from app.errors import ServiceRuns
 from app.model import Partition, transactional_id
-from app.operate import running
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, client, commit, committed, line, produce, read, values
 from tests.integration.in_process import Running
@@ -34,7 +36,12 @@ class Stage:
         self.bootstrap = broker.bootstrap
         self.source, self.group = topics("raw", 2), topics("clean", 2)
         self.config = settings(
-            broker.bootstrap, group=self.group, sources=[self.source], sink=self.group, dead=topics("dead")
+            broker.bootstrap,
+            group=self.group,
+            sources=[self.source],
+            sink=self.group,
+            dead=topics("dead"),
+            commit_interval="100ms",
         )
         self.file = folder / "winnow.yaml"
         self.file.write_text(json.dumps(self.config))
@@ -56,9 +63,20 @@ def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
     return Stage(broker, topics, tmp_path)
 
 
+def test_a_backfill_beside_the_service(stage: Stage) -> None:
+    """It ends before it has fenced anybody, and the service goes on in the same round."""
+    with Running(stage.config) as end:
+        until(lambda: [10, 10] == stage.committed(), "the first lines")
+        with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
+            run_service(stage.config)
+        assert 0 == end()
+
+    assert [] == [each for each in logs if "fenced" in each["event"]]
+
+
 def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """To each kind of place, all partitions or some; a dry run changes nothing."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
 
@@ -96,7 +114,7 @@ def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped service that is reset cleanses those records again; its counts begin at that offset."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     assert 0 == run_service(stage.config)[0]
     code, before = stage.command("show")
 
@@ -115,16 +133,20 @@ def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.Monkey
     assert 23 == len(read(stage.bootstrap, stage.group))
 
 
-def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage) -> None:
+def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path: Path) -> None:
     """It has read everything, so no offset moves; each second it renews one. Nothing is changed."""
     with Running(stage.config) as stop:
         until(lambda: stage.committed() == [10, 10], "the end of the source")
-        refused = [stage.command("reset", "--to-earliest") for _ in range(3)]
+        refused = [stage.command("reset", "--to-earliest") for _ in range(2)]
+        files = json.dumps({"name": "files", "url": f"file://{tmp_path}"})
+        moved = CliRunner().invoke(
+            main, ["offsets", "migrate", "-c", str(stage.file), "--from", "kafka", "--to", files]
+        )
         assert [10, 10] == stage.committed()
         assert 0 == stop()
     code, found = stage.command("reset", "--to-earliest")
 
-    for each in refused:
+    for each in [*refused, (moved.exit_code, moved.stderr)]:
         assert 3 == each[0], each
         assert "runs: it has committed" in each[1]
         assert "while we looked: stop it, and try again" in each[1]
@@ -134,7 +156,7 @@ def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage) -> None:
 
 def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds an offset that it may still commit: the fence ends it, and the offset that a person set stands."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     identity = transactional_id(stage.group, Partition(stage.source, 0))
     crashed = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity})
@@ -178,7 +200,7 @@ def test_the_cure_for_a_topic_that_was_created_again(
     clusters: int,
 ) -> None:
     """As it is printed it works, wherever the offset is: all of the new topic is read."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
     centre = second if clusters == 2 else broker
     source, sink, dead = topics("raw"), topics("clean", 1, None, centre), topics("dead", 1, None, centre)

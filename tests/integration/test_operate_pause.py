@@ -18,7 +18,11 @@ from tests.support.waiting import until
 
 
 def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once."""
+    """
+    No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once.
+
+    It lasts although the dead letters are deleted and created again, and with that topic all offsets beside it.
+    """
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"
@@ -44,6 +48,10 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
         before = place()
         assert 20 == winnow("lag")["lag"]
         assert 0 == end()
+    admin = broker.admin()
+    admin.delete_topics([dead])[dead].result(60)
+    until(lambda: dead not in admin.list_topics(timeout=60).topics, "the end of the topic")
+    broker.create_topic(dead)
     with Running(config):
         until(lambda: winnow("lag")["paused"] == paused["paused"], "the mark")
         assert paused == winnow("pause")

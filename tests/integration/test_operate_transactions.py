@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from app.cli import main
+from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
-from app.operate import running
 from tests.conftest import Topics
 from tests.independent import commit
 from tests.integration.service import settings
@@ -24,12 +24,12 @@ def test_what_is_left_open_is_listed_and_aborted(
     broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the group's own, with its age; a dry run changes nothing; afterwards readers go on, and the owner is fenced."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     source, sink = topics("raw", 2), topics("clean")
     file = tmp_path / "winnow.yaml"
-    file.write_text(
-        json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=topics("dead")))
-    )
+    dead = topics("dead")
+    config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, commit_interval="100ms")
+    file.write_text(json.dumps(config))
     commit(broker.bootstrap, sink, {(source, 0): 0, (source, 1): 0})
 
     def begun(identity: str) -> Producer:

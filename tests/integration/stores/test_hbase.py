@@ -15,6 +15,7 @@ from app.offsets import hbase as module
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.hbase import HBaseOffsets
+from app.offsets.metadata import OffsetMetadata
 from app.offsets.testing import OffsetStoreContract
 from tests.integration.stores.stage import OnServer
 from tests.servers.hbase import HBaseThrift
@@ -84,19 +85,24 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
             assert {partition: CommittedOffset(5)} == other.load([partition], stable=True)
 
     def test_the_history(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each row of the history holds all partitions as they were then; the newest comes first."""
+        """Each row of the history holds all partitions as they were then, with their topic; the newest comes first."""
         monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
         first, second = self.partitions(2)
         before = time.time() * 1000
         with closing(self.open_store()) as store:
             assert isinstance(store, HBaseOffsets)
-            for partition, offset in [(first, 1), (second, 2), (first, 3)]:
-                store.save(partition, offset, "")
+            for partition, offset, metadata in [
+                (first, 1, ""),
+                (second, 2, str(OffsetMetadata("id-1"))),
+                (first, 3, ""),
+            ]:
+                store.save(partition, offset, metadata)
                 time.sleep(0.002)  # two rows of one millisecond would be one
 
             found = store.history(first.topic, 2)
 
         assert [{0: 3, 1: 2}, {0: 1, 1: 2}] == [past.offsets for past in found]
+        assert [{0: "", 1: "id-1"}] * 2 == [past.topic_ids for past in found]
         assert before <= found[1].time < found[0].time <= time.time() * 1000
 
     def test_the_history_gets_a_row_a_minute(self) -> None:

@@ -11,11 +11,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.config import Config
+from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import hbase as module
 from app.offsets.contract import StoreContext
+from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.registry import open_store
+from app.start import clients
 from tests.conftest import Topics
 from tests.integration.service import settings
 from tests.servers.hbase import HBaseThrift
@@ -26,8 +30,14 @@ class History:
 
     def __init__(self, broker: Cluster, topics: Topics, hbase: HBaseThrift, folder: Path) -> None:
         self.source, self.group = topics("raw", 2), topics("clean")
+        dead = topics("dead")
         self.config = settings(
-            broker.bootstrap, group=self.group, sources=[self.source], sink=self.group, dead=topics("dead")
+            broker.bootstrap,
+            group=self.group,
+            sources=[self.source],
+            sink=self.group,
+            dead=dead,
+            commit_interval="50ms",
         )
         mirror = {"name": "hbase", "host": "127.0.0.1", "port": hbase.port}
         self.file = folder / "winnow.yaml"
@@ -38,13 +48,17 @@ class History:
             Plugin("hbase", {key: value for key, value in mirror.items() if key != "name"}), context
         )
 
-    def commit(self, partition: int, offset: int) -> None:
+    def commit(self, partition: int, offset: int, topic_id: str = "") -> None:
+        metadata = str(OffsetMetadata(topic_id, 0, Counts(offset))) if topic_id else ""
         for store in (self.kafka, self.hbase):
-            store.save(Partition(self.source, partition), offset, "")
+            store.save(Partition(self.source, partition), offset, metadata)
 
     def committed(self) -> dict[int, CommittedOffset]:
         found = self.kafka.load([Partition(self.source, number) for number in range(2)], stable=True)
         return {partition.number: at for partition, at in found.items()}
+
+    def offsets(self) -> dict[int, int]:
+        return {number: at.offset for number, at in self.committed().items()}
 
     def command(self, *arguments: str) -> Result:
         return CliRunner().invoke(main, ["offsets", "history", "-c", str(self.file), *arguments])
@@ -53,8 +67,13 @@ class History:
 def test_the_group_goes_back_to_an_earlier_time(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mirror's history is listed, newest first; a restore sets the store, and with --dry-run it only says so."""
+    """
+    The mirror's history is listed, newest first; a restore sets the store, and with --dry-run it only says so.
+
+    The topic's id stands beside what is restored: a partition that is added afterwards is new to the group.
+    """
     monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.1)
     group = History(broker, topics, hbase, tmp_path)
     with closing(group.kafka), closing(group.hbase):
         for partition, offset in [(0, 10), (1, 20), (0, 30)]:
@@ -73,7 +92,32 @@ def test_the_group_goes_back_to_an_earlier_time(
 
         done = group.command("--restore", then)
         assert 0 == done.exit_code, done.output
-        assert {0: CommittedOffset(10), 1: CommittedOffset(20)} == group.committed()
+        assert {0: 10, 1: 20} == group.offsets()
+        (topic_id,) = {
+            each.id
+            for each in clients(Config.model_validate(group.config))
+            .topics.source_topics([group.source], None, ())
+            .values()
+        }
+        assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
+
+
+def test_the_history_of_a_deleted_topic(
+    broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its offsets are those of other records, so nothing is set."""
+    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+    group = History(broker, topics, hbase, tmp_path)
+    with closing(group.kafka), closing(group.hbase):
+        group.commit(0, 10, "of-a-deleted-topic")
+        group.commit(0, 30)
+
+        then = re.findall(r"\S+Z", group.command().output)[1]
+        done = group.command("--restore", then)
+
+        assert 1 == done.exit_code
+        assert f"{group.source}-0@10: the topic was deleted and created again" in done.stderr
+        assert {0: 30} == group.offsets()
 
 
 def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path) -> None:

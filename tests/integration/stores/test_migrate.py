@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import Partition
-from app.offsets import migrate
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.redis import RedisOffsets
 from tests.conftest import Topics
@@ -26,7 +26,7 @@ class Migration:
     """A group whose offsets are in Redis, and a configuration whose store is Redis."""
 
     def __init__(self, broker: Cluster, topics: Topics, redis: Redis, folder: Path) -> None:
-        self.stage = StoreStage(broker, topics, {"name": "redis", "url": redis.url})
+        self.stage = StoreStage(broker, topics, {"name": "redis", "url": redis.url}, commit_interval="50ms")
         self.stage.write(0, 0, 9)
         self.stage.write(1, 0, 9)
         self.file = folder / "winnow.yaml"
@@ -50,7 +50,7 @@ class Migration:
 def migration(
     broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Migration:
-    monkeypatch.setattr(migrate, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.1)
     return Migration(broker, topics, redis, tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_a_running_service_is_noticed(migration: Migration, monkeypatch: pytest.
     found = migration.run()
 
     assert 3 == found.exit_code
-    assert "the service runs" in found.stderr
+    assert f"the service runs: it has committed {migration.source}-0 while we looked" in found.stderr
     assert {} == migration.in_kafka()
 
 

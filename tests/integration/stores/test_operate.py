@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
+from app.driver import owners
 from app.embedded.broker import Cluster
 from app.offsets.metadata import OffsetMetadata
-from app.operate import running
 from tests.conftest import Topics
 from tests.independent import read
 from tests.integration.stores.stage import STORES, StoreStage
@@ -23,8 +23,8 @@ def test_every_store(
     broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
-    monkeypatch.setattr(running, "SIGN_OF_LIFE_SECONDS", 0.2)
-    stage = StoreStage(broker, topics, store)
+    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
+    stage = StoreStage(broker, topics, store, commit_interval="100ms")
     for number in range(2):
         stage.write(number, 0, 9)
     assert 0 == stage.run()

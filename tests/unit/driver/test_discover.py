@@ -92,6 +92,30 @@ def test_a_partition_that_joined_leaderless_starts_at_its_beginning() -> None:
     assert 0 == discovery.discover().ranges[B].start
 
 
+@pytest.mark.parametrize("how", ["leaderless", "silent"])
+def test_a_partition_that_was_added_while_its_siblings_cannot_be_read(how: str) -> None:
+    """The group's offsets show that it has worked on the topic, whoever leads its partitions: nothing is passed over."""
+    kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
+    kafka.committed[A] = CommittedOffset(7, OURS)
+    lose(kafka, A, how)
+
+    assert {B: 3} == starts(Discovery(config("starting.offsets=latest"), kafka.clients).discover())
+
+
+def test_an_offset_of_a_partition_that_cannot_be_read_is_remembered() -> None:
+    """If it is gone when the leader is back, it has vanished: that is no first start."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset(4, OURS)
+    lose(kafka, B, "leaderless")
+    discovery = Discovery(config(), kafka.clients)
+
+    assert {B: CommittedOffset(4, OURS), A: None} == discovery.discover().committed
+    kafka.leaderless, kafka.silent = set(), set()
+    del kafka.committed[B]
+
+    assert isinstance(discovery.discover().blocked[B], OffsetVanished)
+
+
 def test_a_topic_that_only_a_pattern_found_may_go() -> None:
     """Nobody has named it, so nobody misses it; a topic that is named blocks its partitions."""
     source = config().source
@@ -235,6 +259,16 @@ def test_an_offset_that_is_pending_for_ever_is_planned_as_it_was(
     else:
         with pytest.raises(Unreachable):
             discovery.discover()
+
+
+def test_another_sink_shows_on_a_partition_that_cannot_be_read() -> None:
+    """Two services must not split the records because a leader is away when one of them starts."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(5, "there", "elsewhere"))))
+    lose(kafka, B, "leaderless")
+
+    with pytest.raises(ForeignSink, match="writes to elsewhere"):
+        Discovery(config(), kafka.clients).discover()
 
 
 class TestBlockedByATask:
@@ -502,6 +536,16 @@ def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
     assert {} == discovery.discover().fenced
 
 
+def test_a_run_never_takes_itself_for_the_one_that_fenced_it() -> None:
+    """Whoever did has committed nothing yet: the last commit there is still our own."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), kafka.clients)
+    kafka.committed = {A: CommittedOffset(4, str(OffsetMetadata(owner=discovery.owner)))}
+    discovery.reported([Receipt(A, 0, 4, outcome=Outcome.FENCED)])
+
+    assert {A: None} == discovery.discover().fenced
+
+
 def test_a_later_run_ends_this_one() -> None:
     """What it commits while this one works is seen by a refresh, too."""
     kafka = DriverKafka(p0=(0, 10))
@@ -627,6 +671,51 @@ def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
     assert (OffsetLeftBehind, A, 7) == (type(error), error.partition, error.offset)
     assert "winnow offsets migrate -c winnow.yaml --from source --to kafka" in error.cure
     assert {A: 7, B: 0} == {partition: each.start for partition, each in after.ranges.items()}
+
+
+@pytest.mark.parametrize("how", ["leaderless", "silent"])
+def test_an_offset_that_was_left_behind_is_found_without_a_leader(how: str) -> None:
+    """Its partition waits for its leader first and then for a person, and is never read from its beginning."""
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.room = {}
+    kafka.committed[B] = CommittedOffset(4)
+    lose(kafka, A, how)
+    discovery = Discovery(config(), replace(kafka.clients, copies=Copies({A: 7})))
+
+    before = discovery.discover()
+    kafka.leaderless, kafka.silent = set(), set()
+    after = discovery.discover()
+
+    assert [Leaderless, OffsetLeftBehind] == [type(each.blocked[A]) for each in (before, after)]
+    assert {B: 4} == starts(before) == starts(after)
+
+
+def test_an_offset_that_was_left_behind_is_found_when_its_topic_is_seen_later() -> None:
+    """Brokers do not learn of a topic all at once, so the first look may miss one."""
+    kafka = DriverKafka(p0=(0, 10))
+    discovery = Discovery(config(), replace(kafka.clients, copies=Copies({B: 7})))
+    discovery.discover()
+    kafka.watermark[B] = (0, 10)
+
+    assert isinstance(discovery.discover().blocked[B], OffsetLeftBehind)
+
+
+def test_nothing_is_decided_before_the_copies_are_told() -> None:
+    """While the source's cluster does not answer the whole service waits; then the partition is found left behind."""
+    kafka, copies = DriverKafka(p0=(0, 10)), Copies({A: 7})
+    asked = iter([Unreachable("away")])
+
+    class Away(Copies):
+        def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
+            for error in asked:
+                raise error
+            return copies.load(partitions, stable=stable)
+
+    discovery = Discovery(config(), replace(kafka.clients, copies=Away({})))
+
+    with pytest.raises(Unreachable):
+        discovery.discover()
+    assert isinstance(discovery.discover().blocked[A], OffsetLeftBehind)
 
 
 def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:

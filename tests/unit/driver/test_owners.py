@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from app.driver.owners import Owners
-from app.driver.starting_offsets import PartitionOffsets
-from app.errors import ForeignSink, Superseded
-from app.model import NOBODY, CommittedOffset, Owner, Partition, Watermarks
+from app.errors import ForeignSink, ServiceRuns, Superseded
+from app.model import NOBODY, CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.runtime import Runtime, Timings
 
@@ -19,12 +18,9 @@ ME = Owner(1_000, "here", "clean")
 EARLIER, LATER = Owner(900, "there", "clean"), Owner(1_100, "there", "clean")
 
 
-def offsets(*committed: tuple[Partition, int, Owner]) -> Mapping[Partition, PartitionOffsets]:
+def offsets(*committed: tuple[Partition, int, Owner]) -> Mapping[Partition, CommittedOffset]:
     return {
-        partition: PartitionOffsets(
-            partition, "", Watermarks(0, 99, 99), CommittedOffset(offset, str(OffsetMetadata(owner=owner)))
-        )
-        for partition, offset, owner in committed
+        partition: CommittedOffset(offset, str(OffsetMetadata(owner=owner))) for partition, offset, owner in committed
     }
 
 
@@ -112,6 +108,75 @@ def test_the_later_run_goes_on(earlier: Owner) -> None:
     assert earlier == watch.owners.rival
     watch.now += 1
     assert watch.owners.rival is None
+
+
+def test_an_outage_is_no_silence() -> None:
+    """While Kafka does not answer us, the other one may not reach it either, and we would not see it if it did."""
+    watch = Watch()
+    watch.look(EARLIER, 6)
+    watch.now += GONE_SECONDS - 1
+    watch.look(EARLIER, 6)
+
+    watch.owners.lose_sight()
+    watch.now += 90
+    watch.look(EARLIER, 6)
+
+    assert EARLIER == watch.owners.rival
+    watch.now += GONE_SECONDS
+    assert watch.owners.rival is None
+
+
+def test_who_is_gone_does_not_come_back_with_an_outage() -> None:
+    """Only a commit shows that it is there again."""
+    watch = Watch()
+    watch.look(EARLIER, 6)
+    watch.now += GONE_SECONDS
+    watch.look(EARLIER, 6)
+
+    watch.owners.lose_sight()
+    watch.look(EARLIER, 6)
+
+    assert watch.owners.rival is None
+    watch.look(EARLIER, 7)
+    assert EARLIER == watch.owners.rival
+
+
+class TestBeforeWork:
+    """A run that looks first whether another one of its generation works."""
+
+    @pytest.mark.parametrize(("commit_seconds", "seconds"), [(0.5, 3.0), (15.0, 30.0)])
+    def test_it_looks_for_as_long_as_a_commit_may_take(self, commit_seconds: float, seconds: float) -> None:
+        """Only then it can say that nobody works, and only where Kafka has answered all the time."""
+        watch = Watch(EARLIER)
+        watch.owners.look_before_work(commit_seconds, refuse=False)
+        watch.now += seconds - 0.1
+        assert watch.owners.must_look
+
+        watch.owners.lose_sight()
+        watch.now += 90
+        watch.look(EARLIER)
+
+        assert watch.owners.must_look
+        watch.now += seconds
+        assert not watch.owners.must_look
+
+    def test_where_no_offset_names_another_run_there_is_nobody_to_wait_for(self) -> None:
+        """A first start begins at once."""
+        watch = Watch()
+        watch.owners.look_before_work(0.5, refuse=True)
+
+        assert not watch.owners.must_look
+
+    @pytest.mark.parametrize("other", [EARLIER, LATER])
+    def test_it_refuses(self, other: Owner) -> None:
+        """Whichever is later: a backfill neither ends the service nor fights with it, and is told what to do."""
+        watch = Watch(other)
+        watch.owners.look_before_work(0.5, refuse=True)
+
+        with pytest.raises(
+            ServiceRuns, match=r"the service on there .* works for group 'g': stop it, or .* --stand-by"
+        ):
+            watch.look(other, 6)
 
 
 @pytest.mark.parametrize("started", [900, 1_100])

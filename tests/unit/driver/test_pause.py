@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from app.driver.pause import AGAIN_SECONDS, PauseMark
 from app.driver.renewal import RENEW_SECONDS
 from app.driver.stop import Stop
-from app.errors import NotAllowed, Unreachable
+from app.errors import NotAllowed, Transient, Unreachable
 from app.model import Assignment, CommittedOffset, Partition, Pause, Waiting
 from app.runtime import Runtime
 from tests.fakes.driver import DriverKafka, FakeRounds, works
@@ -18,6 +18,7 @@ from tests.unit.driver.test_service import config, service
 
 A = Partition("raw", 0)
 PAUSE = Pause(5_000, "ops 1")
+TOPICS = ("dead", "clean", "raw")
 
 
 class Store:
@@ -28,6 +29,11 @@ class Store:
     def __init__(self) -> None:
         self.stored: dict[Partition, CommittedOffset] = {}
         self.trouble: Exception | None = None
+        self.missing: set[str] = set()
+        """Topics that do not exist: with them, Kafka has deleted their offsets."""
+
+    def delete(self, topic: str) -> None:
+        self.stored = {place: at for place, at in self.stored.items() if place.topic != topic}
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         assert not stable, "nobody commits in that group in a transaction"
@@ -39,6 +45,8 @@ class Store:
         raise AssertionError("a mark may go back")
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
+        if partition.topic in self.missing:
+            raise Transient(partition, "unknown topic")
         self.stored[partition] = CommittedOffset(offset, metadata)
 
     def close(self) -> None:
@@ -48,7 +56,7 @@ class Store:
 class TestMark:
     def test_it_is_set_and_cleared(self) -> None:
         """Whoever reads it learns since when, and from where."""
-        mark = PauseMark(Store(), "dead")
+        mark = PauseMark(Store(), TOPICS)
 
         assert mark.read() is None
         mark.set(PAUSE)
@@ -61,21 +69,58 @@ class TestMark:
         store = Store()
         store.stored[Partition("dead", 0)] = CommittedOffset(1, "since=x")
 
-        assert Pause(0, "") == PauseMark(store, "dead").read()
+        assert Pause(0, "") == PauseMark(store, ["dead"]).read()
+
+    @pytest.mark.parametrize("topic", TOPICS)
+    def test_it_outlives_each_of_its_topics(self, topic: str) -> None:
+        """Kafka deletes offsets with their topic; the service is paused until somebody resumes it."""
+        store = Store()
+        mark = PauseMark(store, TOPICS)
+        mark.set(PAUSE)
+
+        store.delete(topic)
+
+        assert PAUSE == mark.read()
+        store.missing.add(topic)
+        mark.clear()
+        assert PauseMark(store, TOPICS).read() is None
+
+    def test_it_is_set_while_a_topic_is_missing(self) -> None:
+        """A person may pause the service to create one again; where no topic takes it, nobody is told that it is set."""
+        store = Store()
+        store.missing.add("dead")
+        mark = PauseMark(store, TOPICS)
+
+        mark.set(PAUSE)
+        assert PAUSE == mark.read()
+        store.missing |= set(TOPICS)
+        with pytest.raises(Transient):
+            mark.set(PAUSE)
+
+    def test_a_refusal_does_not_end_it(self) -> None:
+        """A broker that restarts may not know our rights for a moment: what was read last holds until it is read again."""
+        store = Store()
+        mark = PauseMark(store, TOPICS)
+        mark.set(PAUSE)
+        assert PAUSE == mark.read()
+
+        store.trouble = NotAllowed("no")
+
+        assert PAUSE == mark.read()
 
     def test_who_may_not_ask(self) -> None:
         """A service without the right to read the mark works; an outage is one."""
         store = Store()
         store.trouble = NotAllowed("no")
-        assert PauseMark(store, "dead").read() is None
+        assert PauseMark(store, TOPICS).read() is None
         store.trouble = Unreachable("away")
         with pytest.raises(Unreachable):
-            PauseMark(store, "dead").read()
+            PauseMark(store, TOPICS).read()
 
     def test_who_may_not_ask_asks_rarely(self) -> None:
         """Each such question takes seconds; the right may come later."""
         store, now = Store(), [0.0]
-        mark = PauseMark(store, "dead", lambda: now[0])
+        mark = PauseMark(store, TOPICS, lambda: now[0])
         mark.set(PAUSE)
         store.trouble = NotAllowed("no")
         assert mark.read() is None

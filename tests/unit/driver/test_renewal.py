@@ -99,6 +99,18 @@ def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -
     assert [B] == kafka.renewed
 
 
+def test_a_partition_without_a_leader_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group has it all the same, and brokers forget it like any other."""
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
+    kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
+    kafka.committed[B] = CommittedOffset(2)
+    kafka.leaderless.add(1)
+
+    assert 1 == service(kafka, FakeRounds(works(kafka))).run(until_end=True)
+
+    assert [B] == kafka.renewed
+
+
 def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
     """A run from time to time is all that idle partitions see of the service."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))

@@ -89,7 +89,7 @@ def test_only_an_offset_that_a_task_committed_is_a_witness(
     committed: int | None, metadata: str, expected: bool
 ) -> None:
     """An offset that an operator set, or one of a deleted topic, does not show that the group has begun."""
-    assert expected is is_witness(offsets(committed, metadata))
+    assert expected is is_witness(offsets(committed, metadata).committed, "id-1")
 
 
 @pytest.mark.parametrize("committed", [100, 190, 200])

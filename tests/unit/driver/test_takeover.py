@@ -9,11 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.config import Config
+from app.driver.life import Sight
 from app.driver.service import Service
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.takeover import Takeover, control_partitions_last
 from app.driver.tracker import StatusTracker
-from app.errors import SparkFailed
+from app.errors import ServiceRuns, SparkFailed, Unreachable
 from app.model import (
     NOBODY,
     Assignment,
@@ -47,9 +48,11 @@ class Scene:
 
     def __init__(self) -> None:
         self.now = 1_000.0
-        self.takeover = Takeover(ME, lambda: self.now, GONE_SECONDS)
+        self.sight = Sight(lambda: self.now)
+        self.takeover = Takeover(ME, self.sight, GONE_SECONDS)
 
     def look(self, moved: Mapping[Partition, Owner]) -> None:
+        self.sight.opens()
         self.takeover.look(moved)
 
 
@@ -105,6 +108,19 @@ class TestTakeover:
             scene.now += GONE_SECONDS / 3
 
         assert scene.takeover.has_all([A, B])
+
+    def test_an_outage_counts_for_nothing(self) -> None:
+        """Neither as the silence of the later generation, nor as time in which it could have taken what it wants."""
+        scene = Scene()
+        scene.look({A: LATER})
+
+        scene.sight.is_lost()
+        scene.now += 90
+        assert {A} == scene.takeover.taken.keys()
+        scene.look({})
+
+        assert {A} == scene.takeover.taken.keys()
+        assert not scene.takeover.has_all([A, B])
 
     def test_a_second_attempt_has_its_own_minute(self) -> None:
         """A later generation that came back after a crash is not as far as one that never left."""
@@ -380,12 +396,54 @@ class Occupied(DriverKafka):
         self.committed = {A: owned(3, owner)}
         self.owner, self.until = owner, until
         self.time: Callable[[], float] = lambda: 0.0
+        self.away = (0.0, 0.0)
+        """From when to when it does not answer."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
+        began, ended = self.away
+        if began <= self.time() < ended:
+            raise Unreachable("away")
         if 0 < self.time() < self.until:
             report = TaskReport(Attempt(int(self.time()), 0), NO_TIME)
             self.committed[A] = CommittedOffset(3, str(OffsetMetadata("id-1", 0, owner=self.owner, report=report)))
         return super().load(partitions, stable=stable)
+
+
+class TestUntilEnd:
+    """A backfill beside the service of its group."""
+
+    def test_it_refuses_beside_a_service_that_works(self) -> None:
+        """It fences nobody, and Spark does not start."""
+        kafka = Occupied(Owner(0, "!", "clean", 2), until=100)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time = flow.time
+
+        with pytest.raises(ServiceRuns, match=r"the service of generation 2 on ! .* works for group 'g'"):
+            flow.run(until_end=True)
+
+        assert [] == flow.started_after
+        assert [] == kafka.fenced
+        assert flow.time.now < 3
+
+    def test_it_works_where_the_other_one_is_gone(self) -> None:
+        """A second run by cron finds what the first has committed, standing still."""
+        kafka = Occupied(Owner(0, "!", "clean", 2), until=0)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+
+        flow.run(until_end=True)
+
+        assert 10 == kafka.committed[A].offset
+        assert 3 <= flow.time.now < 4
+
+    def test_a_later_generation_takes_over(self) -> None:
+        """That is what a generation is for."""
+        kafka = Occupied(EARLIER, until=3)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time = flow.time
+
+        flow.run(until_end=True)
+
+        assert flow.rounds.rounds[0][0].takes_over
 
 
 class TestStandBy:
@@ -427,6 +485,28 @@ class TestStandBy:
 
         assert flow.rounds.rounds[0][0].takes_over
         assert 3 <= flow.time.now < 10
+
+    def test_an_outage_of_its_own_is_no_silence_of_the_other(self) -> None:
+        """After 90 s without Kafka it waits until that one has been silent for a minute, and fences nobody before."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time, kafka.away = flow.time, (50.0, 140.0)
+
+        flow.run(until_end=True, stand_by=True)
+
+        assert [[A]] == kafka.fenced
+        assert 140 + GONE_SECONDS <= flow.time.now < 140 + GONE_SECONDS + 20
+
+    def test_an_outage_at_its_start_shows_nobody(self) -> None:
+        """It has seen nothing yet when Kafka answers; then it sees the other one, and leaves the work to it."""
+        kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
+        flow = Flow(kafka, FakeRounds(works(kafka)))
+        kafka.time, kafka.away = flow.time, (0.0, 20.0)
+
+        flow.run(until_end=True, stand_by=True)
+
+        assert [[A]] == kafka.fenced
+        assert 100 + GONE_SECONDS - 10 <= flow.time.now
 
     def test_it_can_be_stopped(self) -> None:
         """Before Spark has started."""

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.errors import NotUsable
-from app.model import Partition
+from app.driver.starting_offsets import is_witness
+from app.errors import NotUsable, TopicRecreated
+from app.model import Partition, Topic
 from app.offsets.contract import PastOffsets
 from app.offsets.history import milliseconds_of, moves_back, time_of, written
+from app.offsets.metadata import Counts, OffsetMetadata
 from tests.fakes import FakeKafka, FakeOffsets
 
-A0, A1, B0 = Partition("a", 0), Partition("a", 1), Partition("b", 0)
+A0 = Partition("a", 0)
 
 
 class Past:
@@ -46,18 +48,38 @@ def test_an_entry_is_a_line() -> None:
     assert written(PastOffsets(0, {10: 3, 2: 7})) == "1970-01-01T00:00:00.000Z  2=7 10=3"
 
 
+TOPICS = {"a": Topic("a", "id-1", 2), "b": Topic("b", "", 1)}
+
+
 def test_each_topic_goes_back_to_its_newest_entry_that_is_not_later() -> None:
-    """Entries of two topics have different times; a partition that the entry lacks stays as it is."""
+    """
+    Entries of two topics have different times; a partition that the entry lacks, or that is gone, stays as it is.
+
+    The group has worked on the topic, so its id stands beside the offset: by it, a partition that is added later counts
+    as new, and a topic that is created again is noticed.
+    """
     store = FakeOffsets(FakeKafka({}))
     store.save(A0, 100, "now")
-    past = Past(("a", PastOffsets(10, {0: 1})), ("a", PastOffsets(20, {0: 2})), ("b", PastOffsets(15, {0: 5})))
+    past = Past(("a", PastOffsets(10, {0: 1})), ("a", PastOffsets(20, {0: 2})), ("b", PastOffsets(15, {0: 5, 7: 3})))
 
-    found = [str(move) for move in moves_back(past, store, [A0, A1, B0], 19)]
+    found = list(moves_back(past, store, TOPICS, 19))
 
-    assert ["a-0: 100 → 1", "b-0: nothing → 5"] == found
+    assert ["a-0: 100 → 1", "b-0: nothing → 5"] == [str(move) for move in found]
+    assert is_witness(found[0].source, "id-1")
+
+
+@pytest.mark.parametrize(("then", "now"), [("id-0", ""), ("", "id-0"), ("id-0", "id-1"), ("id-1", "id-0")])
+def test_offsets_of_a_deleted_topic_are_not_restored(then: str, now: str) -> None:
+    """They would be those of other records; the entry tells it, or what the store holds now."""
+    store = FakeOffsets(FakeKafka({}))
+    store.save(A0, 100, str(OffsetMetadata(now, 0, Counts(100, 100))))
+    past = Past(("a", PastOffsets(10, {0: 1}, {0: then})), ("b", PastOffsets(10, {})))
+
+    with pytest.raises(TopicRecreated, match="a-0@1: the topic was deleted and created again"):
+        list(moves_back(past, store, TOPICS, 19))
 
 
 def test_a_history_that_is_too_young() -> None:
     """A time before the first entry is refused by name, before anything moves."""
     with pytest.raises(NotUsable, match=r"the history of a does not go back to 1970-01-01T00:00:00\.005Z"):
-        list(moves_back(Past(("a", PastOffsets(10, {0: 1}))), FakeOffsets(FakeKafka({})), [A0], 5))
+        list(moves_back(Past(("a", PastOffsets(10, {0: 1}))), FakeOffsets(FakeKafka({})), TOPICS, 5))

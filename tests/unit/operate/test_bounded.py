@@ -23,7 +23,7 @@ def test_what_lies_between_two_times() -> None:
 
     assert OffsetRange(A, None, 10, 20, "id", 3) == first.range
     assert (10, 50) == (second.start, second.end)
-    assert [] == parts([at(A), PartitionLag(B, None, None)], {}, {A: 10, B: 0}, {A: 10, B: 5})
+    assert [] == parts([at(A)], {}, {A: 10}, {A: 10})
 
 
 def test_it_goes_on() -> None:

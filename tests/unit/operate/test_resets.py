@@ -1,14 +1,13 @@
-"""Where each offset goes, what stands beside it, and in which order it gets there."""
+"""Where each offset goes, and what stands beside it."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.errors import Unreachable
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
-from app.operate.resets import NO_OFFSET, Goal, Reset, Target, carry_out, chosen, resets, seconds_of
+from app.operate.resets import NO_OFFSET, Goal, Reset, Target, chosen, resets, seconds_of
 from tests.fakes.driver import DriverKafka
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -99,56 +98,6 @@ def test_an_offset_where_no_task_has_worked_shows_nothing(metadata: str) -> None
     """It must not look as if the group had worked on this topic: partitions without an offset would count as new."""
     assert "" == Reset(at(60, metadata), 40).committed.metadata
     assert "" == Reset(at(None), 40).committed.metadata
-
-
-class Store(DriverKafka):
-    """A store that notes what is done to it, and when."""
-
-    def __init__(self) -> None:
-        super().__init__(p0=(0, 100), p1=(0, 100))
-        self.done: list[object] = []
-
-    def fence(self, partitions: object) -> bool:
-        self.done.append("fenced")
-        return self.reachable
-
-    def make_room(self, partitions: object) -> None:
-        self.done.append("made room")
-
-    def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        self.done.append((partition, offset))
-
-
-def test_a_fence_comes_before_the_offsets() -> None:
-    """A transaction that a crash left open could still move an offset after it was set."""
-    kafka = Store()
-    kafka.room = {}
-    told: list[int] = []
-
-    written = carry_out([Reset(at(), 7)], kafka.clients, transactional=True, done=lambda: told.append(1))
-
-    assert ["made room", "fenced", (A, 7)] == kafka.done
-    assert {A: Reset(at(), 7).committed} == written
-    assert [1] == told
-
-
-def test_without_transactions_nothing_is_fenced() -> None:
-    """At least once there is no transactional id."""
-    kafka = Store()
-
-    carry_out([Reset(at(), 7)], kafka.clients, transactional=False, done=lambda: None)
-
-    assert [(A, 7)] == kafka.done
-
-
-def test_what_cannot_be_fenced_is_not_set() -> None:
-    """An offset that a transaction may still move must not look as if it were set."""
-    kafka = Store()
-    kafka.reachable = False
-
-    with pytest.raises(Unreachable, match="nothing is changed"):
-        carry_out([Reset(at(), 7)], kafka.clients, transactional=True, done=lambda: None)
-    assert ["fenced"] == kafka.done
 
 
 PARTITIONS = [Partition("raw", number) for number in range(6)] + [Partition("x", 0)]

@@ -1,4 +1,4 @@
-"""Whether the service runs is found out before offsets are set, and once more afterwards."""
+"""Whether the service runs is found out before offsets are changed, and once more afterwards."""
 
 from __future__ import annotations
 
@@ -6,60 +6,132 @@ from collections.abc import Callable
 
 import pytest
 
-from app.errors import ForeignMember, NotUsable
+from app.errors import ForeignMember, ServiceRuns, Unreachable
 from app.model import CommittedOffset, Owner, Partition
 from app.offsets.metadata import OffsetMetadata
-from app.operate.running import refuse_overwritten, refuse_running_service
+from app.operate.running import StoppedService
+from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka
+from tests.unit.driver.test_service import config
 
-A = Partition("raw", 0)
+A, B = Partition("raw", 0), Partition("raw", 1)
 BY_HOST = str(OffsetMetadata("id-1", 0, owner=Owner(5_000, "there", "clean")))
+LEAST = "delivery.guarantee=at-least-once"
 
 
-def kafka_at(offset: int, metadata: str = "") -> DriverKafka:
-    kafka = DriverKafka(p0=(0, 100))
-    kafka.committed[A] = CommittedOffset(offset, metadata)
-    return kafka
+class Stage:
+    """A group with an offset in each of two partitions, and what happens while somebody looks and sleeps."""
+
+    def __init__(self, metadata: str = "", *settings: str) -> None:
+        self.kafka = DriverKafka(p0=(0, 100), p1=(0, 100))
+        self.kafka.room = {}
+        self.kafka.committed = {each: CommittedOffset(5, metadata) for each in (A, B)}
+        self.while_looking: Callable[[], Partition | None] = lambda: None
+        self.afterwards: Callable[[], object] = lambda: None
+        self.looked: list[float] = []
+        self.other = FakeOffsets(FakeKafka({}))
+        """A store that the configuration does not name."""
+        self.service = StoppedService(config(*settings), self.kafka.clients, self._watch, self._sleep)
+
+    def _watch(self, seconds: float) -> Partition | None:
+        self.looked.append(seconds)
+        return self.while_looking()
+
+    def _sleep(self, seconds: float) -> None:
+        self.afterwards()
+
+    def commit(self, partition: Partition, offset: int, metadata: str = "") -> None:
+        self.kafka.committed[partition] = CommittedOffset(offset, metadata)
+
+    def change(self, offset: int) -> None:
+        """Set the offset of the first partition, as a command does."""
+        with self.service.changing(self.kafka, [A], self.other) as written:
+            self.commit(A, offset)
+            written[A] = CommittedOffset(offset)
 
 
 def test_nothing_moves_and_nobody_commits() -> None:
-    """A service that is stopped lets offsets be set."""
-    refuse_running_service(kafka_at(5).clients, [A], lambda _seconds: None)
+    """A service that is stopped lets offsets be set: behind a fence, because a transaction could still move them."""
+    stage = Stage()
+
+    stage.change(7)
+
+    assert 7 == stage.kafka.committed[A].offset
+    assert {"raw.offsets": 1} == stage.kafka.room
+    assert [[A]] == stage.kafka.fenced
 
 
+def test_without_transactions_nothing_is_fenced() -> None:
+    """At least once there is no transactional id."""
+    stage = Stage("", LEAST)
+
+    stage.change(7)
+
+    assert [] == stage.kafka.fenced
+
+
+def test_what_cannot_be_fenced_is_not_set() -> None:
+    """An offset that a transaction may still move must not look as if it were set."""
+    stage = Stage()
+    stage.kafka.reachable = False
+
+    with pytest.raises(Unreachable, match="nothing is changed"):
+        stage.change(7)
+    assert 5 == stage.kafka.committed[A].offset
+
+
+@pytest.mark.parametrize("partition", [A, B], ids=["a partition that is meant", "any other"])
 @pytest.mark.parametrize(("offset", "metadata"), [(6, ""), (5, BY_HOST)], ids=["offset", "metadata"])
-def test_an_offset_that_moves(offset: int, metadata: str) -> None:
-    """The next commit would win: the error says where it was seen."""
-    kafka = kafka_at(5)
+def test_an_offset_that_moves(partition: Partition, offset: int, metadata: str) -> None:
+    """The next commit would win: the error says where it was seen. An idle service commits in one partition only."""
+    stage = Stage()
+    stage.while_looking = lambda: stage.commit(partition, offset, metadata)
 
-    def work(_seconds: float) -> None:
-        kafka.committed[A] = CommittedOffset(offset, metadata)
+    with pytest.raises(ServiceRuns, match=f"runs: it has committed {partition} while we looked: stop it"):
+        stage.change(7)
+    assert [] == stage.kafka.fenced
 
-    with pytest.raises(NotUsable, match="runs: it has committed raw-0 while we looked: stop it"):
-        refuse_running_service(kafka.clients, [A], work)
+
+def test_an_offset_that_moves_in_another_store() -> None:
+    """The service may still run with the store that offsets are moved from."""
+    stage = Stage()
+    stage.while_looking = lambda: stage.other.reset(B, 9, "")
+
+    with pytest.raises(ServiceRuns, match="it has committed raw-1"):
+        stage.change(7)
 
 
 def test_an_idle_service_that_renews_an_offset() -> None:
     """Nothing changes, and yet somebody has committed; the metadata names who."""
-    with pytest.raises(NotUsable, match=r"the service on there that started at .* runs: it has committed raw-0"):
-        refuse_running_service(kafka_at(5, BY_HOST).clients, [A], lambda _seconds: A)
+    stage = Stage(BY_HOST)
+    stage.while_looking = lambda: A
+
+    with pytest.raises(ServiceRuns, match=r"the service on there that started at .* runs: it has committed raw-0"):
+        stage.service.refuse_running()
 
 
-def test_a_member_of_the_group() -> None:
+@pytest.mark.parametrize(("interval", "seconds"), [("500ms", 3), ("15s", 30)])
+def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float) -> None:
+    """With a long interval a service that has records to read is silent for longer than an idle one."""
+    stage = Stage("", f"commit.interval={interval}")
+
+    stage.service.refuse_running()
+
+    assert [seconds] == stage.looked
+
+
+def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign consumer is refused before anything is watched."""
-    kafka = kafka_at(5)
+    stage = Stage()
 
     def members() -> None:
         raise ForeignMember("group has members", "stop them")
 
-    kafka.refuse_foreign_members = members  # type: ignore[method-assign]
+    monkeypatch.setattr(stage.kafka, "refuse_foreign_members", members)
 
     with pytest.raises(ForeignMember):
-        refuse_running_service(kafka.clients, [A], _never)
-
-
-def _never(_seconds: float) -> Partition | None:
-    raise AssertionError
+        stage.change(7)
+    assert [] == stage.looked
 
 
 @pytest.mark.parametrize(
@@ -69,19 +141,12 @@ def _never(_seconds: float) -> Partition | None:
 )
 def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: str) -> None:
     """A service that no other sign has told of is told of by its next commit."""
-    kafka, set_to = kafka_at(7), {A: CommittedOffset(7)}
+    stage = Stage()
 
-    with pytest.raises(NotUsable, match=f"runs: raw-0 was set to 7, and now {there} stands there"):
-        refuse_overwritten(kafka.clients, set_to, _writing(kafka, found))
+    def write() -> None:
+        stage.kafka.committed = {} if found is None else {A: found}
 
+    stage.afterwards = write
 
-def _writing(kafka: DriverKafka, found: CommittedOffset | None) -> Callable[[float], object]:
-    def write(_seconds: float) -> None:
-        kafka.committed = {} if found is None else {A: found}
-
-    return write
-
-
-def test_an_offset_that_stands() -> None:
-    """Nobody has written over it."""
-    refuse_overwritten(kafka_at(7).clients, {A: CommittedOffset(7)}, lambda _seconds: None)
+    with pytest.raises(ServiceRuns, match=f"runs: raw-0 was set to 7, and now {there} stands there"):
+        stage.change(7)

@@ -1,0 +1,24 @@
+"""What is done once needs the answer of every partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.errors import Unreachable
+from app.model import Partition
+from app.operate.answers import whole
+
+A, B, C = (Partition("raw", number) for number in range(3))
+
+
+def test_all_have_answered() -> None:
+    """That an answer is None is one, too."""
+    assert {A: 1, B: None} == whole([A, B], {A: 1, B: None})
+
+
+def test_a_partition_that_does_not_answer_is_named() -> None:
+    """It is not left out in silence."""
+    with pytest.raises(
+        Unreachable, match=r"^raw-1 \(and 1 more\) has no leader.* nothing is done: bring its broker back"
+    ):
+        whole([A, B, C], {A: 1})
