@@ -30,7 +30,7 @@ from app.errors import (
     Undeliverable,
     Unreachable,
 )
-from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, partitions_of
+from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Watermarks, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata, owner_of
 from app.offsets.mirrors import MirrorStatus
@@ -254,6 +254,8 @@ class Discovery:
         found = committed_offsets(self._clients.offsets, partitions, stable=stable)
         committed = {each: found.get(each) for each in partitions}
         watermarks = self._clients.topics.watermarks(led)
+        if any(_is_outside(committed[each], marks) for each, marks in watermarks.items()):
+            topics = {**topics, **self._topics()}  # one that was created again meanwhile has another id
         offsets = {
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed[each])
             for each, marks in watermarks.items()
@@ -322,6 +324,10 @@ class Discovery:
         if at.next_offset(0) == error.offset and self._runtime.monotonic() < until:
             raise error
         del self._blocked[at.partition]
+
+
+def _is_outside(committed: CommittedOffset | None, marks: Watermarks) -> bool:
+    return committed is not None and not marks.log_start <= committed.offset <= marks.high_watermark
 
 
 def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:

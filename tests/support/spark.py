@@ -12,7 +12,7 @@ QUICK = "-XX:TieredStopAtLevel=1"
 """For a program that lives for minutes: optimising its code takes more time than it saves."""
 ARCHIVE = Path(sys.prefix, "spark.jsa")
 """Beside its jars: an archive knows their paths. With other ones, or other folders, Java goes without it."""
-WITH_OR_WITHOUT = "-Xlog:cds=off -Xlog:class+path=off"
+WITH_OR_WITHOUT = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def quick_spark() -> dict[str, str]:

@@ -44,7 +44,7 @@ class Stage:
         self.broker, self.folder = broker, folder
         self._ports = HeldPorts(1)
         (self.port,) = self._ports
-        self.raw = broker.create_topic("raw", 3)
+        self.raw = broker.create_topic("raw", 3, {"retention.ms": str(7 * DAY * 1000)})
         for name in ("clean", "dead"):
             broker.create_topic(name)
         self.prometheus = Prometheus(folder, f"127.0.0.1:{self.port}", impatient(folder))

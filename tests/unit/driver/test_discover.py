@@ -734,3 +734,17 @@ def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
 
     assert [[B]] == asked
     assert [{}, {}] == [each.blocked for each in found]
+
+
+def test_a_topic_that_is_created_again_during_a_look() -> None:
+    """Its ends are those of the new topic, so its id must be, too: otherwise its log would look as if it had been cut."""
+
+    class CreatedAgain(DriverKafka):
+        def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
+            self.topic_id, self.watermark = "id-2", {A: (0, 0)}
+            return super().watermarks(partitions)
+
+    kafka = CreatedAgain(p0=(0, 10))
+    kafka.committed[A] = CommittedOffset(5, "winnow topic=id-1")
+
+    assert isinstance(Discovery(config(), kafka.clients).discover().blocked[A], TopicRecreated)
