@@ -47,8 +47,8 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
     """Spark's workers are killed while records flow: an independent reader finds each record once and in order."""
     kills = LONG_KILLS if long else KILLS
     recipe = Recipe(partitions=PARTITIONS, count=kills * SLICE, bad=0.02, enveloped=0.1)
-    seed = int(os.environ.get("WINNOW_TEST_SEED", random.randrange(1 << 32)))
-    print(f"to kill at the same moments again: WINNOW_TEST_SEED={seed}")
+    seed = int(os.environ.get("KILLS_SEED", random.randrange(1 << 32)))
+    print(f"to kill at the same moments again: KILLS_SEED={seed}")
     dice, gate = random.Random(seed), Gate()
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)

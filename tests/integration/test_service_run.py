@@ -236,7 +236,7 @@ def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None
     for roles, run in zip(lacking, runs, strict=True):
         partitions = 8 if "source" in roles else 2
         said = [
-            f"topic 'no-{role}' does not exist: kafka-topics --create --topic no-{role} "
+            f"topic 'no-{role}' does not exist: kafka-topics --bootstrap-server {broker.bootstrap} --create --topic no-{role} "
             f"--partitions {8 if role == 'source' else partitions}; or correct the configuration"
             for role in roles
         ]
