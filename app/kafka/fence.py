@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import compress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -67,9 +68,9 @@ class KafkaFence:
                 return
             raise of_cluster(error, f"opening a transactional producer of group {self._group!r}") from error
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         """
-        Shut out whoever owns these partitions, and end what a crash left open there; return whether one was reached.
+        Shut out whoever owns these partitions, and end what a crash left open there; return those that were reached.
 
         A task that is fenced drops what it has not committed and reports; nothing is lost. Where Kafka is away, the
         partition's next owner does the same. So after FENCES_AT_ONCE partitions that were not reached, the others are
@@ -88,8 +89,9 @@ class KafkaFence:
                 missed.append(partition)
             return reached
 
+        wanted = list(partitions)
         with self._runtime.threads(FENCES_AT_ONCE, "winnow-fence") as threads:
-            return any(list(threads.map(reaches, partitions)))
+            return set(compress(wanted, threads.map(reaches, wanted)))
 
     def _fence_one(self, partition: Partition) -> bool:
         try:

@@ -39,6 +39,8 @@ class DriverKafka:
         self.sink_gone: NotUsable | None = None
         self.reachable = True
         """Whether a fence reaches anybody."""
+        self.unfenced: set[Partition] = set()
+        """Partitions whose transactional ids have a coordinator that does not answer."""
         self.leaderless: set[int] = set()
         """Partitions that the topic's description names without a leader."""
         self.silent: set[Partition] = set()
@@ -148,9 +150,9 @@ class DriverKafka:
         if self.forbidden is not None:
             raise self.forbidden
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         self.fenced.append(list(partitions))
-        return self.reachable
+        return set(self.fenced[-1]) - self.unfenced if self.reachable else set()
 
 
 class FakeCluster:

@@ -77,6 +77,8 @@ def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.
 
     monkeypatch.setattr(fence, "connect", connect)
     monkeypatch.setattr(fence, "Producer", Mock())
+    partitions = [Partition("raw", number) for number in range(100)]
 
-    assert KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * 100)
-    assert 100 - (FENCES_AT_ONCE - 1) == len(reached)
+    fenced = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence(partitions)
+
+    assert 100 - (FENCES_AT_ONCE - 1) == len(reached) == len(fenced)
