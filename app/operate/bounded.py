@@ -12,6 +12,7 @@ from app.operate.lag import PartitionLag
 
 DEAD_LETTERS = "{}.dlq"
 """The topic for what is rejected, unless another one is named."""
+GO_ON = "mend that and replay again, which goes on there; or choose another range. The service is not concerned"
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
@@ -118,4 +119,6 @@ def problem_of(receipt: Receipt | None) -> str:
         return ""
     if receipt.outcome is Outcome.FENCED:
         return "another replay of the same range has begun; that one goes on"
-    return ": ".join(each for each in (receipt.error, receipt.cure) if each) or receipt.outcome.value
+    if receipt.outcome is Outcome.BLOCKED:  # the cure of its task is for the offsets of the service
+        return f"{receipt.error}: {GO_ON}"
+    return receipt.error or receipt.outcome.value

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.cures import reset
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
-from app.operate.bounded import as_json, group_of, parts, problem_of, refuse_own_topics
+from app.operate.bounded import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.operate.lag import PartitionLag
 
 A, B = Partition("raw", 0), Partition("raw", 1)
@@ -51,6 +52,13 @@ def test_what_became_of_a_part() -> None:
     assert (20, 3, 2, {"empty": 1}, None) == tuple(as_json(part, done).values())[4:]
     assert (17, 0, 0, {}, None) == tuple(as_json(part, None).values())[4:]
     assert "another replay" in problem_of(Receipt(A, 17, 17, outcome=Outcome.FENCED))
-    assert "it broke: mend it" == problem_of(
-        Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it broke", cure="mend it")
-    )
+    assert "it broke" == problem_of(Receipt(A, 17, 17, outcome=Outcome.FAILED, error="it broke"))
+
+
+def test_what_blocks_a_part_is_no_matter_of_the_service() -> None:
+    """What a task would have a person type moves the offset of the service, which has nothing to do with a replay."""
+    cure = reset(A, "--to-offset 18")
+
+    problem = problem_of(Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it is refused", cure=cure))
+
+    assert f"it is refused: {GO_ON}" == problem
