@@ -118,15 +118,6 @@ def told(at: PartitionOffsets) -> Blocked | None:
     return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
 
 
-def judge(at: PartitionOffsets, policy: StartPolicy, *, is_new: bool) -> Blocked | None:
-    """Return why a partition waits for a person, as far as that is seen without the service; None if it does not."""
-    try:
-        decide(at, policy, first_seen=None, had_offset_in=None, is_new=is_new, cut=None)
-    except Blocked as error:
-        return error
-    return told(at)
-
-
 def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     """
     Return where a partition was found to end below its committed offset; None if it never was.

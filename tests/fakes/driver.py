@@ -10,6 +10,7 @@ from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
+from tests.fakes import FakeOffsets
 
 Result = list[Receipt] | Exception
 
@@ -49,6 +50,8 @@ class DriverKafka:
         self.asked_for_time: list[int] = []
         self.room: dict[str, int] | None = None
         """The placeholders and their partitions; None where source and sink are on one cluster."""
+        self.copies: FakeOffsets | None = None
+        """The group's offsets on the source's cluster, where the sink has its own."""
         self.retention: float | None = None
         """For how many seconds offsets are kept."""
         self.renewed: list[Partition] = []
@@ -73,6 +76,7 @@ class DriverKafka:
             fence=self,
             offsets=self,
             placeholders=self if self.room is not None else None,
+            copies=self.copies,
             pauses=self.pauses,
             ages=self,
             clusters=(self.clusters, self.clusters) if self.clusters else None,
