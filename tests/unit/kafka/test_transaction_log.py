@@ -89,8 +89,9 @@ def test_whose_it_is(identity: str, source: Partition | None) -> None:
 def test_a_partition_that_does_not_answer_is_not_empty(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The open transactions that it holds would be told as none."""
     topic, marks = Topic(TOPIC, "id", 2), Watermarks(0, 0, 0)
-    answers = {"watermarks": {Partition(TOPIC, number): marks for number in range(2)}}
-    answers["offsets_at"] = dict.fromkeys(answers["watermarks"])
+    partitions = [Partition(TOPIC, number) for number in range(2)]
+    answers: dict[str, dict[Partition, Watermarks | None]]
+    answers = {"watermarks": dict.fromkeys(partitions, marks), "offsets_at": dict.fromkeys(partitions)}
     answers[silent].popitem()
     monkeypatch.setattr(KafkaTopics, "source_topics", lambda *_: {TOPIC: topic})
     for name, answer in answers.items():
