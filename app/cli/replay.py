@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
 from app.cli.tables import View, as_json, progress, show
 from app.driver.clients import Clients
 from app.driver.task_config import task_config
@@ -58,6 +58,7 @@ def replay(  # click's options
     Ends with 1 if it could not be finished.
     """
     times = built("--from", lambda: milliseconds_of(begin)), built("--to", lambda: milliseconds_of(end))
+    refuse_backward("--to", *times)
     settings, rejects = read(file, assignments).config, dead_letters or DEAD_LETTERS.format(into)
     from app.start import clients
 
