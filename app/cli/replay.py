@@ -25,6 +25,7 @@ from app.operate.bounded import DEAD_LETTERS, Part, group_of, parts, problem_of,
 from app.operate.bounded import as_json as json_of_part
 from app.operate.lag import offsets_of
 from app.runtime import REAL
+from app.topics import OwnTopics
 
 AS_LONG_AS_IT_TAKES = 30 * 86_400.0
 LOOK_SECONDS = 1.0
@@ -65,7 +66,8 @@ def replay(  # click's options
     kafka = clients(settings)
     found = offsets_of(settings, kafka)
     own = {settings.sink.topic, settings.dead_letters.topic, *(each.partition.topic for each in found)}
-    refuse_own_topics(into, rejects, own)
+    made = OwnTopics(settings.dead_letters.topic, settings.placeholder)
+    refuse_own_topics({"--into": into, "--dead-letters": rejects}, own, made)
     tasks = _tasks(settings, kafka, into, rejects, group_of(settings.group_id, into, *times))
     with closing(_positions(tasks)) as store:
         partitions = [each.partition for each in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,20 +20,24 @@ def group_of(group: str, into: str, begin: int, end: int) -> str:
     return f"{group}.replay.{into}.{begin}-{end}"
 
 
-def refuse_own_topics(into: str, dead_letters: str, own: Collection[str]) -> None:
+def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
     """
-    Make sure that a replay writes to no topic that the service reads or writes.
+    Make sure that a replay writes to no topic that the service reads, writes, or needs.
+
+    Args:
+        targets: the topics that it writes to, by the options that name them.
+        own: the topics of the service.
 
     Raises:
-        ConfigError: it would.
+        ConfigError: it would, or two options name one topic.
     """
     problems = [
-        f"{option}: {topic!r} is a topic of the service, whose lines would come twice"
-        for option, topic in (("--into", into), ("--dead-letters", dead_letters))
-        if topic in own
+        f"{option}: {topic!r} is a topic of the service, which must not hold the lines of a replay"
+        for option, topic in targets.items()
+        if any(topic in each for each in own)
     ]
-    if into == dead_letters:
-        problems.append("--into and --dead-letters must differ: readers could not tell them apart")
+    if len(set(targets.values())) < len(targets):
+        problems.append(f"{' and '.join(targets)} must differ: readers could not tell them apart")
     if problems:
         raise ConfigError(tuple(problems))
 

@@ -9,6 +9,7 @@ from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
 from app.operate.bounded import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.operate.lag import PartitionLag
+from app.topics import OwnTopics
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -36,12 +37,16 @@ def test_it_goes_on() -> None:
 
 
 def test_topics_of_the_service_are_refused() -> None:
-    """Its sink would hold lines twice."""
-    refuse_own_topics("other", "other.dlq", {"raw", "clean", "dead"})
+    """Its sink would hold lines twice, its source cleansed ones, and what it keeps for itself things that are not."""
+    own, made = {"raw", "clean", "dead"}, OwnTopics("dead", "{topic}.there")
+    refuse_own_topics({"--into": "other", "--dead-letters": "other.dlq"}, own, made)
     with pytest.raises(ConfigError, match=r"--into: 'clean' .*\n--dead-letters: 'dead'"):
-        refuse_own_topics("clean", "dead", {"raw", "clean", "dead"})
-    with pytest.raises(ConfigError, match="must differ"):
-        refuse_own_topics("other", "other", set())
+        refuse_own_topics({"--into": "clean", "--dead-letters": "dead"}, own, made)
+    for topic in ("dead.replayed", "dead.parked", "raw.there"):
+        with pytest.raises(ConfigError, match=f"--into: '{topic}' is a topic of the service"):
+            refuse_own_topics({"--into": topic}, own, made)
+    with pytest.raises(ConfigError, match="--into and --dead-letters must differ"):
+        refuse_own_topics({"--into": "other", "--dead-letters": "other"})
 
 
 def test_what_became_of_a_part() -> None:
