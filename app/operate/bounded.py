@@ -6,6 +6,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.driver.starting_offsets import is_of_another
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.operate.lag import PartitionLag
@@ -51,7 +52,7 @@ class Part:
         partition: which partition.
         begin: the first offset.
         end: the offset to stop before.
-        done: the offset that earlier attempts have come to; None before the first.
+        committed: the position of earlier attempts; None before the first.
         topic_id: the id of its topic.
         log_start: the first offset that it still holds.
     """
@@ -59,19 +60,22 @@ class Part:
     partition: Partition
     begin: int
     end: int
-    done: int | None
+    committed: CommittedOffset | None
     topic_id: str
     log_start: int
 
     @property
     def start(self) -> int:
-        """Where to go on."""
-        return self.begin if self.done is None else self.done
+        """Where to go on; a position in a deleted topic of that name says nothing of this one."""
+        if self.committed is None or is_of_another(self.committed, self.topic_id):
+            return self.begin
+        return self.committed.offset
 
     @property
     def range(self) -> OffsetRange:
         """What a task is to do."""
-        return OffsetRange(self.partition, self.done, self.start, self.end, self.topic_id, self.log_start)
+        committed = self.committed and self.committed.offset
+        return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
 
 def parts(
@@ -97,8 +101,7 @@ def parts(
         end = at.watermarks.last_stable if end is None else end
         if begin < end:
             done = positions.get(at.partition)
-            offset = None if done is None else done.offset
-            chosen.append(Part(at.partition, begin, end, offset, at.topic_id, at.watermarks.log_start))
+            chosen.append(Part(at.partition, begin, end, done, at.topic_id, at.watermarks.log_start))
     return chosen
 
 

@@ -7,6 +7,7 @@ import pytest
 from app.cures import reset
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
+from app.offsets.metadata import OffsetMetadata
 from app.operate.bounded import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.operate.lag import PartitionLag
 from app.topics import OwnTopics
@@ -34,6 +35,17 @@ def test_it_goes_on() -> None:
 
     assert OffsetRange(A, 17, 17, 20, "id", 3) == part.range
     assert "g.replay.other.5-9" == group_of("g", "other", 5, 9)
+
+
+def test_a_position_in_a_deleted_topic() -> None:
+    """
+    Kafka deletes offsets with their topic, but not those beside its placeholder on another cluster.
+
+    The range tells what stands there, so that the task may go back from it.
+    """
+    (part,) = parts([at(A)], {A: CommittedOffset(17, str(OffsetMetadata("older")))}, {A: 10}, {A: 15})
+
+    assert OffsetRange(A, 17, 10, 15, "id", 3) == part.range
 
 
 def test_topics_of_the_service_are_refused() -> None:
