@@ -11,7 +11,7 @@ from app.errors import NotUsable
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.delivery import connect
-from app.kafka.failures import error_of, of_cluster
+from app.kafka.failures import KAFKA, error_of, of_cluster
 from app.model import Partition
 from app.runtime import REAL, Runtime
 
@@ -27,13 +27,21 @@ class KafkaFence:
     """Initialises the transactional ids of partitions, which shuts out their owners (InitProducerId, KIP-98)."""
 
     def __init__(
-        self, kafka: Mapping[str, str], group: str, transaction_seconds: float, topic: str, runtime: Runtime = REAL
+        self,
+        kafka: Mapping[str, str],
+        group: str,
+        transaction_seconds: float,
+        topic: str,
+        runtime: Runtime = REAL,
+        *,
+        cluster: str = KAFKA,
     ) -> None:
         self._kafka = kafka
         self._group = group
         self._transaction_seconds = transaction_seconds
         self._topic = topic
         self._runtime = runtime
+        self._cluster = cluster
 
     def refuse_short_transactions(self) -> None:
         """
@@ -43,7 +51,8 @@ class KafkaFence:
             NotUsable: they allow only shorter ones: no task could ever open a partition.
             Unreachable: Kafka does not answer.
         """
-        ours, told = round(self._transaction_seconds * 1000), AdminConnection(self._kafka).broker_setting(LIMIT)
+        ours = round(self._transaction_seconds * 1000)
+        told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
             msg = f"transaction.timeout is {ours} ms, and the brokers' {LIMIT} is {longest} ms"
@@ -66,7 +75,8 @@ class KafkaFence:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 return
-            raise of_cluster(error, f"opening a transactional producer of group {self._group!r}") from error
+            doing = f"opening a transactional producer of group {self._group!r}"
+            raise of_cluster(error, doing, cluster=self._cluster) from error
 
     def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         """
@@ -97,7 +107,8 @@ class KafkaFence:
         try:
             self._open(partition)
         except KafkaException as error:
-            failure = of_cluster(error, f"opening a transactional producer for {partition}")
+            doing = f"opening a transactional producer for {partition}"
+            failure = of_cluster(error, doing, cluster=self._cluster)
             if isinstance(failure, NotUsable):
                 raise failure from error
             return False
