@@ -74,7 +74,7 @@ class Part:
     @property
     def range(self) -> OffsetRange:
         """What a task is to do."""
-        committed = self.committed and self.committed.offset
+        committed = None if self.committed is None else self.committed.offset
         return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
 
