@@ -18,7 +18,7 @@ from app.kafka.admin import AdminConnection
 from app.kafka.ages import KafkaAges
 from app.kafka.backend import expected_backend, librdkafka
 from app.kafka.cluster import KafkaCluster
-from app.kafka.failures import SINK
+from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
 from app.kafka.placeholders import KafkaPlaceholders
@@ -39,8 +39,9 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     group, placeholder, here = config.group_id, config.placeholder, StoreContext(config.group_id, config.kafka)
     output = StoreContext(group, config.output_kafka, placeholder=placeholder)
     source = sink = AdminConnection(config.kafka)
+    cluster = SINK if placeholder else KAFKA
     if placeholder:
-        sink = AdminConnection(config.output_kafka, SINK)
+        sink = AdminConnection(config.output_kafka, cluster)
     store = open_store(config.offsets.store.plugin, output)
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
     marked = [config.dead_letters.topic, config.sink.topic, *map(output.topic, config.source.topics)]
@@ -49,7 +50,14 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         topics=topics,
         destinations=KafkaTopics(sink),
         group=KafkaGroup((source, sink) if placeholder else (source,), group),
-        fence=KafkaFence(config.output_kafka, group, config.transaction_timeout, config.dead_letters.topic, runtime),
+        fence=KafkaFence(
+            config.output_kafka,
+            group,
+            config.transaction_timeout,
+            config.dead_letters.topic,
+            runtime,
+            cluster=cluster,
+        ),
         offsets=store,
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 
 from app import config
-from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
 from app.cli.tables import View, as_json, progress, show
 from app.driver.clients import Clients
 from app.driver.task_config import task_config
@@ -106,9 +106,10 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
     assert begin is not None  # otherwise --last is given
-    return max(0, built("--from", lambda: milliseconds_of(begin))), None if end is None else built(
-        "--to", lambda: milliseconds_of(end)
-    )
+    since = max(0, built("--from", lambda: milliseconds_of(begin)))
+    until = None if end is None else built("--to", lambda: milliseconds_of(end))
+    refuse_backward("--to", since, until)
+    return since, until
 
 
 def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None) -> _Scope:

@@ -11,7 +11,7 @@ from typing import TypeVar
 import click
 
 from app import config
-from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
 from app.cli.tables import View, as_json, show
 from app.model import Partition, Watermarks, partitions_of
 from app.offsets.history import milliseconds_of, time_of
@@ -121,6 +121,7 @@ def _choice_of(since: str | None, until: str | None, reasons: tuple[str, ...]) -
     """Return which dead letters are wanted."""
     first = None if since is None else built("--since", lambda: milliseconds_of(since))
     end = None if until is None else built("--until", lambda: milliseconds_of(until))
+    refuse_backward("--until", first, end)
     return Choice(first, end, reasons)
 
 

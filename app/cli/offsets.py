@@ -74,8 +74,7 @@ def migrate(
             with stopped_service(settings, kafka).changing(destination, partitions, origin) as written:
                 moves = list(migration.moves(origin, destination, partitions))
                 refused = migration.carry_out(moves, destination, written, force=force, say=click.echo)
-        if not moves:
-            click.echo(f"group {settings.group_id!r} has no offset in {_choice(source)['name']}")
+        migration.tell_others(moves, partitions, _choice(source)["name"], click.echo)
         return 1 if refused or not moves else 0
 
 
@@ -114,6 +113,7 @@ def history(
         moment = built("--restore", lambda: earlier.milliseconds_of(restore))
         with contextlib.closing(_open("offsets.store", settings.offsets.store.name, settings)) as target:
             moves = list(earlier.moves_back(past, target, topics, moment))
+            migration.tell_others(moves, partitions_of(topics.values()), "the history of that time", click.echo)
             if dry_run:
                 return migration.foretell(moves, force=True, say=click.echo)
             with stopped_service(settings, kafka).changing(target, [each.partition for each in moves]) as written:

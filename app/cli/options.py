@@ -108,6 +108,17 @@ def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: 
         yield f"{key}: {mirror.name} holds these offsets already; name each store once"
 
 
+def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
+    """
+    Require that something may lie between two times; `option` names the second.
+
+    Raises:
+        ConfigError: the second is not later, so a command would find nothing wrong with nothing.
+    """
+    if begin is not None and end is not None and end <= begin:
+        raise ConfigError((f"{option}: it is not later than the time to begin at, so nothing lies between the two",))
+
+
 def built(key: str, build: Callable[[], T]) -> T:
     """Return what is built; a problem with its options is one of the key's."""
     try:

@@ -46,9 +46,7 @@ def resume(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> in
     settings = read(file, assignments).config
     from app.start import clients
 
-    pauses = clients(settings).pauses
-    if pauses.read() is not None:
-        pauses.clear()
+    clients(settings).pauses.clear()
     return show(_view(settings, None), as_json=as_json)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
 from app.cli.tables import View, as_json, progress, show
 from app.driver.clients import Clients
 from app.driver.task_config import task_config
@@ -25,6 +25,7 @@ from app.operate.bounded import DEAD_LETTERS, Part, group_of, parts, problem_of,
 from app.operate.bounded import as_json as json_of_part
 from app.operate.lag import offsets_of
 from app.runtime import REAL
+from app.topics import OwnTopics
 
 AS_LONG_AS_IT_TAKES = 30 * 86_400.0
 LOOK_SECONDS = 1.0
@@ -58,13 +59,15 @@ def replay(  # click's options
     Ends with 1 if it could not be finished.
     """
     times = built("--from", lambda: milliseconds_of(begin)), built("--to", lambda: milliseconds_of(end))
+    refuse_backward("--to", *times)
     settings, rejects = read(file, assignments).config, dead_letters or DEAD_LETTERS.format(into)
     from app.start import clients
 
     kafka = clients(settings)
     found = offsets_of(settings, kafka)
     own = {settings.sink.topic, settings.dead_letters.topic, *(each.partition.topic for each in found)}
-    refuse_own_topics(into, rejects, own)
+    made = OwnTopics(settings.dead_letters.topic, settings.placeholder)
+    refuse_own_topics({"--into": into, "--dead-letters": rejects}, own, made)
     tasks = _tasks(settings, kafka, into, rejects, group_of(settings.group_id, into, *times))
     with closing(_positions(tasks)) as store:
         partitions = [each.partition for each in found]

@@ -15,11 +15,12 @@ from app.cli.options import configuration, overrides, read, reports_errors
 from app.cli.tables import View, as_json, progress, show
 from app.driver.task_config import task_config
 from app.model import NOBODY, Partition, TaskConfig, Watermarks
+from app.operate.bounded import refuse_own_topics
 from app.operate.ledger import Ledger
 from app.operate.letters import Choice
 from app.operate.replays import GROUP, STEP, Pace, Plan, Replay, Span, steps
 from app.records import Record
-from app.topics import LEDGER, PARKING
+from app.topics import LEDGER, PARKING, OwnTopics
 
 
 @click.command("replay")
@@ -79,8 +80,13 @@ def _work(settings: config.Config, into: str | None) -> TaskConfig:
     """Return what tasks would work with, with the group of the replays and the topic that lines go to."""
     from app.start import clients
 
-    kafka = clients(settings).destinations
+    service = clients(settings)
+    kafka, source = service.destinations, settings.source
     tasks = task_config(settings, kafka, NOBODY)
+    if into is not None:
+        sources = {} if settings.sink.kafka else service.topics.source_topics(source.topics, source.topics_pattern, ())
+        own = {settings.dead_letters.topic, *sources}
+        refuse_own_topics({"--into": into}, own, OwnTopics(settings.dead_letters.topic, settings.placeholder))
     sink = kafka.destination(into) if into else tasks.sink
     return replace(tasks, group=GROUP.format(tasks.group), sink=sink)
 

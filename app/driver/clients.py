@@ -68,9 +68,9 @@ class Fence(Protocol):
         """Raise NotAllowed if we may not use the group's transactional ids; changes nothing."""
         ...
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> Collection[Partition]:
         """
-        Shut out whoever owns these partitions; return whether one was reached.
+        Shut out whoever owns these partitions; return those that were reached: each id has a coordinator of its own.
 
         Raises NotUsable where Kafka refuses that and a person must act.
         """

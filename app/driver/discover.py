@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
-from app.cures import KafkaTools, take_along
 from app.driver.clients import Clients
 from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
@@ -140,11 +139,7 @@ class Discovery:
         """Where a partition ended below its committed offset; true until somebody sets that offset."""
         self._reported_cuts: dict[Partition, tuple[int, int]] = {}
         """The committed offset and the cut of each partition that a task found cut since the last discovery."""
-        take_them_along = (
-            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
-            f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
-        )
-        self._newcomers = Newcomers(clients.copies, take_them_along)
+        self._newcomers = Newcomers(config, clients.copies)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self, *, stable: bool = True) -> Workload:
@@ -301,8 +296,7 @@ class Discovery:
 
     def _decide(self, at: PartitionOffsets, starts: Mapping[Partition, int | None]) -> OffsetRange:
         self._raise_what_a_task_found(at)
-        if at.committed is None:
-            self._newcomers.refuse_left_behind(at.partition)
+        self._newcomers.refuse_left_behind(at)
         is_new = self._newcomers.is_new(at.partition)
         by_time = self._start_time is not None and at.committed is None and not is_new
         if by_time and at.partition not in starts:

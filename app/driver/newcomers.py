@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from app.driver.starting_offsets import is_witness
-from app.errors import OffsetLeftBehind
+from app.config import Config
+from app.cures import KafkaTools, take_along
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, told
+from app.errors import Blocked, OffsetLeftBehind
 from app.model import CommittedOffset, Partition, Topic
 from app.offsets.contract import OffsetStore
 
@@ -19,12 +21,17 @@ class Newcomers:
     What is decided rests on the group's offsets, and the group has those of a partition without a leader, too.
 
     Args:
+        config: the configuration.
         copies: the group's offsets on the source's cluster; None where its true offsets are there.
-        cure: what to do about an offset that only these have.
     """
 
-    def __init__(self, copies: OffsetStore | None, cure: str) -> None:
-        self._copies, self._cure = copies, cure
+    def __init__(self, config: Config, copies: OffsetStore | None) -> None:
+        self._copies = copies
+        self._cure = (
+            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
+            f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
+        )
+        """What to do about an offset that only the copies have."""
         self._known: set[Partition] | None = None
         self._new: set[Partition] = set()
         self._left_behind: dict[Partition, int] = {}
@@ -61,12 +68,21 @@ class Newcomers:
         """Return whether a partition, if it has no offset, is younger than the group's work on its topic."""
         return partition in self._new
 
-    def refuse_left_behind(self, partition: Partition) -> None:
+    def refuse_left_behind(self, at: PartitionOffsets) -> None:
         """
         Require of a partition without an offset that there was no copy of one when it was met.
 
         Raises:
             OffsetLeftBehind: there was.
         """
-        if partition in self._left_behind:
-            raise OffsetLeftBehind(partition, LEFT_BEHIND, self._left_behind[partition], self._cure)
+        if at.committed is None and at.partition in self._left_behind:
+            raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._cure)
+
+    def judge(self, at: PartitionOffsets, policy: StartPolicy) -> Blocked | None:
+        """Return why a partition waits for a person, as far as is seen without the service; None if it does not."""
+        try:
+            self.refuse_left_behind(at)
+            decide(at, policy, first_seen=None, had_offset_in=None, is_new=self.is_new(at.partition), cut=None)
+        except Blocked as error:
+            return error
+        return told(at)

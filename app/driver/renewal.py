@@ -63,9 +63,10 @@ class Renewal:
     def _commit_again(self, partitions: Collection[Partition]) -> None:
         if not partitions:
             return
-        if self._transactional and not self._clients.fence.fence(partitions):
-            msg = "no partition could be fenced"
-            raise Unreachable(msg)
-        for partition, committed in self._clients.offsets.load(partitions, stable=True).items():
+        safe = self._clients.fence.fence(partitions) if self._transactional else partitions
+        for partition, committed in self._clients.offsets.load(safe, stable=True).items():
             if not committed.corrupt:
                 self._clients.offsets.save(partition, committed.offset, committed.metadata)
+        if len(safe) < len(partitions):
+            msg = "not every partition could be fenced"
+            raise Unreachable(msg)

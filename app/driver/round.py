@@ -164,7 +164,7 @@ class Round:
         """Fence partitions, but not those that somebody has taken over; return whether Kafka was reached."""
         ours = [each for each in partitions if each not in self._tracker.taken]
         self.fenced.update(ours)
-        return self._fence is not None and self._fence.fence(ours)
+        return self._fence is not None and bool(self._fence.fence(ours))
 
 
 def overrun(assignments: Iterable[Assignment]) -> float:

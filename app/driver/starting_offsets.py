@@ -103,8 +103,7 @@ def decide(
         return _range(at, at.watermarks.log_start if is_new else _starting(at, policy, first_seen))
     if at.committed.corrupt:
         raise CorruptOffset(at.partition, at.committed.corrupt)
-    topic_id = OffsetMetadata.parse(at.committed.metadata).topic_id
-    if _differ(topic_id, at.topic_id):
+    if is_of_another(at.committed, at.topic_id):
         raise TopicRecreated(at.partition, RECREATED, at.committed.offset, cure)
     cut = cut_of(at, cut)
     if at.committed.offset < at.watermarks.log_start or cut is not None:
@@ -116,15 +115,6 @@ def told(at: PartitionOffsets) -> Blocked | None:
     """Return why a task left the partition to a person, which it says beside the offset; it holds until that moves."""
     reason = OffsetMetadata.parse(at.committed.metadata if at.committed else "").blocked
     return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
-
-
-def judge(at: PartitionOffsets, policy: StartPolicy, *, is_new: bool) -> Blocked | None:
-    """Return why a partition waits for a person, as far as that is seen without the service; None if it does not."""
-    try:
-        decide(at, policy, first_seen=None, had_offset_in=None, is_new=is_new, cut=None)
-    except Blocked as error:
-        return error
-    return told(at)
 
 
 def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
@@ -145,6 +135,11 @@ def is_witness(committed: CommittedOffset | None, topic_id: str) -> bool:
     """Return whether a task has committed this offset in the topic of that id; an operator's offset shows nothing."""
     metadata = OffsetMetadata.parse(committed.metadata if committed else "")
     return metadata.is_ours and metadata.topic_id == topic_id
+
+
+def is_of_another(committed: CommittedOffset, topic_id: str) -> bool:
+    """Return whether a task has committed this offset in another topic of the same name, as far as ids are known."""
+    return _differ(OffsetMetadata.parse(committed.metadata).topic_id, topic_id)
 
 
 def _differ(topic_id: str, other: str) -> bool:

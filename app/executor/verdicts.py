@@ -9,6 +9,7 @@ from app.errors import WinnowError
 from app.executor.clients import C, Clients
 from app.executor.lane import Lane
 from app.model import CommittedOffset, Owner, Receipt
+from app.offsets.claim import yield_to_later
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
 
@@ -17,7 +18,8 @@ def tell(lane: Lane, clients: Clients[C], offsets: OffsetStore, owner: Owner) ->
     """
     Commit the offset of a blocked lane once more, with the reason; the next commit behind it takes that away.
 
-    Whoever has taken the partition over meanwhile judges it anew, and is left alone. If Kafka is away, nothing is said.
+    The offset may still be that of an earlier run, where the first records are to blame. A later run that has taken the
+    partition over judges it anew, and is left alone. If Kafka is away, nothing is said.
     """
     lane.discard()  # its producer has the same transactional id
     receipt = lane.receipt()
@@ -31,15 +33,19 @@ def tell(lane: Lane, clients: Clients[C], offsets: OffsetStore, owner: Owner) ->
                 return
             writer.settle(committed)
             reason = ": ".join(each for each in (receipt.error, receipt.cure) if each)
-            metadata = replace(OffsetMetadata.parse(committed.metadata), blocked=reason)
+            metadata = replace(OffsetMetadata.parse(receipt.metadata), blocked=reason)
             writer.commit(committed.offset, str(metadata))
     finally:
         writer.discard()
 
 
 def _committed(receipt: Receipt, offsets: OffsetStore, owner: Owner) -> CommittedOffset | None:
-    """Return the offset that the lane has committed; None where it has committed none, or another one stands there."""
+    """
+    Return the offset that a lane stands at; None where it never began, or another one stands there.
+
+    Raises:
+        Fenced: a later run has committed it.
+    """
     found = offsets.load([receipt.partition], stable=True).get(receipt.partition)
-    if found is None or found.offset != receipt.end or not receipt.metadata:
-        return None
-    return found if OffsetMetadata.parse(found.metadata).owner == owner else None
+    yield_to_later(receipt.partition, found, owner)
+    return found if found is not None and found.offset == receipt.end and receipt.metadata else None

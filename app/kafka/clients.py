@@ -106,7 +106,7 @@ class TaskClients:
         config = self._config
         fence = KafkaFence(config.output_kafka, config.group, config.transaction_seconds, config.dead_letters.topic)
         try:
-            return fence.fence([partition])
+            return bool(fence.fence([partition]))
         except NotUsable:  # at least once needs no right to the ids: who has none has never worked exactly once
             return True
 

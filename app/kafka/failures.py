@@ -201,7 +201,7 @@ def of_cluster(
         cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
         return NotAllowed(f"{cluster} refuses us while {text}", cure)
     if error.code() in MISCONFIGURED:
-        cure = CURES.get(error.code(), "check the settings under `kafka`")
+        cure = CURES.get(error.code(), f"check the settings under `{section}`")
         return NotUsable(f"{cluster} cannot serve us while {text}", cure)
     return Unreachable(f"{cluster} does not answer while {doing}: {error.str()}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import compress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -10,7 +11,7 @@ from app.errors import NotUsable
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.delivery import connect
-from app.kafka.failures import error_of, of_cluster
+from app.kafka.failures import KAFKA, error_of, of_cluster
 from app.model import Partition
 from app.runtime import REAL, Runtime
 
@@ -26,13 +27,21 @@ class KafkaFence:
     """Initialises the transactional ids of partitions, which shuts out their owners (InitProducerId, KIP-98)."""
 
     def __init__(
-        self, kafka: Mapping[str, str], group: str, transaction_seconds: float, topic: str, runtime: Runtime = REAL
+        self,
+        kafka: Mapping[str, str],
+        group: str,
+        transaction_seconds: float,
+        topic: str,
+        runtime: Runtime = REAL,
+        *,
+        cluster: str = KAFKA,
     ) -> None:
         self._kafka = kafka
         self._group = group
         self._transaction_seconds = transaction_seconds
         self._topic = topic
         self._runtime = runtime
+        self._cluster = cluster
 
     def refuse_short_transactions(self) -> None:
         """
@@ -42,7 +51,8 @@ class KafkaFence:
             NotUsable: they allow only shorter ones: no task could ever open a partition.
             Unreachable: Kafka does not answer.
         """
-        ours, told = round(self._transaction_seconds * 1000), AdminConnection(self._kafka).broker_setting(LIMIT)
+        ours = round(self._transaction_seconds * 1000)
+        told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
             msg = f"transaction.timeout is {ours} ms, and the brokers' {LIMIT} is {longest} ms"
@@ -65,11 +75,12 @@ class KafkaFence:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 return
-            raise of_cluster(error, f"opening a transactional producer of group {self._group!r}") from error
+            doing = f"opening a transactional producer of group {self._group!r}"
+            raise of_cluster(error, doing, cluster=self._cluster) from error
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         """
-        Shut out whoever owns these partitions, and end what a crash left open there; return whether one was reached.
+        Shut out whoever owns these partitions, and end what a crash left open there; return those that were reached.
 
         A task that is fenced drops what it has not committed and reports; nothing is lost. Where Kafka is away, the
         partition's next owner does the same. So after FENCES_AT_ONCE partitions that were not reached, the others are
@@ -88,14 +99,16 @@ class KafkaFence:
                 missed.append(partition)
             return reached
 
+        wanted = list(partitions)
         with self._runtime.threads(FENCES_AT_ONCE, "winnow-fence") as threads:
-            return any(list(threads.map(reaches, partitions)))
+            return set(compress(wanted, threads.map(reaches, wanted)))
 
     def _fence_one(self, partition: Partition) -> bool:
         try:
             self._open(partition)
         except KafkaException as error:
-            failure = of_cluster(error, f"opening a transactional producer for {partition}")
+            doing = f"opening a transactional producer for {partition}"
+            failure = of_cluster(error, doing, cluster=self._cluster)
             if isinstance(failure, NotUsable):
                 raise failure from error
             return False

@@ -73,10 +73,10 @@ class KafkaTransactionLog:
             return []
         partitions = [Partition(TOPIC, number) for number in range(log.partitions)]
         marks = self._topics.watermarks(partitions)
-        if len(marks) < len(partitions):
-            raise Unreachable(f"{len(partitions) - len(marks)} partitions of {TOPIC} have no leader")
-        ends = {partition: each.high_watermark for partition, each in marks.items()}
         found = self._topics.offsets_at(partitions, since)
+        if silent := len(partitions) - len(marks.keys() & found.keys()):
+            raise Unreachable(f"{silent} partitions of {TOPIC} do not answer", "bring their brokers back")
+        ends = {partition: each.high_watermark for partition, each in marks.items()}
         starts = {partition: ends[partition] if at is None else at for partition, at in found.items()}
         last: dict[Partition, OpenTransaction | None] = {}
         for records in self._records.batches(starts, ends):

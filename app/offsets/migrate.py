@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.errors import CorruptOffset, Fenced
@@ -91,6 +91,14 @@ def carry_out(
             written[move.partition] = move.source
             say(f"moved    {move}")
     return refused
+
+
+def tell_others(
+    all_moves: Sequence[Move], partitions: Iterable[Partition], store: str, say: Callable[[str], object]
+) -> None:
+    """Tell which partitions a store has no offset of, so that nothing moves there."""
+    for partition in sorted(set(partitions).difference(each.partition for each in all_moves)):
+        say(f"left     {partition}: no offset in {store}")
 
 
 def foretell(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.driver.starting_offsets import is_of_another
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.operate.lag import PartitionLag
 
 DEAD_LETTERS = "{}.dlq"
 """The topic for what is rejected, unless another one is named."""
+GO_ON = "mend that and replay again, which goes on there; or choose another range. The service is not concerned"
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
@@ -19,20 +21,24 @@ def group_of(group: str, into: str, begin: int, end: int) -> str:
     return f"{group}.replay.{into}.{begin}-{end}"
 
 
-def refuse_own_topics(into: str, dead_letters: str, own: Collection[str]) -> None:
+def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
     """
-    Make sure that a replay writes to no topic that the service reads or writes.
+    Make sure that a replay writes to no topic that the service reads, writes, or needs.
+
+    Args:
+        targets: the topics that it writes to, by the options that name them.
+        own: the topics of the service.
 
     Raises:
-        ConfigError: it would.
+        ConfigError: it would, or two options name one topic.
     """
     problems = [
-        f"{option}: {topic!r} is a topic of the service, whose lines would come twice"
-        for option, topic in (("--into", into), ("--dead-letters", dead_letters))
-        if topic in own
+        f"{option}: {topic!r} is a topic of the service, which must not hold the lines of a replay"
+        for option, topic in targets.items()
+        if any(topic in each for each in own)
     ]
-    if into == dead_letters:
-        problems.append("--into and --dead-letters must differ: readers could not tell them apart")
+    if len(set(targets.values())) < len(targets):
+        problems.append(f"{' and '.join(targets)} must differ: readers could not tell them apart")
     if problems:
         raise ConfigError(tuple(problems))
 
@@ -46,7 +52,7 @@ class Part:
         partition: which partition.
         begin: the first offset.
         end: the offset to stop before.
-        done: the offset that earlier attempts have come to; None before the first.
+        committed: the position of earlier attempts; None before the first.
         topic_id: the id of its topic.
         log_start: the first offset that it still holds.
     """
@@ -54,19 +60,22 @@ class Part:
     partition: Partition
     begin: int
     end: int
-    done: int | None
+    committed: CommittedOffset | None
     topic_id: str
     log_start: int
 
     @property
     def start(self) -> int:
-        """Where to go on."""
-        return self.begin if self.done is None else self.done
+        """Where to go on; a position in a deleted topic of that name says nothing of this one."""
+        if self.committed is None or is_of_another(self.committed, self.topic_id):
+            return self.begin
+        return self.committed.offset
 
     @property
     def range(self) -> OffsetRange:
         """What a task is to do."""
-        return OffsetRange(self.partition, self.done, self.start, self.end, self.topic_id, self.log_start)
+        committed = None if self.committed is None else self.committed.offset
+        return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
 
 def parts(
@@ -92,8 +101,7 @@ def parts(
         end = at.watermarks.last_stable if end is None else end
         if begin < end:
             done = positions.get(at.partition)
-            offset = None if done is None else done.offset
-            chosen.append(Part(at.partition, begin, end, offset, at.topic_id, at.watermarks.log_start))
+            chosen.append(Part(at.partition, begin, end, done, at.topic_id, at.watermarks.log_start))
     return chosen
 
 
@@ -118,4 +126,6 @@ def problem_of(receipt: Receipt | None) -> str:
         return ""
     if receipt.outcome is Outcome.FENCED:
         return "another replay of the same range has begun; that one goes on"
-    return ": ".join(each for each in (receipt.error, receipt.cure) if each) or receipt.outcome.value
+    if receipt.outcome is Outcome.BLOCKED:  # the cure of its task is for the offsets of the service
+        return f"{receipt.error}: {GO_ON}"
+    return receipt.error or receipt.outcome.value

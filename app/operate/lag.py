@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, is_witness, judge
+from app.driver.newcomers import Newcomers
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy
 from app.errors import Blocked, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
@@ -112,23 +113,18 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     partitions = sorted(partitions_of(topics.values()))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
     # Committed offsets first, and the ends after them: an end never goes back.
-    committed = clients.offsets.load(partitions, stable=False)
+    found = clients.offsets.load(partitions, stable=False)
+    committed = {each: found.get(each) for each in partitions}
     watermarks = clients.topics.watermarks(led) if led else {}
-    offsets = {
-        each: PartitionOffsets(each, topics[each.topic].id, marks, committed.get(each))
+    newcomers = Newcomers(config, clients.copies)
+    newcomers.meet(committed, topics)
+    blocked = {
+        each: newcomers.judge(PartitionOffsets(each, topics[each.topic].id, marks, committed[each]), policy)
         for each, marks in watermarks.items()
     }
-    begun = {each.topic for each in partitions if is_witness(committed.get(each), topics[each.topic].id)}
-    blocked = {each: judge(at, policy, is_new=each.topic in begun) for each, at in offsets.items()}
     return [
-        PartitionLag(
-            each,
-            committed.get(each),
-            watermarks.get(each),
-            topic_id=topics[each.topic].id,
-            blocked=blocked.get(each),
-        )
-        for each in partitions
+        PartitionLag(each, at, watermarks.get(each), topic_id=topics[each.topic].id, blocked=blocked.get(each))
+        for each, at in committed.items()
     ]
 
 

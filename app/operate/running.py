@@ -70,10 +70,11 @@ class StoppedService:
         End the transactions that a crash left open, which could still move an offset.
 
         Raises:
-            Unreachable: none of the partitions could be fenced.
+            Unreachable: one of the partitions could not be fenced.
         """
-        if partitions and not self._clients.fence.fence(partitions):
-            cause = "no transactional id could be fenced, so nothing is changed"
+        if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
+            others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
+            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset is changed"
             raise Unreachable(cause, "try again when Kafka is well")
 
     @contextmanager

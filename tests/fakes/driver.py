@@ -10,6 +10,7 @@ from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
+from tests.fakes import FakeOffsets
 
 Result = list[Receipt] | Exception
 
@@ -39,6 +40,8 @@ class DriverKafka:
         self.sink_gone: NotUsable | None = None
         self.reachable = True
         """Whether a fence reaches anybody."""
+        self.unfenced: set[Partition] = set()
+        """Partitions whose transactional ids have a coordinator that does not answer."""
         self.leaderless: set[int] = set()
         """Partitions that the topic's description names without a leader."""
         self.silent: set[Partition] = set()
@@ -47,6 +50,8 @@ class DriverKafka:
         self.asked_for_time: list[int] = []
         self.room: dict[str, int] | None = None
         """The placeholders and their partitions; None where source and sink are on one cluster."""
+        self.copies: FakeOffsets | None = None
+        """The group's offsets on the source's cluster, where the sink has its own."""
         self.retention: float | None = None
         """For how many seconds offsets are kept."""
         self.renewed: list[Partition] = []
@@ -71,6 +76,7 @@ class DriverKafka:
             fence=self,
             offsets=self,
             placeholders=self if self.room is not None else None,
+            copies=self.copies,
             pauses=self.pauses,
             ages=self,
             clusters=(self.clusters, self.clusters) if self.clusters else None,
@@ -148,9 +154,9 @@ class DriverKafka:
         if self.forbidden is not None:
             raise self.forbidden
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         self.fenced.append(list(partitions))
-        return self.reachable
+        return set(self.fenced[-1]) - self.unfenced if self.reachable else set()
 
 
 class FakeCluster:

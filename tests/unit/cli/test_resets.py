@@ -1,4 +1,4 @@
-"""`winnow offsets reset`: its words, and what is wrong with them, before anything connects."""
+"""The words of `winnow offsets reset` and times of other commands: what is wrong with them, before anything connects."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ def test_what_is_no_time(file: Path, arguments: list[str], problem: str) -> None
 
     assert 2 == done.exit_code
     assert done.stderr.startswith(f"configuration: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("command", "begin", "end"),
+    [
+        (["audit"], "--from", "--to"),
+        (["replay", "--into", "trial"], "--from", "--to"),
+        (["dlq", "stats"], "--since", "--until"),
+        (["dlq", "replay"], "--since", "--until"),
+    ],
+    ids=str,
+)
+def test_times_in_the_wrong_order(file: Path, command: list[str], begin: str, end: str) -> None:
+    """An audit of nothing would find all as it must be."""
+    times = [begin, "2026-11-22T07:00:00Z", end, "2026-11-22T06:00:00Z"]
+
+    done = CliRunner().invoke(main, [*command, "-c", str(file), *times])
+
+    assert 2 == done.exit_code
+    assert done.stderr.startswith(f"configuration: {end}: it is not later than the time to begin at")
 
 
 @pytest.mark.parametrize("command", [["offsets", "reset", "--to-latest"], ["offsets", "show"], ["lag"]], ids=str)

@@ -75,6 +75,20 @@ def test_without_a_fence_nothing_is_committed() -> None:
     assert [A] == scene.kafka.renewed
 
 
+def test_only_what_is_fenced_is_committed() -> None:
+    """A task that was thought dead may still commit the others: an older offset after that would repeat records."""
+    scene = Scene()
+    scene.kafka.committed[B] = CommittedOffset(7)
+    scene.kafka.unfenced = {B}
+
+    scene.renewal.renew([A, B])
+    assert [A] == scene.kafka.renewed
+    scene.kafka.unfenced = set()
+    scene.renewal.renew([A, B])
+
+    assert [A, B] == sorted(set(scene.kafka.renewed))
+
+
 def test_an_outage_is_no_error() -> None:
     """It is tried again at the next look."""
     scene = Scene()

@@ -63,10 +63,10 @@ class Tasks:
     def receipts(self) -> list[Receipt]:
         return []
 
-    def fence(self, partitions: Iterable[Partition]) -> bool:
+    def fence(self, partitions: Iterable[Partition]) -> Collection[Partition]:
         self.fenced.append((self.time.now, sorted(partitions)))
         self.ends_at = min(self.ends_at, self.time.now + self.after_fence.get(len(self.fenced), inf))
-        return self.reachable
+        return self.fenced[-1][1] if self.reachable else ()
 
     def refuse_forbidden_ids(self) -> None:
         """Allow them."""

@@ -14,7 +14,7 @@ from app.executor.breaker import CircuitBreaker
 from app.executor.cleansed import Cleansed
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
-from app.offsets.metadata import OffsetMetadata
+from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import BreakerLimit
 from app.records import DeadLetter, Lines
 from tests.fakes import (
@@ -33,6 +33,8 @@ from tests.fakes import (
 from tests.independent import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
+ME = Owner(5, "here", "clean")
+EARLIER = str(OffsetMetadata("", 0, Counts(40, 40), owner=Owner(4, "here", "clean")))
 HALF = BreakerLimit(0.5, minimum=20, seconds=60)
 
 
@@ -52,7 +54,7 @@ def cleanse(
     clients: type[FakeClients] = FakeClients,
     script: Script | None = None,
 ) -> dict[Partition, Receipt]:
-    task_config, clock = make_task_config(guarantee, breaker=limit), FakeClock()
+    task_config, clock = make_task_config(guarantee, breaker=limit, owner=ME), FakeClock()
     places = {each: kafka.committed[each].offset if each in kafka.committed else None for each in kafka.source}
     ranges = (OffsetRange(each, offset, offset or 0) for each, offset in places.items())
     made = clients(kafka, task_config, clock, script)
@@ -101,6 +103,19 @@ class TestTask:
 
         assert 440 == kafka.committed[A].offset
         assert not OffsetMetadata.parse(kafka.committed[A].metadata).blocked
+
+    @pytest.mark.parametrize("guarantee", list(Guarantee))
+    @pytest.mark.parametrize("metadata", ["", EARLIER], ids=["a person", "an earlier run"])
+    def test_the_offset_of_somebody_before_us_says_why(self, metadata: str, guarantee: Guarantee) -> None:
+        """A service that starts with a wrong parser commits nothing before it is stopped."""
+        kafka = FakeKafka({A: [*good(40), *bad(400)]})
+        kafka.committed[A] = CommittedOffset(40, metadata)
+
+        receipt = cleanse(kafka, BreakerLimit(0.5, minimum=1, seconds=60), guarantee)[A]
+
+        found = OffsetMetadata.parse(kafka.committed[A].metadata)
+        assert (40, f"{receipt.error}: {receipt.cure}") == (kafka.committed[A].offset, found.blocked)
+        assert (ME, OffsetMetadata.parse(metadata).counts) == (found.owner, found.counts)
 
     @pytest.mark.parametrize("point", [Point.BEFORE_OPEN, Point.AFTER_OPEN])
     def test_who_cannot_say_why_is_blocked_all_the_same(self, point: Point) -> None:

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import NotAllowed, NotUsable
 from app.kafka import fence
+from app.kafka.failures import SINK
 from app.kafka.fence import FENCES_AT_ONCE, KafkaFence
 from app.model import Partition
 
@@ -41,6 +42,15 @@ def test_what_a_person_must_act_on_is_raised(
         fence_that_meets(code, monkeypatch).fence([P])
 
     assert "raw-3" in raised.value.cause
+
+
+def test_the_cluster_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With sink.kafka, a person must know whose brokers, and which section."""
+    fence_that_meets(KafkaError.UNSUPPORTED_VERSION, monkeypatch)
+    there = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead", cluster=SINK)
+
+    with pytest.raises(NotUsable, match=r"^the sink's Kafka .*: check the settings under `sink\.kafka`"):
+        there.fence([P])
 
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED])
@@ -77,6 +87,8 @@ def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.
 
     monkeypatch.setattr(fence, "connect", connect)
     monkeypatch.setattr(fence, "Producer", Mock())
+    partitions = [Partition("raw", number) for number in range(100)]
 
-    assert KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence([P] * 100)
-    assert 100 - (FENCES_AT_ONCE - 1) == len(reached)
+    fenced = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead").fence(partitions)
+
+    assert 100 - (FENCES_AT_ONCE - 1) == len(reached) == len(fenced)

@@ -6,9 +6,10 @@ import struct
 
 import pytest
 
-from app.errors import NotUsable
-from app.kafka.transaction_log import KafkaTransactionLog, OpenTransaction, transaction
-from app.model import Partition, transactional_id
+from app.errors import NotUsable, Unreachable
+from app.kafka.topics import KafkaTopics
+from app.kafka.transaction_log import TOPIC, KafkaTransactionLog, OpenTransaction, transaction
+from app.model import Partition, Topic, Watermarks, transactional_id
 
 SOURCE = Partition("raw", 7)
 BEGAN = 1_795_000_000_000
@@ -82,3 +83,19 @@ def test_whose_it_is(identity: str, source: Partition | None) -> None:
 
     assert source == log.source_of(key(identity))
     assert log.source_of(key(identity, 1)) is None
+
+
+@pytest.mark.parametrize("silent", ["watermarks", "offsets_at"])
+def test_a_partition_that_does_not_answer_is_not_empty(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The open transactions that it holds would be told as none."""
+    topic, marks = Topic(TOPIC, "id", 2), Watermarks(0, 0, 0)
+    partitions = [Partition(TOPIC, number) for number in range(2)]
+    answers: dict[str, dict[Partition, Watermarks | None]]
+    answers = {"watermarks": dict.fromkeys(partitions, marks), "offsets_at": dict.fromkeys(partitions)}
+    answers[silent].popitem()
+    monkeypatch.setattr(KafkaTopics, "source_topics", lambda *_: {TOPIC: topic})
+    for name, answer in answers.items():
+        monkeypatch.setattr(KafkaTopics, name, lambda *_, answer=answer: answer)
+
+    with pytest.raises(Unreachable, match="1 partitions of __transaction_state do not answer"):
+        KafkaTransactionLog({"bootstrap.servers": "127.0.0.1:1"}, "g").open_transactions(0)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from app.cures import reset
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
-from app.operate.bounded import as_json, group_of, parts, problem_of, refuse_own_topics
+from app.offsets.metadata import OffsetMetadata
+from app.operate.bounded import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.operate.lag import PartitionLag
+from app.topics import OwnTopics
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -34,13 +37,28 @@ def test_it_goes_on() -> None:
     assert "g.replay.other.5-9" == group_of("g", "other", 5, 9)
 
 
+def test_a_position_in_a_deleted_topic() -> None:
+    """
+    Kafka deletes offsets with their topic, but not those beside its placeholder on another cluster.
+
+    The range tells what stands there, so that the task may go back from it.
+    """
+    (part,) = parts([at(A)], {A: CommittedOffset(17, str(OffsetMetadata("older")))}, {A: 10}, {A: 15})
+
+    assert OffsetRange(A, 17, 10, 15, "id", 3) == part.range
+
+
 def test_topics_of_the_service_are_refused() -> None:
-    """Its sink would hold lines twice."""
-    refuse_own_topics("other", "other.dlq", {"raw", "clean", "dead"})
+    """Its sink would hold lines twice, its source cleansed ones, and what it keeps for itself things that are not."""
+    own, made = {"raw", "clean", "dead"}, OwnTopics("dead", "{topic}.there")
+    refuse_own_topics({"--into": "other", "--dead-letters": "other.dlq"}, own, made)
     with pytest.raises(ConfigError, match=r"--into: 'clean' .*\n--dead-letters: 'dead'"):
-        refuse_own_topics("clean", "dead", {"raw", "clean", "dead"})
-    with pytest.raises(ConfigError, match="must differ"):
-        refuse_own_topics("other", "other", set())
+        refuse_own_topics({"--into": "clean", "--dead-letters": "dead"}, own, made)
+    for topic in ("dead.replayed", "dead.parked", "raw.there"):
+        with pytest.raises(ConfigError, match=f"--into: '{topic}' is a topic of the service"):
+            refuse_own_topics({"--into": topic}, own, made)
+    with pytest.raises(ConfigError, match="--into and --dead-letters must differ"):
+        refuse_own_topics({"--into": "other", "--dead-letters": "other"})
 
 
 def test_what_became_of_a_part() -> None:
@@ -51,6 +69,13 @@ def test_what_became_of_a_part() -> None:
     assert (20, 3, 2, {"empty": 1}, None) == tuple(as_json(part, done).values())[4:]
     assert (17, 0, 0, {}, None) == tuple(as_json(part, None).values())[4:]
     assert "another replay" in problem_of(Receipt(A, 17, 17, outcome=Outcome.FENCED))
-    assert "it broke: mend it" == problem_of(
-        Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it broke", cure="mend it")
-    )
+    assert "it broke" == problem_of(Receipt(A, 17, 17, outcome=Outcome.FAILED, error="it broke"))
+
+
+def test_what_blocks_a_part_is_no_matter_of_the_service() -> None:
+    """What a task would have a person type moves the offset of the service, which has nothing to do with a replay."""
+    cure = reset(A, "--to-offset 18")
+
+    problem = problem_of(Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it is refused", cure=cure))
+
+    assert f"it is refused: {GO_ON}" == problem

@@ -9,6 +9,7 @@ import pytest
 from app.model import CommittedOffset, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
+from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
 
@@ -139,6 +140,20 @@ def test_what_blocks_a_partition_is_a_problem(
 
     assert found.problem.startswith(problem)
     assert bool(problem) == bool(found.problem)
+
+
+def test_an_offset_that_was_left_behind_is_a_problem() -> None:
+    """With sink.kafka the service does not begin anew in silence, and says the same without running."""
+    kafka, source = DriverKafka(p0=(5, 100), p1=(5, 100)), FakeKafka({})
+    source.committed = {A: CommittedOffset(7)}
+    kafka.copies = FakeOffsets(source)
+    kafka.committed = {B: CommittedOffset(9)}
+
+    first, second = measured(kafka)
+
+    assert first.problem.startswith("only the source's cluster has the group's offset")
+    assert "winnow offsets migrate" in first.problem
+    assert not second.problem
 
 
 def test_a_partition_that_is_new_is_not_without_a_start() -> None:

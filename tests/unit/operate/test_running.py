@@ -75,9 +75,18 @@ def test_what_cannot_be_fenced_is_not_set() -> None:
     stage = Stage()
     stage.kafka.reachable = False
 
-    with pytest.raises(Unreachable, match="nothing is changed"):
+    with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset is changed"):
         stage.change(7)
     assert 5 == stage.kafka.committed[A].offset
+
+
+def test_one_that_is_fenced_does_not_stand_for_the_others() -> None:
+    """Each id has a coordinator of its own: the transaction of one that is away may still move its offset."""
+    stage = Stage()
+    stage.kafka.unfenced = {B}
+
+    with pytest.raises(Unreachable, match=r"id of raw-1 could not be fenced"):
+        stage.service.fence([A, B])
 
 
 @pytest.mark.parametrize("partition", [A, B], ids=["a partition that is meant", "any other"])

@@ -1,0 +1,37 @@
+"""`winnow resume`: what it says is what was looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from app.cli import main
+from app.driver.pause import PauseMark
+from app.errors import NotAllowed
+from app.model import Partition, Pause
+from tests.fakes.driver import DriverKafka
+from tests.unit.config.good import GOOD
+from tests.unit.driver.test_pause import Store
+
+
+@pytest.mark.parametrize("trouble", [None, NotAllowed("Winnow may not Read on group 'g.pause'", "allow it")])
+def test_who_may_not_look_is_not_told_that_nothing_is_paused(
+    trouble: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service works on without the right to read the mark; a person who gives a command is told."""
+    store, file = Store(), tmp_path / "winnow.yaml"
+    file.write_text(yaml.safe_dump(GOOD))
+    PauseMark(store, ["dead"]).set(Pause(5_000, "ops"))
+    store.trouble = trouble
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(store, ["dead"]))
+    monkeypatch.setattr("app.start.clients", lambda _: kafka)
+
+    done = CliRunner().invoke(main, ["resume", "-c", str(file)])
+
+    assert (3 if trouble else 0) == done.exit_code
+    assert (1 if trouble else 0) == store.stored[Partition("dead", 0)].offset
+    assert ("not paused" in done.stdout) == (trouble is None)

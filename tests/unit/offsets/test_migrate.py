@@ -1,0 +1,17 @@
+"""What is told of the offsets that move between stores; `tests/integration/stores` moves them."""
+
+from __future__ import annotations
+
+from app.model import CommittedOffset, Partition
+from app.offsets.migrate import Move, tell_others
+
+A, B, C = (Partition("raw", number) for number in range(3))
+
+
+def test_a_partition_that_does_not_move_is_told() -> None:
+    """Where one was lost from the store, the service would begin there anew."""
+    said: list[str] = []
+
+    tell_others([Move(B, CommittedOffset(4), None)], [C, B, A], "redis", said.append)
+
+    assert ["left     raw-0: no offset in redis", "left     raw-2: no offset in redis"] == said
