@@ -86,16 +86,7 @@ def _cuts_are_forgotten() -> None:
 
 def _added_partitions_start_like_all() -> None:
     """Wrong: a partition that was added while the service was stopped starts where `starting.offsets` says."""
-    discovery = _part("driver.discover").Discovery
-    meet = discovery._meet
-
-    def meet_without_witnesses(self: Any, found: Any) -> None:
-        is_first = self._known is None
-        meet(self, found)
-        if is_first:
-            self._new.clear()
-
-    discovery._meet = meet_without_witnesses
+    _part("driver.newcomers").is_witness = lambda *_: False
 
 
 def _any_owner_will_do() -> None:

@@ -16,6 +16,7 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     held up           readers of a partition that a fault should have spared waited for it
     stuck             a partition stood still because of another one's fault, or for ever
     came back         a deleted topic was created again, and not by its owner
+    not paused        the service took records although a person had paused it
     crashed           the service ended by itself and did not say why
 
 A line is not lost if the source does not hold it at the end: then Kafka has cut it (`kept` events).
@@ -266,7 +267,7 @@ ANOMALIES: Sequence[Callable[[History], Finding]] = (
     left_open,
     silent,
     held_up,
-    *map(_seen, ("stuck", "came back", "crashed")),
+    *map(_seen, ("stuck", "came back", "not paused", "crashed")),
 )
 
 

@@ -79,6 +79,14 @@ Two partitions of the source are on one node, one of the sink on another, and ev
 
 So those that are spared wait only for the service, and not until Kafka has other leaders and coordinators.
 """
+AWAY, ELSEWHERE = 3, 1
+APART = Size(
+    workers=0,
+    partitions=4,
+    replicas={"source": [(AWAY,)] * 4, "sink": [(ELSEWHERE,)] * 4, "dead": [(ELSEWHERE,)] * 4},
+    internal=(ELSEWHERE,),
+)
+"""All partitions of the source are on one node, everything else is elsewhere; so are those that are added."""
 CUT = 1
 CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
 """One partition of the source may lose both its nodes, and the brokers still have their majority."""
@@ -278,9 +286,10 @@ class System:
         roots = self.executors if self.spark else [psutil.Process(each.pid) for each in self.drivers if each.alive]
         return [worker for root in roots for worker in working(root)]
 
-    def add_partitions(self, more: int) -> int:
-        """Add partitions to the source topic; return how many it has now."""
-        wanted = [NewPartitions(self.source, self.partitions + more)]
+    def add_partitions(self, more: int, node: int | None = None) -> int:
+        """Add partitions to the source topic, on one node if it is named; return how many it has now."""
+        placed = {} if node is None else {"replica_assignment": [[node]] * more}
+        wanted = [NewPartitions(self.source, self.partitions + more, **placed)]
         client(self.broker.bootstrap).create_partitions(wanted)[self.source].result(30)
         self.partitions += more
         return self.partitions

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.chaos.cluster import CUTTABLE, FRAGILE, SMALL, Size
+from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, SMALL, Size
 from tests.chaos.harm import generations, leaderless, owners, passwords, records, topics, truncation
 from tests.chaos.harm.base import Harm
-from tests.chaos.harm.source import added_while_stopped
+from tests.chaos.harm.source import added_while_stopped, added_without_siblings
 
 
 class Kind(NamedTuple):
@@ -51,5 +51,7 @@ KINDS: Mapping[str, Kind] = {
     "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
     "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),
     "partitions added while stopped": Kind(added_while_stopped),
+    "partitions added, siblings leaderless": Kind(added_without_siblings, APART, "leader"),
+    "paused, dead letters deleted": Kind(topics.deleted_while_paused, told="paused"),
 }
 TAKEOVERS = tuple(name for name in KINDS if "take-over" in name)

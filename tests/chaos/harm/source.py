@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.chaos.cluster import System, until
-from tests.chaos.harm.base import PATIENCE, Harm, expect_progress, find_processes, source_ends
+from tests.chaos.cluster import AWAY, ELSEWHERE, System, until
+from tests.chaos.harm.base import PATIENCE, Harm, bring_back, expect_progress, find_processes, source_ends
 from tests.chaos.load import Load
 
 FEW_RECORDS = 20
@@ -44,6 +44,26 @@ def added_while_stopped(system: System, load: Load, rng: random.Random) -> Itera
     system.start_driver(config={"starting.offsets": "latest"})
     find_processes(lambda: system.workers)
     expect_progress(system, range(system.partitions), "after partitions were added")
+
+
+@contextmanager
+def added_without_siblings(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """The same, while none of the other partitions has a leader: nothing is known of the topic but the group's offsets."""
+    driver = system.driver
+    driver.terminate()
+    system.end_driver(driver)
+    siblings = range(load.partitions)
+    load.partitions = system.add_partitions(2, ELSEWHERE)
+    system.broker.kill(AWAY)
+    added = range(siblings.stop, load.partitions)
+    since = system.recorder.now
+    yield f"partitions {list(added)}"
+    until(lambda: min(source_ends(system, added).values()) >= FEW_RECORDS, PATIENCE)
+    system.start_driver(config={"starting.offsets": "latest"})
+    expect_progress(system, added, "beside siblings without a leader")
+    system.recorder.record("harmed", since=since, partitions=list(siblings))
+    bring_back(system, AWAY)
+    expect_progress(system, range(system.partitions), "after their siblings are back")
 
 
 ANYWHERE: Mapping[str, Harm] = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -119,6 +122,27 @@ class Aside:
                 self.delete(role)
             time.sleep(LOOK_SECONDS)
 
+    def command(self, *arguments: str) -> None:
+        """Run a command of the product on the service's configuration."""
+        assert self._driver is not None
+        environment = {**os.environ, "PYTHONPATH": str(self._system.code), "PYTHONSAFEPATH": "1"}
+        command = [sys.executable, "-m", "app.cli", *arguments, "-c", self._driver.file]
+        subprocess.run(command, env=environment, check=True, capture_output=True, timeout=PROGRESS_SECONDS)
+
+    def expect_it_rests(self, role: str) -> None:
+        """Wait until it says that it is paused; record it if it takes records of a source topic instead."""
+        driver, before = self._driver, self._done(role)
+        assert driver is not None
+        until(
+            lambda: any("paused" in each["event"] for each in driver.events) or self._done(role) > before, START_SECONDS
+        )
+        if self._done(role) > before:
+            self._system.recorder.record("seen", anomaly="not paused", what=f"the topic {role} is read")
+
+    def _done(self, role: str) -> int:
+        """Return how far the group has come in a source topic, all partitions together."""
+        return sum(committed(self._system.broker.bootstrap, self._name, self.topics[role]).values())
+
     def recreate(self, role: str) -> None:
         """Create the topic as its owner would; the service is ended first, because it may come back meanwhile."""
         self._end()
@@ -146,6 +170,21 @@ def _deleted(role: str, still: tuple[str, ...]) -> Harm:
             aside.expect_all_cleansed("raw", "more")
 
     return deleted
+
+
+@contextmanager
+def deleted_while_paused(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Delete the dead letters of a paused service and create them again; it must go on only when a person resumes it."""
+    with Aside(system) as aside:
+        aside.write("raw")
+        aside.await_start("raw")
+        aside.command("pause")
+        aside.recreate("dead")
+        yield "dead"
+        aside.write("raw")
+        aside.expect_it_rests("raw")
+        aside.command("resume")
+        aside.expect_all_cleansed("raw")
 
 
 source_deleted = _deleted("more", still=("raw",))
