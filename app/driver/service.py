@@ -319,6 +319,7 @@ class Service:
         """Take in what the tasks report; return whether they do."""
         took = self._runtime.monotonic() - began
         try:
+            self._tracker.tasks_lost(running.lost_tasks)  # also those of its last moment
             receipts = running.receipts()
         except SparkFailed as error:
             if killed:

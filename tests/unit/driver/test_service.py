@@ -400,6 +400,15 @@ class TestPace:
         service(kafka, fakes, config(*settings), stop, runtime=time.runtime).run(until_end=False)
         return [later - one for one, later in zip(ended, began[1:], strict=True)], fakes
 
+    def test_a_task_that_is_lost_at_the_end_of_a_round_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Between two looks at a round a task may be lost, and the round end."""
+        monkeypatch.setattr(FakeRound, "lost_tasks", 1)
+
+        with capture_logs() as logs:
+            self.run(DriverKafka(p0=(0, 10)), [(0.5, [])])
+
+        assert 1 in {entry["lost"] for entry in logs if entry["event"] == "a task was lost; Spark tries it again"}
+
     def test_a_plan_expects_what_waits_and_what_arrives(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A partition's load is its lag, and what came between two checks of the round before, however long that was."""
         loads: list[Mapping[Partition, int]] = []
