@@ -1,8 +1,8 @@
 """
 One place that decides how Winnow speaks: readable on a terminal, JSON lines otherwise, always on stderr.
 
-Driver, executors and Spark itself (`app/spark/log4j2.json`) write lines of one shape: `timestamp`, `level` and `event`,
-then `group`, `round`, `task`, `topic` and `partition` where they are known, then what else there is to say.
+Driver, executors and Spark itself (`app/spark/log4j2.json`) write lines of one shape: `timestamp`, `level`, `event`
+and `message`, then `group`, `round`, `task`, `topic` and `partition` where they are known, then the event's own fields.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from structlog.typing import EventDict
 
 from app.secrets import without_secrets
 
+FIRST = ("timestamp", "level", "event", "message", "group", "round", "task", "topic", "partition")
+
 
 def _without_secrets(_logger: object, _method: str, line: EventDict) -> EventDict:
     """Hide what the URLs in a line may hide; errors of other systems' clients repeat them."""
     return {key: without_secrets(value) if isinstance(value, str) else value for key, value in line.items()}
+
+
+def _in_order(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Put first what every line has."""
+    return {**{name: line[name] for name in FIRST if name in line}, **line}
 
 
 def on_terminal() -> bool:
@@ -46,7 +53,8 @@ def configure(level: str = "info", **context: object) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=not terminal),
             structlog.processors.format_exc_info,
             _without_secrets,
-            structlog.dev.ConsoleRenderer(colors=True) if terminal else structlog.processors.JSONRenderer(),
+            _in_order,
+            structlog.dev.ConsoleRenderer(event_key="message") if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

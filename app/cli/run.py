@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import click
-import structlog
 
 from app import config
 from app.cli.options import check_clients, configuration, overrides, read, reports_errors
+from app.events import PREFLIGHT_WARNING
 
 
 @click.command()
@@ -25,7 +25,7 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     check_clients(loaded)
     settings = loaded.config
     if warning := config.laid_open(loaded):
-        structlog.get_logger().warning("preflight", finding=warning)
+        PREFLIGHT_WARNING.log({"finding": warning})
     config.take_from_environment()
     from app.driver.clients import Rounds
     from app.driver.stop import Stop

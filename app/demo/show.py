@@ -25,6 +25,7 @@ from app.demo.verify import CONSUMER, Verdict, VerificationFailed
 from app.embedded.broker import Broker, BrokerFailed
 from app.embedded.jars import FetchFailed, JavaMissing
 from app.errors import NotUsable
+from app.events import STATUS_PAGE_UP
 
 SOURCE, SINK, DEAD_LETTERS, GROUP = "raw-logs", "clean-logs", "raw-logs.dlq", "idc-cleansing"
 PARTITIONS = 8
@@ -125,7 +126,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, 
 
 def page_in(log: str) -> str:
     """Return where the status page is, as the service's log tells it; empty before it does."""
-    found = re.search(r'"url": "([^"]+)".*"event": "the status page is up"', log)
+    found = re.search(rf'"event": "{STATUS_PAGE_UP.name}".*"url": "([^"]+)"', log)
     return found[1] if found else ""
 
 

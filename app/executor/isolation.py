@@ -19,14 +19,12 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-import structlog
 
+from app.events import PARSER_ISOLATED
 from app.executor.parse import parse
 from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
-
-log = structlog.get_logger()
 
 # One worker may die of anything. After two, the parser is suspected.
 DEATHS = 2
@@ -49,7 +47,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
-    log.warning("the parser runs in a process of its own, because a record may have ended the workers before")
+    PARSER_ISOLATED.log({})
     with IsolatedParser(assignment.config, watchdog) as isolated:
         yield isolated.parse
 

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import re
 
-import structlog
-
 from app.errors import PartitionError
+from app.events import PARTITION_TROUBLE, PARTITION_TROUBLE_OVER, REMIND_SECONDS
 from app.model import Partition
-
-log = structlog.get_logger()
-
-REMIND_SECONDS = 60.0
 
 
 class Trouble:
@@ -34,10 +29,10 @@ class Trouble:
             return
         self._quiet_until[kind] = now + REMIND_SECONDS
         self._lasts = True
-        log.warning("partition in trouble; the others go on", error=str(error), offset=offset, **self._where)
+        PARTITION_TROUBLE.log({"error": str(error), "offset": offset, **self._where})
 
     def over(self, offset: int) -> None:
         """Tell that the lane has committed again, if it was told that it could not."""
         if self._lasts:
             self._lasts = False
-            log.info("partition out of trouble", offset=offset, **self._where)
+            PARTITION_TROUBLE_OVER.log({"offset": offset, **self._where})

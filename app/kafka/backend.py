@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,14 +10,13 @@ from importlib.util import find_spec
 
 from confluent_kafka import Producer, libversion
 
+from app.events import PLAIN_BACKEND
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import CallbackDelivery, Delivery, MakeClient
 from app.kafka.plain.consumer import PlainConsumer
 from app.kafka.plain.sender import PlainSender
 from app.kafka.sender import Sender, Targets
 from app.model import TaskConfig
-
-log = logging.getLogger("winnow.kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ def librdkafka() -> str:
 
 @cache
 def _warn_once(why: str) -> None:
-    log.warning("records become Python objects here, which costs more CPU: %s", why)
+    PLAIN_BACKEND.log({"reason": why})
 
 
 def _bulk() -> Backend:

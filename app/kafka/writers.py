@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import OffsetPending, PartitionError, Transient
+from app.events import TRANSACTION_ABORTED_AGAIN, TRANSACTION_ENDED_AGAIN
 from app.kafka import settings
 from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import Delivery, connect
@@ -29,8 +29,6 @@ from app.model import CommittedOffset, Partition
 from app.offsets.contract import Committed, TransactionalOffsetStore, nobody
 from app.records import DeadLetter, Lines
 from app.watchdog import in_time
-
-log = structlog.get_logger()
 
 # librdkafka has no KIP-890 part 2. If it sends a request again, the first copy may arrive late, and a late EndTxn or
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
@@ -300,8 +298,8 @@ class TransactionalWriter(Writer):
                 end = self._client.commit_transaction if was_committed else self._client.abort_transaction
                 end(COMMIT_SECONDS)
         self._open = False
-        what = "ended once more a transaction whose offset was pending"
-        log.warning(what, partition=str(self._partition), committed=was_committed)
+        where = {"topic": self._partition.topic, "partition": self._partition.number}
+        TRANSACTION_ENDED_AGAIN.log({**where, "committed": was_committed})
 
     def _ends(self, needed: Sequence[Partition]) -> dict[Partition, Ends]:
         targets = self._sender.targets
@@ -326,8 +324,7 @@ class TransactionalWriter(Writer):
             with in_time(ABORT_SECONDS, "abort_transaction"):
                 self._client.abort_transaction(ABORT_SECONDS)
         self._open = False
-        what = "aborted once more a transaction whose partitions had no leader when it ended"
-        log.warning(what, partitions=[str(where) for where in hanging])
+        TRANSACTION_ABORTED_AGAIN.log({"partitions": [str(where) for where in hanging]})
 
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""

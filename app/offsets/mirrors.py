@@ -11,15 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import structlog
-
 from app.errors import CorruptOffset, Fenced
+from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING, REMIND_SECONDS
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
 from app.offsets.registry import open_store
 from app.runtime import REAL, Runtime
-
-log = structlog.get_logger()
 
 Offsets = Mapping[Partition, CommittedOffset]
 Write = Callable[[OffsetStore, Offsets], None]
@@ -27,14 +24,8 @@ Write = Callable[[OffsetStore, Offsets], None]
 # Tools look at a mirror every few seconds: in between only the newest offset of each partition is kept.
 PACE_SECONDS = 1.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.5, 30.0
-REMIND_SECONDS = 60.0
 CLOSE_SECONDS = 1.5
 """How long the end of a round, or of the service, waits for what the mirrors have not written yet."""
-
-
-FAILS = "a mirror of the offsets fails; the flow goes on"
-STILL_FAILS = "a mirror of the offsets still fails"
-CAUGHT_UP = "a mirror of the offsets is caught up"
 
 
 class MirrorStatus(NamedTuple):
@@ -157,11 +148,11 @@ class Mirror:
         if first or now - self._said_at >= REMIND_SECONDS:
             self._said_at = now
             told = self._told(now) | {"waiting": len(self._waiting), "error": str(error)}
-            log.warning(FAILS if first else STILL_FAILS, **told)
+            MIRROR_FAILING.log(told)
 
     def _succeeded(self) -> None:
         if self._failing_since is not None:
-            log.info(CAUGHT_UP, **self._told(self._clock()))
+            MIRROR_CAUGHT_UP.log(self._told(self._clock()))
             self._failing_since, self._failed_before, self._trouble = None, self.failures, ("", 0.0)
 
     def _told(self, now: float) -> dict[str, object]:

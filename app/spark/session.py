@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-import structlog
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from app.errors import SparkFailed
+from app.events import SPARK_PROPERTY_OVERRIDDEN
 from app.secrets import shown_property
 from app.spark.properties import FIXED
-
-log = structlog.get_logger()
 
 # How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
 TASK_FAILURES = 8
@@ -89,7 +87,7 @@ def _fix(conf: SparkConf) -> None:
     for name, fixed in FIXED.items():
         found = conf.get(name)
         if found not in (None, fixed.value):
-            log.warning("Spark's property is overruled", property=name, found=found, used=fixed.value, why=fixed.reason)
+            SPARK_PROPERTY_OVERRIDDEN.log({"property": name, "found": found, "used": fixed.value, "why": fixed.reason})
         conf.set(name, fixed.value)
 
 

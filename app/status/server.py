@@ -11,16 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import BinaryIO, Self
 
-import structlog
-
 from app.errors import NotUsable
+from app.events import STATUS_PAGE_FAILED, STATUS_PAGE_UP
 from app.runtime import REAL, Runtime
 from app.status.admission import READING, Admission
 from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
 from app.status.connections import Connections
 from app.status.snapshot import Snapshot
-
-log = structlog.get_logger()
 
 # Whoever takes longer to send a request and to take the answer is sent away.
 CLIENT_SECONDS = 10.0
@@ -86,7 +83,7 @@ class StatusServer:
         threading.Thread(
             target=self._server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True
         ).start()
-        log.info("the status page is up", url=self.url)
+        STATUS_PAGE_UP.log({"url": self.url})
         return self
 
     def __exit__(
@@ -196,8 +193,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         try:
             return self.server.answers.at(path)
-        except Exception as error:
-            log.exception("the status page failed", path=path)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next request is answered
+            STATUS_PAGE_FAILED.log({"path": path, "exc_info": error})
             return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class

@@ -37,7 +37,7 @@ from tests.chaos.cluster import until
 BEFORE_SECONDS, AFTER_SECONDS = 10.0, 3.0
 PATIENCE_SECONDS = 120.0
 # What the earlier service logs when it notices the later one, and how long before that the hand-over may have begun.
-NOTICED, HAND_OVER_SECONDS = "a later generation takes over", 5.0
+NOTICED, HAND_OVER_SECONDS = "taken_over", 5.0
 
 
 class Arrivals:
@@ -145,9 +145,7 @@ def log(job: Job, generation: int) -> Path:
 def taken_over_at(log: Path) -> float:
     """Return when the earlier service has noticed the later one, in seconds since the epoch."""
     events = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
-    return next(
-        datetime.fromisoformat(each["timestamp"]).timestamp() for each in events if each["event"].startswith(NOTICED)
-    )
+    return next(datetime.fromisoformat(each["timestamp"]).timestamp() for each in events if each["event"] == NOTICED)
 
 
 def has_ended(process: ManagedProcess) -> bool:

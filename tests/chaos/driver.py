@@ -13,8 +13,8 @@ from tests.chaos.history import Recorder
 from tests.integration.service import WinnowOnSpark
 
 ROOT = Path(__file__).parents[2]
-REBALANCE = "the round ends for a rebalance"
-WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition recovered", "partition no longer blocked")
+REBALANCE = "rebalance"
+WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition_recovered", "partition_unblocked")
 """What the history gets of the log below `warning`."""
 LISTEN_SECONDS = 0.25
 

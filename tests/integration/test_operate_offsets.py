@@ -71,7 +71,7 @@ def test_a_backfill_beside_the_service(stage: Stage) -> None:
             run_service(stage.config)
         assert 0 == end()
 
-    assert [] == [each for each in logs if "fenced" in each["event"]]
+    assert [] == [each for each in logs if each["event"] == "partitions_fenced"]
 
 
 def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

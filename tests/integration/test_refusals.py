@@ -87,7 +87,7 @@ def ends_with(config: Event, folder: Path) -> str:
 def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
     """The service tries for some seconds, says why it waits, and ends with the error."""
     with Winnow(login(guarded, "wrong"), tmp_path) as service:
-        began = service.wait_for("waiting for Kafka")
+        began = service.wait_for("kafka_unavailable")
         code = service.code()
 
     (said,) = [line for line in service.noise if line.startswith("winnow: ")]

@@ -224,7 +224,7 @@ def test_until_end_ends_whatever_is_refused(broker: Cluster, topics: Topics, tmp
 
     with Winnow(config, tmp_path, "--until-end") as winnow:
         assert 1 == winnow.code()
-        (blocked,) = winnow.logged("partition blocked; the others go on")
+        blocked, *_ = winnow.logged("partition_blocked")
 
     assert 0 == blocked["partition"]
     assert "Message size too large" in str(blocked)

@@ -22,7 +22,7 @@ GOOD, RUBBISH, MINIMUM = 1_000, 9_000, 100
 
 
 def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It is blocked once, with its words; the other partition goes on. Without the breaker it becomes dead letters."""
+    """It is blocked, with its words; the other partition goes on. Without the breaker it becomes dead letters."""
     source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["dead.letters"]["breaker"] = {"ratio": 0.5, "minimum": MINIMUM}
@@ -30,8 +30,8 @@ def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: P
     produce(broker.bootstrap, source, [*good, *[Written(b"rubbish", partition=0)] * RUBBISH])
 
     with Winnow(config, tmp_path) as service:
-        url = service.wait_for("the status page is up")["url"]
-        blocked = service.wait_for("partition blocked; the others go on")
+        url = service.wait_for("status_page_up")["url"]
+        blocked = service.wait_for("partition_blocked")
         produce(broker.bootstrap, source, [Written(line(GOOD, 1), partition=1)])
         until(lambda: committed(broker.bootstrap, sink, source).get((source, 1)) == GOOD + 1, "the other partition")
         file = tmp_path / "command.yaml"
@@ -41,7 +41,9 @@ def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: P
         )
         shown = json.loads(ask(f"{url}api/status")[1])["partitions"]
         assert 0 == service.stop()
-        assert [blocked] == service.logged("partition blocked; the others go on")
+        assert {(0, blocked["error"])} == {
+            (each["partition"], each["error"]) for each in service.logged("partition_blocked")
+        }
 
     offset = committed(broker.bootstrap, sink, source)[source, 0]
     assert offset < GOOD + RUBBISH

@@ -50,7 +50,7 @@ def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> No
             feeder.stop()  # its producer, unlike ours, would create the topic again
             delete(eager, f"{lost}-lost.{lost}")
 
-        blocked = services["raw"].wait_for("partition blocked; the others go on", times=PARTITIONS)
+        blocked = services["raw"].wait_for("partition_blocked", times=PARTITIONS)
         codes = [services[lost].code() for lost in ("clean", "dead")]
         said = ["\n".join(services[lost].noise) for lost in ("clean", "dead")]
         stopped = services["raw"].stop()

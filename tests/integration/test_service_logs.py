@@ -40,7 +40,7 @@ def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Pat
     produce(broker.bootstrap, source, [Written(line(0, 0), b"k", 0)])
 
     with WinnowOnSpark(config, tmp_path) as service:
-        url = service.wait_for("the status page is up")["url"]
+        url = service.wait_for("status_page_up")["url"]
         until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 1, "all is cleansed")
         named = [job["description"] for job in jobs(ports[0])]
         service.stop()

@@ -42,7 +42,7 @@ DETAILS = {
     b"crash": "the parser ended its process by SIGSEGV",
     b"hang": "the parser did not return within 5 s",
 }
-NOTE = "the parser runs in a process of its own, because a record may have ended the workers before"
+NOTE = "parser_isolated"
 
 
 def deadly_lines(partition: int, *deadly: bytes) -> list[Written]:

@@ -60,7 +60,7 @@ def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_pat
     produce(broker.bootstrap, source, [*good, Written(b"bad", b"k", 0)])
 
     with Winnow(config, tmp_path) as service:
-        url = service.wait_for("the status page is up")["url"]
+        url = service.wait_for("status_page_up")["url"]
         assert 200 == ask(f"{url}healthz")[0]
         until(lambda: 200 == ask(f"{url}readyz")[0], "it is ready")
         until(lambda: metrics(url).get(("winnow_records_in_total", "0", source)) == 301, "all is cleansed")
@@ -92,7 +92,7 @@ def test_a_taken_port_ends_the_start(broker: Cluster, topics: Topics, tmp_path: 
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
     with Winnow(config, tmp_path) as first:
-        port = int(first.wait_for("the status page is up")["url"].rstrip("/").rpartition(":")[2])
+        port = int(first.wait_for("status_page_up")["url"].rstrip("/").rpartition(":")[2])
         with Winnow(config | {"http": {"port": port}}, tmp_path) as second:
             assert 3 == second.code()
 

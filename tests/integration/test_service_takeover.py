@@ -18,9 +18,9 @@ from tests.integration.service import Winnow, settings
 from tests.support.waiting import until
 
 PARTITIONS = 4
-LEAVES = "asked to stop; this service works on until another one takes over, or handover.timeout is over"
-STANDS_BY = "a later generation works for this group; this service stands by until that is gone"
-STANDS_BY_EQUAL = "another service works for this group; this one stands by until that is gone"
+LEAVES = "handing_over"
+STANDS_BY = "standing_by"
+STANDS_BY_EQUAL = "standing_by"
 
 
 def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, t
         assert 0 == works.stop(signal.SIGTERM)
 
     assert {} == amiss(feeder.written, read(broker.bootstrap, sink))
-    assert not works.logged("partitions were fenced, and not by this driver")
+    assert not works.logged("partitions_fenced")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_take_over_without_transactions_is_as_clean_as_a_restart(
     doubled = {partition: came_again(found[partition], lines) for partition, lines in sequence(feeder.written).items()}
     print(f"{before}, then {after}: lines of each partition that came twice: {doubled}")  # for pytest -rP
     assert "taken over by the service of generation 1" in told.all("stopped")[0]["cause"]
-    assert not told.all("the later generation is gone; this service works on everything again")
+    assert not told.all("takeover_abandoned")
     assert (before, after) != ("exactly-once", "at-least-once") or not any(doubled.values())
 
 

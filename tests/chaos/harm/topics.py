@@ -134,7 +134,7 @@ class Aside:
         driver, before = self._driver, self._done(role)
         assert driver is not None
         until(
-            lambda: any("paused" in each["event"] for each in driver.events) or self._done(role) > before, START_SECONDS
+            lambda: any(each["event"] == "paused" for each in driver.events) or self._done(role) > before, START_SECONDS
         )
         if self._done(role) > before:
             self._system.recorder.record("seen", anomaly="not paused", what=f"the topic {role} is read")

@@ -31,14 +31,15 @@ def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
     mortal.stop()
 
     with Winnow(config, tmp_path, "--until-end") as service:
-        service.wait_for("waiting for Kafka")
-        patience = len(service.logged("waiting for Kafka"))
+        service.wait_for("kafka_unavailable")
+        patience = len(service.logged("kafka_unavailable"))
         mortal.start()
-        service.wait_for("Kafka is back")
+        service.wait_for("kafka_available")
         code = service.code()
 
     assert 0 == code
-    assert 1 == patience == len(service.logged("waiting for Kafka"))
+    assert 1 == patience
+    assert 1 == len([each for each in service.logged("kafka_unavailable") if "waited_seconds" not in each])
     assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, "later.clean"))
 
 
@@ -48,7 +49,7 @@ def test_a_stop_while_waiting(mortal: Broker, tmp_path: Path) -> None:
     config["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
 
     with Winnow(config, tmp_path) as service:
-        service.wait_for("waiting for Kafka")
+        service.wait_for("kafka_unavailable")
 
         assert 0 == service.stop()
 
@@ -133,20 +134,20 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
         until(lambda: len(read(mortal.bootstrap, "out.clean")) >= count, "lines")
 
     with Winnow(config, tmp_path) as service:
-        url = service.wait_for("the status page is up")["url"]
+        url = service.wait_for("status_page_up")["url"]
         produce(mortal.bootstrap, "out.raw", lines[: len(lines) // 2])
         arrived(len(lines) // 2)
         until(lambda: lag(mortal, "out") == 0, "the first half")
         service.wait_for("progress", times=len(service.logged("progress")) + 2)  # the driver knows
         produce(mortal.bootstrap, "out.raw", lines[len(lines) // 2 :])  # some of it is in open transactions now
-        outages = len(service.logged("Kafka is back"))
+        outages = len(service.logged("kafka_available"))
         mortal.stop()
         until(lambda: outage(url) > seconds, "it is out for long enough")
         scrape = status.metrics(url)
         assert 503 == status.ask(f"{url}readyz")[0]
         mortal.start()
         if long:  # a short outage need not end the round, and then the driver has not waited
-            service.wait_for("Kafka is back", times=outages + 1)
+            service.wait_for("kafka_available", times=outages + 1)
         arrived(len(lines))
         until(lambda: lag(mortal, "out") == 0, "the end")
         until(lambda: status.metrics(url)["winnow_outage_seconds",] == 0, "fresh figures")
@@ -167,7 +168,7 @@ def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> 
     config = settings(mortal.bootstrap, group="page", sources=[raw], sink=clean, dead=dead)
     produce(mortal.bootstrap, raw, [Written(line(number, 0), b"k", 0) for number in range(10)])
     with Winnow(config, tmp_path) as service:
-        url = service.wait_for("the status page is up")["url"]
+        url = service.wait_for("status_page_up")["url"]
         until(lambda: status.metrics(url).get(("winnow_records_in_total", "0", raw)) == 10, "all is cleansed")
         mortal.kill()
         until(lambda: status.metrics(url)["winnow_outage_seconds",] > 3, "the outage shows")

@@ -119,11 +119,11 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
         until(lambda: committed(mortal.bootstrap, "service", stage.source) == {(stage.source, 0): 100})
         cut(mortal, stage.source, 90)
         write(mortal, stage.source, 500, 550)
-        while_it_ran = service.wait_for("partition blocked; the others go on")["error"]
+        while_it_ran = service.wait_for("partition_blocked")["error"]
         assert 0 == service.stop()
     with Winnow(config, tmp_path, "--until-end") as again:
         assert 1 == again.code()
-    (while_stopped,) = (event["error"] for event in again.logged("partition blocked; the others go on"))
+    (while_stopped,) = {event["error"] for event in again.logged("partition_blocked")}
 
     for error in (while_it_ran, while_stopped):
         assert error.startswith(f"{stage.source}-0@100: the partition was cut to 90")
@@ -133,7 +133,7 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
 
     with Winnow(config | {"out.of.range": "nearest"}, tmp_path, "--until-end") as nearest:
         assert 0 == nearest.code()
-    (moved,) = nearest.logged("offsets are read again, as out.of.range says")
+    (moved,) = nearest.logged("offsets_reread")
     assert (90, 100) == (moved["start"], moved["end"])
     with Winnow(config, tmp_path, "--until-end") as mended:
         assert 0 == mended.code()

@@ -94,13 +94,13 @@ def test_a_mirror_that_is_down_stops_nothing(
         redis.kill()
         stage.write(0, 3, 5)
         until(lambda: lines(0, 4)[0] in stage.cleansed()[0])
-        until(lambda: any(each["event"] == mirrors.FAILS for each in logged))
+        until(lambda: any(each["event"] == "mirror_failing" for each in logged))
         redis.start()
         until(lambda: stage.remembered(mirror) == {0: 5, 1: 0})
         assert 0 == stop()
 
     assert lines(0, *range(5)) == stage.cleansed()[0]
-    assert any(each["event"] == mirrors.CAUGHT_UP for each in logged)
+    assert any(each["event"] == "mirror_caught_up" for each in logged)
 
 
 def test_the_driver_catches_a_mirror_up(

@@ -18,7 +18,7 @@ from tests.integration.three_nodes.placed import FRAGILE_NODE
 from tests.support.waiting import until, without
 
 PARTITIONS = 6
-BLOCKED = "partition blocked; the others go on"
+BLOCKED = "partition_blocked"
 
 
 @contextlib.contextmanager
@@ -71,6 +71,11 @@ def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
     assert PARTITIONS == len(found[-1].ranges)
 
 
+def blocked(service: Winnow) -> set[int]:
+    """Return the partitions that a service has told to be blocked, however often."""
+    return {each["partition"] for each in service.logged(BLOCKED)}
+
+
 def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path) -> None:
     """The other partitions' lines arrive, the log names each that waits, and it is read when the node is back."""
     lost = create(three, "served")
@@ -88,13 +93,13 @@ def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path)
     with contextlib.ExitStack() as harm:
         harm.enter_context(away(three))
         with Winnow(config, tmp_path) as service:
-            service.wait_for(BLOCKED, times=len(lost))
+            until(lambda: blocked(service) == {each.number for each in lost}, "a line for each of them")
             until(lambda: len(arrived()) == PARTITIONS - len(lost), "the lines of the others")
             harm.close()
-            service.wait_for("partition no longer blocked", times=len(lost))
+            service.wait_for("partition_unblocked", times=len(lost))
             until(lambda: len(arrived()) == PARTITIONS, "the other lines")
             code = service.stop()
 
     assert 0 == code
     assert {cleansed(n) for n in range(PARTITIONS)} == arrived()
-    assert {partition.number for partition in lost} == {each["partition"] for each in service.logged(BLOCKED)}
+    assert {partition.number for partition in lost} == blocked(service)

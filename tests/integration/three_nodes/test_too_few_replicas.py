@@ -28,7 +28,7 @@ def test_too_few_replicas_in_sync(three: Broker) -> None:
             arrived(three, sink, 20)
         three.stop(FRAGILE_NODE)
         produce(three.bootstrap, "raw", lines(10, 20, 0, 1))
-        why = [told.wait_for("partition waits; the others go on", partition=each, times=2) for each in range(2)]
+        why = [told.wait_for("partition_waiting", partition=each, times=2) for each in range(2)]
         three.start(FRAGILE_NODE)
         for sink in sinks.values():
             arrived(three, sink, 40)

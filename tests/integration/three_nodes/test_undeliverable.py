@@ -20,7 +20,7 @@ LOST = 7
 RAW, CLEAN, DEAD = "lost.raw", "lost.clean", "lost.dead"
 KEPT = {"retention.ms": "-1"}
 TIMINGS = Timings(stalled=4)
-REBALANCE = "the round ends for a rebalance"
+REBALANCE = "rebalance"
 PER_SECOND = 400
 
 
@@ -71,7 +71,7 @@ def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> Non
         three.kill(FRAGILE_NODE)
         feeder.paused.clear()
         killed = time.monotonic()
-        waits = service.wait_for("partition waits; the others go on")
+        waits = service.wait_for("partition_waiting")
         goes_on(three, *others)
         until(lambda: time.monotonic() - killed > TIMINGS.stalled + 2, "the time after which others count as stalled")
         goes_on(three, *others)
@@ -83,6 +83,6 @@ def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> Non
         assert 0 == service.stop()
 
     assert {} == amiss(feeder.written, read(three.bootstrap, CLEAN))
-    assert {LOST} == {each["partition"] for each in service.logged("partition waits; the others go on")}
+    assert {LOST} == {each["partition"] for each in service.logged("partition_waiting")}
     assert f"{CLEAN}-{LOST}" in waits["error"]
-    assert 1 == len(service.logged("partition goes on"))
+    assert 1 == len(service.logged("partition_wait_over"))

@@ -126,7 +126,7 @@ def fault(told: str = "", name: str = "wrong password") -> list[Event]:
 
 
 def said(at: float, error: str) -> Event:
-    return {"at": at, "kind": "said", "service_event": "waiting for Kafka", "service_reason": error}
+    return {"at": at, "kind": "said", "service_event": "kafka_unavailable", "service_reason": error}
 
 
 def say_nothing(log: list[Event]) -> None:

@@ -9,10 +9,11 @@ import pytest
 import structlog
 
 from app.errors import Unreachable
+from app.events import MIRROR_CAUGHT_UP, MIRROR_FAILING
 from app.model import CommittedOffset, Partition
 from app.offsets import mirrors
 from app.offsets.contract import StoreContext
-from app.offsets.mirrors import CAUGHT_UP, FAILS, STILL_FAILS, Mirror, Mirrors, put_right, write_forward
+from app.offsets.mirrors import Mirror, Mirrors, put_right, write_forward
 from app.offsets.none import NoOffsets
 from tests.support.waiting import until
 
@@ -132,13 +133,19 @@ def test_a_failing_mirror_is_counted_said_and_caught_up(
         (failing,) = mirrored.status
         mirrored.put(B, 6, "")
         server.error = None
-        until(lambda: server.holds(A) == 5 and server.holds(B) == 6 and CAUGHT_UP in [each["event"] for each in logged])
+        until(
+            lambda: (
+                server.holds(A) == 5
+                and server.holds(B) == 6
+                and MIRROR_CAUGHT_UP.name in [each["event"] for each in logged]
+            )
+        )
 
     (well,) = mirrored.status
     assert ("fake", mirrored.failures, 0, "", 0.0) == well
     assert ("the server does not answer", True) == (failing.error, failing.since > 1_000_000)
     assert failing.waiting in (0, 1)  # none while an attempt is under way
-    assert [FAILS, STILL_FAILS] == [each["event"] for each in logged][:2]
+    assert [MIRROR_FAILING.name] * 2 == [each["event"] for each in logged][:2]
     assert ("fake", "the server does not answer", 1) == tuple(logged[0][key] for key in ("mirror", "error", "waiting"))
     assert mirrored.failures == logged[-1]["failures"] >= 2
 

@@ -301,7 +301,7 @@ def test_a_fault_of_the_page_is_an_answer(page: Page) -> None:
         assert 500 == page.ask("/api/status")[0]
     page.snapshot = good
 
-    assert ["the status page failed"] == [each["event"] for each in logs]
+    assert ["status_page_failed"] == [each["event"] for each in logs]
     assert 200 == page.ask("/api/status")[0]
 
 
@@ -324,7 +324,7 @@ def test_a_free_port_is_logged() -> None:
     with capture_logs() as logs, StatusServer(HERE, 0, lambda: SNAPSHOT) as server:
         port = int(server.url.rstrip("/").rpartition(":")[2])
 
-    assert [("the status page is up", f"http://127.0.0.1:{port}/")] == [(each["event"], each["url"]) for each in logs]
+    assert [("status_page_up", f"http://127.0.0.1:{port}/")] == [(each["event"], each["url"]) for each in logs]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((HERE, port))
 

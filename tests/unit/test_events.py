@@ -1,0 +1,42 @@
+"""The events of the log: names that alerts can match, sentences that people can read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from app import events
+from app.events import Event
+
+APP = Path(events.__file__).parent
+SOURCES = [file.read_text() for file in APP.rglob("*.py") if file != Path(events.__file__)]
+
+
+def test_names_are_stable_words() -> None:
+    """Each is in snake_case, belongs to one event, and is that of its constant in lower case."""
+    constants = {name for name, value in vars(events).items() if isinstance(value, Event)}
+
+    assert constants == {event.name.upper() for event in events.every()}
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", event.name) for event in events.every())
+
+
+def test_each_event_is_logged_somewhere() -> None:
+    """The list holds no event that the product never logs."""
+    words = {word for source in SOURCES for word in re.findall(r"\b[A-Z_]+\b", source)}
+
+    assert set() == {event.name.upper() for event in events.every()} - words
+
+
+def test_there_is_no_other_way_to_log() -> None:
+    """A line without a name would be invisible to alerts."""
+    assert not [source for source in SOURCES if "get_logger" in source]
+
+
+def test_a_line_has_the_sentence_as_its_message() -> None:
+    """Beside the fields of the event."""
+    with capture_logs() as logs:
+        events.RESUMED.log({"paused_seconds": 3})
+
+    assert [{"event": "resumed", "log_level": "info", "message": "Resumed", "paused_seconds": 3}] == logs
