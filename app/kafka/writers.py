@@ -297,10 +297,7 @@ class TransactionalWriter(Writer):
         with self._translated("ending a transaction whose offset is pending"):
             self._begin()
             self._offsets.save_beside(self._client, dead_letter, ends[dead_letter].last_stable)
-            with in_time(COMMIT_SECONDS, "end_transaction"):
-                end = self._client.commit_transaction if was_committed else self._client.abort_transaction
-                end(COMMIT_SECONDS)
-        self._open = False
+            self._end_again(self._client.commit_transaction if was_committed else self._client.abort_transaction)
         what = "ended once more a transaction whose offset was pending"
         log.warning(what, partition=str(self._partition), committed=was_committed)
 
@@ -324,11 +321,23 @@ class TransactionalWriter(Writer):
             for where in hanging:
                 self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
             self._deliver_all()
-            with in_time(ABORT_SECONDS, "abort_transaction"):
-                self._client.abort_transaction(ABORT_SECONDS)
-        self._open = False
+            self._end_again(self._client.abort_transaction)
         what = "aborted once more a transaction whose partitions had no leader when it ended"
         log.warning(what, partitions=[str(where) for where in hanging])
+
+    def _end_again(self, end: Callable[[float], object]) -> None:
+        """
+        End the open transaction, and with it one that hangs.
+
+        Raises:
+            Transient: the request may have been sent twice; a late copy could end this producer's next transaction.
+        """
+        started = time.monotonic()
+        with in_time(ABORT_SECONDS, "end_transaction"):
+            end(ABORT_SECONDS)
+        self._open = False
+        if time.monotonic() - started >= SENT_AGAIN_SECONDS:
+            raise Transient(self._partition, "the end of a transaction may have been sent twice")
 
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""

@@ -33,11 +33,10 @@ def test_a_partition_that_is_unassigned_at_once(broker: Cluster, topics: Topics,
     consumer.incremental_unassign([place])
     seen.clear()
 
-    def settled() -> bool:
+    def state_now() -> str:
         consumer.poll(0.05)
-        return bool(seen) and state == seen[-1].get(place.topic, {}).get("partitions", {}).get("0", {}).get(
-            "fetch_state"
-        )
+        partitions = seen[-1].get(place.topic, {}).get("partitions", {}) if seen else {}
+        return str(partitions.get("0", {}).get("fetch_state", ""))
 
-    until(settled, state)
+    until(lambda: state == state_now(), state)
     consumer.close()
