@@ -21,6 +21,7 @@ class Timings(NamedTuple):
     How long records may wait after their commit was due before something is wrong with their partition or its task.
 
     That is more than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`).
+    A stopped worker is found within 30 s: python -m tests.chaos run --fault "worker stopped".
     """
     start: float = 30.0
     """

@@ -26,7 +26,8 @@ SIDE_BY_SIDE = 16
 # How many steps may wait for the calls of their lanes.
 MAX_PARKED = 8
 # A call that takes longer hangs: nothing waits for it any more. A commit that takes so long costs its lane the producer
-# in any case (`app.kafka.writers`), so to read its partition again from there costs nothing more.
+# in any case (`app.kafka.writers`), so to read its partition again from there costs nothing more. How long the other
+# lanes wait for one that hangs: python -m tests.chaos refusals "sink partition leaderless".
 HANGS_SECONDS = 0.5
 # More than the sum of the timeouts in any call of a lane.
 CALL_SECONDS = 60.0

@@ -12,7 +12,7 @@ from app.executor.stopwatch import Stopwatch
 
 # A pass over hundreds of lanes takes seconds and would leave no time for records. While records arrive as fast as the
 # task takes them, nobody waits for the last one, and commits take a tenth of the time. Otherwise they take up to half
-# of it, so that they are punctual.
+# of it, so that they are punctual (python -m tests.bench.scale).
 PACE_CATCHING_UP, PACE = 10.0, 2.0
 MAX_PAUSE_SECONDS = 10.0
 

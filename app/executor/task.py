@@ -44,7 +44,8 @@ HEARTBEAT_SECONDS = 1.0
 # How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
 # task begins without the lanes that are late, once no other was opened for a second.
 OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
-# How many records a poll brings, and for how long, while partitions are taken over: readers wait for the first ones.
+# How many records a poll brings, and for how long, while partitions are taken over: readers wait for the first ones
+# (python -m tests.bench.takeover).
 FIRST_RECORDS, FIRST_SECONDS = 2_000, 5.0
 # How long a call that hangs may hold up the end of a task.
 LAST_SECONDS = 2.0

