@@ -23,7 +23,7 @@ def pattern_of(parser: Parser, name: str) -> str:
     try:
         cut(pa.array([], pa.binary()), patterns[name])
     except (ValueError, IndexError, TypeError) as error:
-        msg = f"the parser's pattern of {name!r} is of no use: {error}"
+        msg = f"the parser's pattern for {name!r} is invalid: {error}"
         raise ParserOptionError(msg) from error
     return patterns[name]
 

@@ -103,7 +103,7 @@ class Plugins:
         for key, value in options.items():
             keyword = str(key).replace(".", "_").replace("-", "_")
             if keyword in keywords:
-                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: keep one"
+                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: remove one"
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords

@@ -75,6 +75,6 @@ class CircuitBreaker:
     def _cause(self, records: int, dead: int, reasons: Collection[str]) -> str:
         assert self._limit is not None  # judge() knows
         ratio, _, seconds = self._limit
-        most = "".join(f", the last ones mostly for {reason!r}" for reason, _ in Counter(reasons).most_common(1))
-        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%} of them"
-        return f"{dead} of {records} records within {seconds:g} s are dead letters{most}; {allowed}"
+        most = "".join(f" (most recently: {reason!r})" for reason, _ in Counter(reasons).most_common(1))
+        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%}"
+        return f"{dead} of {records} records within {seconds:g} s were rejected{most}; {allowed}"

@@ -95,10 +95,10 @@ class IsolatedParser:
             while not self._connection.poll(ALIVE_SECONDS):
                 self._watchdog.feed()
                 if time.monotonic() > until:
-                    msg = f"the parser's process has not answered for {PATIENCE_SECONDS:.0f} s"
+                    msg = f"the parser process has not responded for {PATIENCE_SECONDS:.0f} s"
                     raise RuntimeError(msg)
             parsed: Parsed = self._connection.recv()
         except (EOFError, OSError) as error:
-            msg = "the parser's process has ended; its stderr says why"
+            msg = "the parser process exited; see its stderr"
             raise RuntimeError(msg) from error
         return parsed

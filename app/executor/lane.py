@@ -303,7 +303,7 @@ class Lane:
             self.fail(error.cause, Outcome.BLOCKED, error.cure)
         elif isinstance(error, Refused) and self._search.found is not None:
             cure = refused_cure(self.partition, self._search.found)
-            self.fail(f"neither the record nor its dead letter is taken: {error.cause}", Outcome.BLOCKED, cure)
+            self.fail(f"Kafka rejects both the record and its dead letter: {error.cause}", Outcome.BLOCKED, cure)
         else:
             self._retry(error, now)
 
@@ -342,7 +342,7 @@ class Lane:
     def abandon(self) -> None:
         """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
         if self.outcome is None:
-            self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+            self.fail(self._error or f"{self.partition}: the last commit did not finish in time")
         self.hold()
         if (writer := self._writer) is not None:
             writer.abandon()
@@ -364,7 +364,7 @@ class Lane:
         self._search, self._trouble = copy(self._search), copy(self._trouble)
         self._reading = Reading(self.range, self._consumer)
         self._writer = self._spent = None
-        self.give_up(Transient(self.partition, f"{call} does not return; a new producer takes over"), now)
+        self.give_up(Transient(self.partition, f"{call} did not return; replacing the producer"), now)
 
     def _retire_writer(self) -> None:
         """Use the writer no more. What follows on what it dropped must not be taken: it would be lost."""

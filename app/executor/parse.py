@@ -161,8 +161,8 @@ def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:
     sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(chunk.keys_of_lines))[parsed.rows]
     for name, column in chunk.kept:
         sizes += np.diff(offsets_of(column))[parsed.rows] + len(name.encode()) + HEADER_FRAMING
-    what = "line, key and headers" if chunk.kept else "line and key"
-    detail = f"{what} have {{}} bytes, the sink takes {sink.max_bytes}"
+    what = "the line, its key and its headers" if chunk.kept else "the line and its key"
+    detail = f"{what} are {{}} bytes; the sink accepts at most {sink.max_bytes}"
     return _reject(parsed, sizes > sink.max_bytes, TOO_LARGE, detail, sizes)
 
 
@@ -170,14 +170,14 @@ def _without_keyless(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Pars
     if not sink.topic.compacted or not keys.null_count:
         return parsed
     keyless = keys.is_null().to_numpy(zero_copy_only=False)[parsed.rows]
-    return _reject(parsed, keyless, REFUSED, "it has no key, and the sink's cleanup.policy is compact", parsed.rows)
+    return _reject(parsed, keyless, REFUSED, "the line has no key; the sink's cleanup.policy is compact", parsed.rows)
 
 
 def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: int) -> Parsed:
     for limit, untimely in ((sink.topic.before, sink.too_old), (sink.topic.after, sink.too_new)):
         if limit is not None:
             stamps = timestamps[parsed.rows]
-            detail = f"its timestamp is {{}}, the time is {now}, the sink's {limit.setting} is {limit.milliseconds}"
+            detail = f"timestamp {{}} violates the sink's {limit.setting}={limit.milliseconds} (now {now})"
             parsed = _reject(parsed, untimely(stamps, now), REFUSED, detail, stamps)
     return parsed
 

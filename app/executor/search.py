@@ -20,8 +20,8 @@ LARGEST_STEP = 16_384
 def refused_cure(partition: Partition, offset: int) -> str:
     """Return what a person does about a record that even the dead letters refuse."""
     settings = "max.message.bytes, cleanup.policy, message.timestamp.* or compression.type"
-    give_up = reset(partition, f"--to-offset {offset + 1}")
-    return f"mend {settings} of the dead-letter topic; to give the record up, {give_up}"
+    skip = reset(partition, f"--to-offset {offset + 1}")
+    return f"fix {settings} on the dead-letter topic; to skip the record, {skip}"
 
 
 class Search:

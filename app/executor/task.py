@@ -242,7 +242,7 @@ class Task:
         try:
             return self._offsets.load(partitions, stable=stable)
         except (Unreachable, NotUsable) as error:
-            raise Transient(partitions[0], f"its committed offset cannot be read: {error}") from error
+            raise Transient(partitions[0], f"cannot read the committed offset: {error}") from error
 
     def _free_lanes(self) -> list[Lane]:
         return [lane for lane in self._lanes.values() if lane not in self._calls]

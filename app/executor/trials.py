@@ -126,5 +126,5 @@ class Trial:
     def _in_words(self, code: int) -> str:
         if code == -signal.SIGALRM:
             return f"the parser did not return within {self._seconds:.0f} s"
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return f"the parser ended its process {how}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return f"the parser process {how}"

@@ -60,7 +60,7 @@ class AcknowledgedWriter(Writer):
 
     def _fence(self) -> None:
         if not self._end_transactions(self._partition):
-            raise Transient(self._partition, "no broker answers to end the transactions of an earlier run")
+            raise Transient(self._partition, "no broker responded while ending the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
         """

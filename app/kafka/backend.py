@@ -54,7 +54,7 @@ def explain_backend(*clusters: Mapping[str, str]) -> str:
     """Return in a line which backend this machine uses, and why."""
     if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
-    return f"bulk, because Numba and librdkafka {librdkafka()} are as they must be"
+    return f"bulk, because Numba and librdkafka {librdkafka()} are supported"
 
 
 def expected_backend(*clusters: Mapping[str, str]) -> str:
@@ -66,7 +66,7 @@ def expected_backend(*clusters: Mapping[str, str]) -> str:
 def why_not_bulk(*clusters: Mapping[str, str]) -> str:
     """Return why records must become Python objects here; empty if they need not."""
     if _renews_tokens(*clusters):
-        return "OAUTHBEARER renews its tokens while confluent-kafka polls"
+        return "OAUTHBEARER tokens are renewed only while confluent-kafka polls"
     return _problem_of("app.kafka.bulk.consumer")
 
 
@@ -82,7 +82,7 @@ def librdkafka() -> str:
 
 @cache
 def _warn_once(why: str) -> None:
-    log.warning("records become Python objects here, which costs more CPU: %s", why)
+    log.warning("using the plain backend, which needs more CPU: %s", why)
 
 
 def _bulk() -> Backend:

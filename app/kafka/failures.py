@@ -81,7 +81,7 @@ def of_partition(
     """Return what an error means for the owner of a partition: it is fenced, or how it goes on."""
     error = error_of(problem)
     if error.code() in FENCED:
-        return Fenced(partition, "another owner has opened this partition; nothing is lost", offset)
+        return Fenced(partition, "another owner took over this partition; no data is lost", offset)
     if error.code() in OUT_OF_RANGE and (found := TRUNCATION.search(error.str())):
         return Truncated(partition, int(found["offset"]), max(0, int(found["end"])))
     if error.code() in OUT_OF_RANGE:
@@ -143,15 +143,15 @@ LOGINS = (
     ),
     (
         re.compile(r"not valid in current SASL state"),
-        "this listener asks for no login: name another one, or set {section}.security.protocol to one without SASL",
+        "this listener does not use SASL: choose another one, or set {section}.security.protocol to one without SASL",
     ),
     (
         re.compile(r"OAUTHBEARER|invalid_token"),
-        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and what brokers want of tokens",
+        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and the brokers' token settings",
     ),
     (
         re.compile(r"[Aa]uthentication failed"),
-        "check the credentials {section}.sasl.username and sasl.password, or the file that sasl.password.file names",
+        "check the credentials {section}.sasl.username and sasl.password (or sasl.password.file)",
     ),
 )
 
@@ -199,11 +199,11 @@ def of_cluster(
     if is_refusal(error):
         usual = f"check the credentials, certificates and ACLs under `{section}`"
         cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
-        return NotAllowed(f"{cluster} refuses us while {text}", cure)
+        return NotAllowed(f"{cluster} denied access while {text}", cure)
     if error.code() in MISCONFIGURED:
         cure = CURES.get(error.code(), f"check the settings under `{section}`")
-        return NotUsable(f"{cluster} cannot serve us while {text}", cure)
-    return Unreachable(f"{cluster} does not answer while {doing}: {error.str()}")
+        return NotUsable(f"{cluster} rejected the request while {text}", cure)
+    return Unreachable(f"{cluster} is not responding while {doing}: {error.str()}")
 
 
 def _of_login(said: str, section: str) -> str:

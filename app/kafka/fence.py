@@ -55,8 +55,8 @@ class KafkaFence:
         told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
-            msg = f"transaction.timeout is {ours} ms, and the brokers' {LIMIT} is {longest} ms"
-            cure = f"set transaction.timeout to {longest // 1000}s or less, or {LIMIT} of the brokers to {ours} or more"
+            msg = f"transaction.timeout is {ours} ms, but the brokers' {LIMIT} is {longest} ms"
+            cure = f"set transaction.timeout to {longest // 1000}s or less, or the brokers' {LIMIT} to at least {ours}"
             raise NotUsable(msg, cure)
 
     def refuse_forbidden_ids(self) -> None:

@@ -55,5 +55,5 @@ class KafkaGroup:
             raise connection.failure(error, f"describing group {self._group!r}") from error
         if members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
-            msg = f"group {self._group!r} has members that are not Winnow ({who})"
+            msg = f"group {self._group!r} has members other than Winnow ({who})"
             raise ForeignMember(msg, "stop them, or choose another group.id")

@@ -112,14 +112,13 @@ class _Broker:
         names = ", ".join(mechanisms)
         protocol = f"SASL_{self._protocol.upper()}"
         cure = f"set {self._section}.security.protocol to {protocol}, and sasl.mechanisms to one of {names}"
-        return Objection(f"{self._name} asks for a login ({names}), and we bring none", cure)
+        return Objection(f"{self._name} requires a SASL login ({names}), but none is configured", cure)
 
     def _of_tls_listener(self) -> Objection | None:
         with suppress(OSError), self._secured(_believing()):
-            login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or SASL_SSL where it asks for a login"
-            return Objection(
-                f"{self._name} speaks TLS, and we do not", f"set {self._section}.security.protocol to {login}"
-            )
+            login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or to SASL_SSL if it requires a login"
+            cause = f"{self._name} uses TLS, but security.protocol is {self._protocol.upper()}"
+            return Objection(cause, f"set {self._section}.security.protocol to {login}")
         return None
 
     def _of_plain_listener(self) -> Objection | None:
@@ -128,8 +127,8 @@ class _Broker:
         except (OSError, struct.error):
             return None
         plain = self._protocol.replace("sasl_ssl", "sasl_plaintext").replace("ssl", "plaintext").upper()
-        cure = f"name a TLS listener in {self._section}.bootstrap.servers, or set security.protocol to {plain}"
-        return Objection(f"{self._name} does not speak TLS, and we do", cure)
+        cure = f"point {self._section}.bootstrap.servers at a TLS listener, or set security.protocol to {plain}"
+        return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
 
     def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
         theirs = f"the certificate of {self._name}"
@@ -141,30 +140,31 @@ class _Broker:
                     if code == EXPIRED
                     else f"is not valid yet (notBefore {times.get('notBefore', 'unknown')})"
                 )
-                return Objection(f"{theirs} {said}", "let the broker show a valid one, or set the clock here")
+                return Objection(f"{theirs} {said}", "renew the broker's certificate, or correct this machine's clock")
             case code if code in (WRONG_HOST, WRONG_ADDRESS):
                 names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
                 there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
-                cure = f"name the brokers in {there} as their certificates do"
+                cure = f"use the host names of the certificates in {there}"
                 return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
-        said = f"{theirs} is not signed by an authority that we trust ({error.verify_message})"
+        said = f"{theirs} is not signed by a trusted authority ({error.verify_message})"
         where = self._known.get("ssl.ca.location")
-        now = f", which is {where}" if where else ""
-        return Objection(
-            said, f"put the authority of the brokers' certificates into {self._section}.ssl.ca.location{now}"
-        )
+        now = f" (now {where})" if where else ""
+        return Objection(said, f"set {self._section}.ssl.ca.location{now} to the CA of the brokers' certificates")
 
     def _of_our_certificate(self, error: OSError | struct.error) -> Objection:
         cure = (
             f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
         )
         if not _brings_certificate(self._known):
-            return Objection(f"{self._name} asks for a certificate, and we have none", cure)
+            return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
         if expired := _expired(self._known):
-            cause = f"our certificate has expired (notAfter {expired})"
-            return Objection(f"{cause}, and {self._name} refuses it", f"renew {self._section}.ssl.certificate.location")
+            cause = f"the client certificate has expired (notAfter {expired})"
+            return Objection(
+                f"{cause}, so {self._name} rejects it",
+                f"renew the certificate in {self._section}.ssl.certificate.location",
+            )
         said = getattr(error, "reason", None) or error
-        return Objection(f"{self._name} refuses our certificate ({said})", cure)
+        return Objection(f"{self._name} rejects the client certificate ({said})", cure)
 
     def _read(self) -> Mapping[str, Any]:
         """Return what stands in the broker's certificate, whenever and for whatever host it is valid."""
@@ -259,7 +259,7 @@ def _ask(connection: socket.socket) -> list[str] | None:
     connection.sendall(struct.pack(">i", len(QUESTION)) + QUESTION)
     (size,) = struct.unpack(">i", _exactly(connection, 4))
     if not 0 < size < 1 << 16:
-        raise struct.error("this is no answer of Kafka")
+        raise struct.error("the response is not Kafka's")
     answer = _exactly(connection, size)
     _, code, count = struct.unpack_from(">ihi", answer)
     if code != UNSUPPORTED_MECHANISM:
@@ -300,8 +300,8 @@ def _of_tokens(known: Known, section: str) -> Objection | None:
     except (OSError, http.client.HTTPException) as error:
         port = f":{at.port}" if at.port else ""
         where = f"the token server {at.scheme}://{host}{port}{at.path}"  # without what may stand before the host
-        cure = f"bring it back, or correct {section}.sasl.oauthbearer.token.endpoint.url"
-        return Objection(f"{where} does not answer ({error})", cure, passes=True)
+        cure = f"restore it, or correct {section}.sasl.oauthbearer.token.endpoint.url"
+        return Objection(f"{where} is not responding ({error})", cure, passes=True)
     finally:
         connection.close()
     return None

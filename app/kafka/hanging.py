@@ -248,7 +248,7 @@ class HangingTransactions:
         """
         first = next(self._read(target, ends.last_stable, ends.high_watermark, deadline), None)
         if first is None or self._own(first, source) is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} waits for another transaction"))  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} is blocked by another transaction"))  # noqa: SLF001
 
     def _own(self, message: Message, source: Partition) -> Own | None:
         headers, at = headers_of(message), message.offset() or 0

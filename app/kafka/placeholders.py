@@ -63,9 +63,9 @@ class KafkaPlaceholders:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            failure = self._connection.failure(error, f"making room for offsets in topic {name!r}")
+            failure = self._connection.failure(error, f"creating the offsets' placeholder topic {name!r}")
             if isinstance(failure, NotUsable):
                 tools = self._connection.tools
                 command = tools.grow_topic(name, partitions) if grow else tools.create_topic(name, partitions, {})
-                raise type(failure)(failure.cause, f"{command}; or allow Winnow to do it") from error
+                raise type(failure)(failure.cause, f"{command}; or grant Winnow the right to do it") from error
             raise failure from error

@@ -9,24 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_BACKOFF = "Winnow needs its own value to know that a commit was sent only once"
+_BACKOFF = "Winnow relies on its own value to detect commits that were sent twice"
 OWNED: Mapping[str, str] = {
-    "transactional.id": "it is the fence between two owners of a source partition, and derived from group.id",
-    "enable.idempotence": "Winnow always writes idempotently",
-    "isolation.level": "Winnow always reads committed records only",
-    "enable.auto.commit": "an offset moves only with its output",
-    "enable.auto.offset.store": "an offset moves only with its output",
+    "transactional.id": "Winnow derives it from group.id to fence earlier owners of a source partition",
+    "enable.idempotence": "Winnow's producers are always idempotent",
+    "isolation.level": "Winnow reads only committed records",
+    "enable.auto.commit": "Winnow commits an offset only together with its output",
+    "enable.auto.offset.store": "Winnow commits an offset only together with its output",
     "auto.offset.reset": "use starting.offsets and out.of.range",
-    "enable.partition.eof": "Winnow needs it to see the end of a partition that ends with control records",
+    "enable.partition.eof": "Winnow needs it to detect the end of a partition that ends with control records",
     "group.id": "use the top-level key group.id",
-    "group.protocol": "Winnow assigns partitions itself and never joins its group",
-    "group.instance.id": "Winnow assigns partitions itself and never joins its group",
+    "group.protocol": "Winnow assigns partitions itself and never joins the group",
+    "group.instance.id": "Winnow assigns partitions itself and never joins the group",
     "retry.backoff.ms": _BACKOFF,
     "retry.backoff.max.ms": _BACKOFF,
     "transaction.timeout.ms": "use transaction.timeout",
-    "allow.auto.create.topics": "a topic that was deleted would come back with one partition and without its settings",
+    "allow.auto.create.topics": "a deleted topic would be recreated with the broker's default settings",
     "partitioner": "use sink.partitioner",
-    "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
+    "delivery.report.only.error": "Winnow chooses the delivery reports that it needs",
 }
 """The properties that only Winnow sets, each with the reason that a user is given."""
 

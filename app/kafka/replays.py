@@ -122,7 +122,7 @@ class ReplayWriter:
         self._writer = self._new()
         if (found := self._open()) != self._committed:
             offset = None if found is None else found.offset
-            raise Fenced(self.partition, "another replay has moved the position", offset)
+            raise Fenced(self.partition, "another replay has moved this replay's position", offset)
 
     def close(self) -> None:
         """Abort what is open."""
@@ -133,11 +133,11 @@ class ReplayWriter:
         try:
             yield
         except Fenced as error:
-            raise NotUsable(f"another replay of {self.partition.topic} has begun; that one goes on") from error
+            raise NotUsable(f"another replay of {self.partition.topic} has taken over") from error
         except Refused:
             raise
         except PartitionError as error:
-            raise Unreachable(str(error), "replay again: it goes on where this one has stopped") from error
+            raise Unreachable(str(error), "run the replay again; it resumes where this one stopped") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,10 +71,10 @@ def _read(item: tuple[str, str]) -> tuple[str, str]:
         return value_name(key), Path(value).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         msg = f"kafka.{key}: cannot read {value} ({error.strerror})"
-        raise NotUsable(msg, "mount the secret where driver and executors run") from None
+        raise NotUsable(msg, "mount the secret on the driver and on all executors") from None
     except UnicodeDecodeError:
-        msg = f"kafka.{key}: {value} is not text in UTF-8"
-        raise NotUsable(msg, "write the secret as text; librdkafka takes binary files by `NAME.location`") from None
+        msg = f"kafka.{key}: {value} is not UTF-8 text"
+        raise NotUsable(msg, "store it as text; librdkafka reads binary files through `NAME.location`") from None
 
 
 def reader(kafka: Mapping[str, str], group: str) -> Settings:

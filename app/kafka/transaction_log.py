@@ -75,7 +75,7 @@ class KafkaTransactionLog:
         marks = self._topics.watermarks(partitions)
         found = self._topics.offsets_at(partitions, since)
         if silent := len(partitions) - len(marks.keys() & found.keys()):
-            raise Unreachable(f"{silent} partitions of {TOPIC} do not answer", "bring their brokers back")
+            raise Unreachable(f"{silent} partitions of {TOPIC} are unavailable", "restore the brokers that host them")
         ends = {partition: each.high_watermark for partition, each in marks.items()}
         starts = {partition: ends[partition] if at is None else at for partition, at in found.items()}
         last: dict[Partition, OpenTransaction | None] = {}
@@ -117,7 +117,7 @@ def transaction(source: Partition, value: bytes | None) -> OpenTransaction | Non
 def _not_readable(source: Partition) -> NotUsable:
     cure = f"use Kafka's own tool: {ANY.list_transactions()}"
     return NotUsable(
-        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not know", cure
+        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not support", cure
     )
 
 

@@ -106,9 +106,9 @@ def _explained(section: str, name: str, text: str, values: Mapping[str, str]) ->
         right = hint(name) or "see its CONFIGURATION.md for the right name"
         return f"{section}.{name} is unknown to librdkafka: {right}"
     key = f"{section}.{name} is" if name else f"{section}: these settings are"
-    said = f"{key} refused by librdkafka: {_without(values, _FAILED.sub('', text))}"
+    said = f"{key} rejected by librdkafka: {_without(values, _FAILED.sub('', text))}"
     if name.endswith(".location") and not os.access(values[name], os.R_OK):
-        said += "; the file cannot be read: mount it where driver and executors run"
+        said += "; the file is not readable: mount it on the driver and on all executors"
     return said
 
 

@@ -195,7 +195,7 @@ class Writer:
 
     def _refuse_if_abandoned(self) -> None:
         if self._abandoned:
-            raise Transient(self._partition, "nobody waits for it any more")
+            raise Transient(self._partition, "the call was abandoned")
 
     def _deliver_all(self) -> None:
         self.send_rest()
@@ -318,7 +318,7 @@ class TransactionalWriter(Writer):
 
     def _abort_again(self, hanging: Sequence[Partition]) -> None:
         """Let Kafka write the markers that are missing: one transaction more ends, and the hanging one with it."""
-        with self._translated(f"aborting a transaction that hangs in {', '.join(map(str, hanging))}"):
+        with self._translated(f"aborting a hanging transaction in {', '.join(map(str, hanging))}"):
             self._begin()
             for where in hanging:
                 self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))

@@ -125,7 +125,7 @@ class Layout:
     def illegal(self, field: int, value: bytes) -> Refusal:
         """Return the refusal of a line whose field has a value that would break the output and may not be escaped."""
         name = self.fields[field]
-        return "illegal_character", f"{name} is {shown(value)}, which holds a character that would break the output"
+        return "illegal_character", f"{name} is {shown(value)}, which contains a character that would break the output"
 
 
 def shown(value: bytes) -> str:
@@ -183,15 +183,15 @@ def _text_problems(marker: object, separator: object, output: object, output_sep
         if not isinstance(value, str | bytes):
             yield f"{name} must be text, not {value!r}: quote it"
         elif {*b"\r\n"} & {*_bytes(value)}:
-            yield f"{name} must not hold a line end: a line end is never part of a line"
+            yield f"{name} must not contain a line ending"
     if separator in ("", b""):
-        yield "separator must not be empty: write what stands between two fields, for example separator: ','"
+        yield "separator must not be empty: set it to the text between two fields, for example separator: ','"
     if not isinstance(output, str):
         yield f"output must be text such as '{{a}}|{{b}}', not {output!r}"
     if not (isinstance(output_separator, str) and len(output_separator) == 1 and output_separator.isascii()):
         yield f"output.separator must be one ASCII character, not {output_separator!r}"
     elif output_separator.isalnum() or output_separator in "%\r\n":
-        yield f"output.separator must not be a letter, a digit, % or a line end: {output_separator!r} cannot be escaped"
+        yield f"output.separator must not be a letter, digit, % or line ending: {output_separator!r} cannot be escaped"
 
 
 def _field_problems(fields: object) -> Iterator[str]:
@@ -218,9 +218,9 @@ def _check_problems(fields: Sequence[str], checks: object, escape: object) -> It
         if check not in (*Check,):
             yield f"checks: {name}: no check {check!r}; {hint(str(check), Check)}"
         elif check != Check.NOT_EMPTY and name in escape:
-            yield f"escape: {name} is checked as {check}, so nothing in it needs escaping: take it out of escape"
+            yield f"escape: {name} is checked as {check}, so it never needs escaping: remove it from escape"
         if name in RESERVED_REASONS:
-            yield f"checks: {name} is a reason code of its own: call the field something else"
+            yield f"checks: {name} is a reserved reason code: rename the field"
     for name in escape:
         yield from _known("escape", name, fields)
 
@@ -242,12 +242,12 @@ def _output_problems(
         yield f"output: a field is written as {{name}}, without '!' or ':' inside the braces: {output!r}"
     literals = "".join(literal for literal, *_ in parts)
     if any(char != output_separator and (char < " " or char == "\x7f") for char in literals):
-        yield f"output must not hold control characters: {output!r}"
+        yield f"output must not contain control characters: {output!r}"
     if len(names) > 1 and output_separator not in literals:
-        yield f"output never uses {output_separator!r} between its fields: set output.separator to what it uses"
+        yield f"output does not contain {output_separator!r}: set output.separator to the separator that it uses"
     if output_separator in _IN_ADDRESSES and isinstance(checks, Mapping):
         yield from (
-            f"output.separator {output_separator!r} also occurs in the address {name}: choose another"
+            f"output.separator {output_separator!r} also occurs in IP addresses such as {name}: choose another"
             for name in names
             if checks.get(name) == Check.IP
         )

@@ -18,9 +18,9 @@ from parsers.flume.event import Kind, Opened
 FORMATS = ("raw", "flume-avro", "auto")
 REASON = "envelope"
 _DETAILS = {
-    Kind.TRUNCATED: "the value is not an Avro event of Flume: it ends before the event does",
-    Kind.LEFTOVER: "the value is not an Avro event of Flume: more bytes follow the event",
-    Kind.MALFORMED: "the value is not an Avro event of Flume: its headers or its lengths make no sense",
+    Kind.TRUNCATED: "the value is not a Flume Avro event: it is truncated",
+    Kind.LEFTOVER: "the value is not a Flume Avro event: extra bytes follow it",
+    Kind.MALFORMED: "the value is not a Flume Avro event: its headers or lengths are invalid",
 }
 
 

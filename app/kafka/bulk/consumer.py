@@ -142,7 +142,7 @@ class BulkConsumer(TaskConsumer):
 
     def _message(self, records: NDArray[np.int64], row: int) -> int:
         if records is not self._alive:
-            msg = "headers and leader epochs can be read until the next poll"
+            msg = "headers and leader epochs are readable only until the next poll"
             raise RuntimeError(msg)
         return int(records[row])
 
@@ -166,7 +166,7 @@ class _Column:
 
     def __init__(self, rows: int, size: int, nulls: int) -> None:
         if size > np.iinfo(np.int32).max:
-            msg = f"one poll brought {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes"
+            msg = f"one poll returned {size} bytes, more than 2 GiB: lower queued.max.messages.kbytes"
             raise OverflowError(msg)
         self.texts = np.empty(size, np.uint8)
         self.ends = np.empty(rows + 1, np.int32)

@@ -158,17 +158,17 @@ def problem() -> str:  # noqa: PLR0911  # one return for each guard
     carried, number = libversion()
     installed = str(cimpl.version())
     if sys.implementation.name != "cpython":
-        return f"this is {sys.implementation.name}, not CPython"
+        return f"the interpreter is {sys.implementation.name}, not CPython"
     if (c.sizeof(c_void_p), sys.byteorder) != (8, "little"):
-        return "this is not a 64-bit little-endian machine"
+        return "the machine is not 64-bit little-endian"
     if (c.sizeof(Message), c.sizeof(Field)) != (MESSAGE_SIZE, 8 * FIELD_WORDS):
-        return "librdkafka's structures are laid out differently here"
+        return "librdkafka's structs have a different layout here"
     if TESTED.get(installed) != carried:
         known = " or ".join(f"{each} with librdkafka {library}" for each, library in TESTED.items())
-        return f"it is tested with confluent-kafka {known}, and this is {installed} with librdkafka {carried}"
+        return f"it supports confluent-kafka {known}, but {installed} with librdkafka {carried} is installed"
     if version() != number:
-        return "another librdkafka stands before the one that confluent-kafka carries"
+        return "another librdkafka is loaded instead of the one bundled with confluent-kafka"
     probe = Producer({"bootstrap.servers": "localhost:9", "client.id": "winnow-probe", "log_level": 0})
     if not (name(handle(probe)) or b"").startswith(b"winnow-probe#producer-"):
-        return "confluent-kafka lays out its clients in an unknown form"
+        return "confluent-kafka's client objects have an unknown layout"
     return ""

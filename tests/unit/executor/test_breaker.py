@@ -71,7 +71,7 @@ class TestTask:
 
         blocked, other = receipts[A], receipts[B]
         assert (Outcome.BLOCKED, True) == (blocked.outcome, blocked.tripped)
-        assert "records within 60 s are dead letters, the last ones mostly for 'no_marker'" in blocked.error
+        assert "records within 60 s were rejected (most recently: 'no_marker')" in blocked.error
         assert "dead.letters.breaker.ratio allows 50.0%" in blocked.error
         assert "winnow offsets reset" in blocked.cure
         assert (Outcome.DONE, 400, False) == (other.outcome, other.records, other.tripped)

@@ -245,7 +245,7 @@ def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
     a, b = stage.run(3, None)
 
     assert (Outcome.FAILED, 0) == (a.outcome, a.end)
-    assert "did not end in time" in a.error
+    assert "did not finish in time" in a.error
     assert (Outcome.DONE, RECORDS) == (b.outcome, b.end)
     assert not stage.consumer.closed
     stage.over.set()
@@ -297,7 +297,7 @@ def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
         (each.records, each.out, each.reopened) for each in (a, b)
     ]
     errors = [entry["error"] for entry in logs if entry["log_level"] == "warning"]
-    assert ["raw-0: commit_transaction (0 s) does not return; a new producer takes over"] == errors
+    assert ["raw-0: commit_transaction (0 s) did not return; replacing the producer"] == errors
 
 
 @pytest.mark.usefixtures("strict")

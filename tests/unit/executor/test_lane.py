@@ -240,7 +240,7 @@ class TestTrouble:
 
         assert stage.writers[0].abandoned
         assert {} == stage.consumer.reading
-        assert "raw-0: its last commit did not end in time" == stage.lane.receipt().error
+        assert "raw-0: the last commit did not finish in time" == stage.lane.receipt().error
         assert Outcome.FAILED is stage.lane.receipt().outcome
 
     def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:

@@ -160,7 +160,7 @@ def test_a_line_too_large_for_the_sink_is_a_reject() -> None:
     ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + FRAMING_BYTES)
 
     assert 1 == rubbish
-    assert (2, TOO_LARGE, f"line and key have {size + 5} bytes, the sink takes {size + 1}") == large
+    assert (2, TOO_LARGE, f"the line and its key are {size + 5} bytes; the sink accepts at most {size + 1}") == large
     assert 1 == len(rejects(chunk, max_bytes=size + 5 + FRAMING_BYTES))
 
 
@@ -186,7 +186,7 @@ def test_a_timestamp_that_the_sink_refuses_is_a_reject(stamp: int, limit: Timest
 
     parsed = parsed_by(IdcAccessLog(), chunk, before=BEFORE, after=AFTER)
 
-    detail = limit and f"its timestamp is {stamp}, the time is {NOW}, the sink's {limit.setting} is {HOUR}"
+    detail = limit and f"timestamp {stamp} violates the sink's {limit.setting}={HOUR} (now {NOW})"
     expected = [(1, "no_marker"), *([(2, REFUSED)] if limit else [])]
     assert expected == [each[:2] for each in parsed.rejects()]
     assert not limit or detail == parsed.details[1].as_py()
@@ -200,7 +200,7 @@ def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
 
     found = rejects(chunk, compacted=True)
 
-    detail = "it has no key, and the sink's cleanup.policy is compact"
+    detail = "the line has no key; the sink's cleanup.policy is compact"
     assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
     assert 1 == len(rejects(chunk))
 
@@ -283,5 +283,5 @@ def test_headers_count_in_the_size_of_a_line() -> None:
     fits, too_large = (parsed_by(parser, chunk, max_bytes=size + 512 - spare) for spare in (0, 1))
 
     assert [] == list(fits.rejects())
-    detail = f"line, key and headers have {size} bytes, the sink takes {size - 1}"
+    detail = f"the line, its key and its headers are {size} bytes; the sink accepts at most {size - 1}"
     assert [(1, TOO_LARGE, detail)] == list(too_large.rejects())

@@ -51,9 +51,9 @@ def records(number: int, **deadly: int) -> pa.BinaryArray:
 @pytest.mark.parametrize(
     ("deadly", "detail"),
     [
-        ("exit", "the parser ended its process with exit code 0"),
-        ("crash", "the parser ended its process by SIGSEGV"),
-        ("leave", "the parser ended its process with exit code 1"),
+        ("exit", "the parser process exited with code 0"),
+        ("crash", "the parser process was killed by SIGSEGV"),
+        ("leave", "the parser process exited with code 1"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1_234, 1_999])

@@ -228,7 +228,7 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
         receipts = stage.run(20.0)
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
-    assert all(f"its committed offset cannot be read: {error}" in receipt.error for receipt in receipts)
+    assert all(f"cannot read the committed offset: {error}" in receipt.error for receipt in receipts)
     assert {A, B} == {Partition(each["topic"], each["partition"]) for each in logs if "in trouble" in each["event"]}
     assert [1] * 5 == [writer.discarded for writer in stage.writers]
     assert {each: [cleansed(n) for n in range(3)] for each in (A, B)} == stage.kafka.sink

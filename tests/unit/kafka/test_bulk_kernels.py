@@ -33,8 +33,8 @@ class TestGuards:
         [
             ("libversion", lambda: ("2.17.0", 0x021100FF), "with librdkafka 2.17.0"),
             ("version", lambda: 1, "another librdkafka"),
-            ("name", lambda _: b"something else", "an unknown form"),
-            ("MESSAGE_SIZE", 80, "laid out differently"),
+            ("name", lambda _: b"something else", "an unknown layout"),
+            ("MESSAGE_SIZE", 80, "different layout"),
         ],
     )
     def test_another_library(self, monkeypatch: pytest.MonkeyPatch, name: str, value: object, problem: str) -> None:

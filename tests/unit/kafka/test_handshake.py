@@ -61,6 +61,6 @@ def test_a_login_is_asked_for() -> None:
         found = objection({"bootstrap.servers": f"PLAINTEXT://{server}"}, "sink.kafka")
 
     assert found == Objection(
-        f"{server} asks for a login (PLAIN, SCRAM-SHA-512), and we bring none",
+        f"{server} requires a SASL login (PLAIN, SCRAM-SHA-512), but none is configured",
         "set sink.kafka.security.protocol to SASL_PLAINTEXT, and sasl.mechanisms to one of PLAIN, SCRAM-SHA-512",
     )

@@ -52,7 +52,7 @@ def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_bytes(b"hunter2\xff\xfe")
 
-    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not text in UTF-8: ") as caught:
+    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
         settings.common({"sasl.password.file": str(secret)})
 
     assert "hunter2" not in str(caught.value)

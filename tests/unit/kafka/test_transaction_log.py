@@ -59,7 +59,9 @@ def test_a_record_that_deletes() -> None:
 @pytest.mark.parametrize("value", [head(0, 1), head(2, 1) + OLD + TIMES, head(0, 99) + OLD + TIMES, b"x"])
 def test_what_nobody_can_read(value: bytes) -> None:
     """A newer format must not look as if nothing were open."""
-    with pytest.raises(NotUsable, match="raw-7 in a format that this version of Winnow does not know: use Kafka's own"):
+    with pytest.raises(
+        NotUsable, match="raw-7 in a format that this version of Winnow does not support: use Kafka's own"
+    ):
         transaction(SOURCE, value)
 
 
@@ -97,5 +99,5 @@ def test_a_partition_that_does_not_answer_is_not_empty(silent: str, monkeypatch:
     for name, answer in answers.items():
         monkeypatch.setattr(KafkaTopics, name, lambda *_, answer=answer: answer)
 
-    with pytest.raises(Unreachable, match="1 partitions of __transaction_state do not answer"):
+    with pytest.raises(Unreachable, match="1 partitions of __transaction_state are unavailable"):
         KafkaTransactionLog({"bootstrap.servers": "127.0.0.1:1"}, "g").open_transactions(0)

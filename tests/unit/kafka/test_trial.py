@@ -45,7 +45,7 @@ def test_the_property_is_named_and_its_value_is_not_repeated(name: str, value: s
     assert refusal.problem.startswith(f"kafka.{name} is ")
     assert "hunter2" not in refusal.problem
     assert "value 5 " not in refusal.problem
-    assert ("cannot be read" in refusal.problem) == name.endswith(".location")
+    assert ("not readable" in refusal.problem) == name.endswith(".location")
     assert 1 == len(refusal.problem.splitlines())
 
 
@@ -60,7 +60,7 @@ def test_settings_that_do_not_fit_together_are_told_as_such() -> None:
     """Where librdkafka names none of the user's properties, none is accused."""
     together = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN"}
 
-    assert [("", "kafka: these settings are refused by librdkafka: sasl.username and sasl.password must be set")] == [
+    assert [("", "kafka: these settings are rejected by librdkafka: sasl.username and sasl.password must be set")] == [
         *refusals(BROKER | together, EXACTLY)
     ]
 

@@ -168,7 +168,7 @@ def test_the_houseid_is_not_escaped(idc: IdcAccessLog, line: Line, houseid: byte
         ({"srcip": b"a\x00'\xff"}, 'srcip is "a\\x00\'\\xff", not an IPv4 or IPv6 address'),
         ({"houseid": b" "}, "houseid is empty"),
         ({"gathertime": b"2" * 99}, f"gathertime is '{'2' * 59}…', not a date and time (14 digits: YYYYMMDDhhmmss)"),
-        ({"houseid": b"a|"}, "houseid is 'a|', which holds a character that would break the output"),
+        ({"houseid": b"a|"}, "houseid is 'a|', which contains a character that would break the output"),
     ],
 )
 def test_the_detail_is_safe_to_print(idc: IdcAccessLog, line: Line, changes: dict[str, bytes], detail: str) -> None:

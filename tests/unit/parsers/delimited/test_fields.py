@@ -107,10 +107,10 @@ def test_a_line_without_the_field_has_no_key() -> None:
         (IDC, "housid", "^the parser's lines have no field 'housid'; did you mean 'houseid'?"),
         (Wrong(lambda parsed: parsed), "houseid", "no field 'houseid'; known: none"),
         (envelope.wrap(Wrong(lambda parsed: parsed), "auto"), "houseid", "no field 'houseid'; known: none"),
-        (WithPattern("(?P<field>"), "last", "^the parser's pattern of 'last' is of no use: .*missing"),
-        (WithPattern("(?P<key>.)"), "last", "^the parser's pattern of 'last' is of no use: .*field"),
-        (WithPattern("."), "last", "^the parser's pattern of 'last' is of no use: "),
-        (WithPattern("(.)"), "last", "^the parser's pattern of 'last' is of no use: "),
+        (WithPattern("(?P<field>"), "last", "^the parser's pattern for 'last' is invalid: .*missing"),
+        (WithPattern("(?P<key>.)"), "last", "^the parser's pattern for 'last' is invalid: .*field"),
+        (WithPattern("."), "last", "^the parser's pattern for 'last' is invalid: "),
+        (WithPattern("(.)"), "last", "^the parser's pattern for 'last' is invalid: "),
     ],
 )
 def test_a_field_that_cannot_be_found(parser: Parser, name: str, message: str) -> None:
