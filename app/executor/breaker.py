@@ -1,4 +1,4 @@
-"""Stops a partition before good data are drained into the dead letters, because a parser or its options are wrong."""
+"""Stops a partition before a wrong parser or wrong options drain good data into the dead letters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.executor.cleansed import Cleansed
 from app.model import Partition
 from app.rates import BreakerLimit
 
-# The window slides by this share of it; so many slices are remembered, and a few more.
+# The window slides in steps of this fraction of its length.
 SLICE = 1 / 20
 
 
 @dataclass(slots=True)
 class _Slice:
-    """How many records came since a moment, and how many of them are dead letters."""
+    """The number of records and of dead letters since a moment."""
 
     since: float
     records: int = 0
@@ -26,12 +26,10 @@ class _Slice:
 
 class CircuitBreaker:
     """
-    Counts the records and the dead letters of each partition, in a window that slides.
-
-    It is asked once for each part of a chunk, before anything of that is sent.
+    Counts the records and the dead letters of each partition in a sliding window.
 
     Args:
-        limit: how many dead letters are too many; None where any number may come.
+        limit: how many dead letters are too many; None for no limit.
         clock: a monotonic clock in seconds.
     """
 
@@ -43,15 +41,15 @@ class CircuitBreaker:
 
     @property
     def tripped(self) -> Collection[Partition]:
-        """The partitions that it has stopped."""
+        """The partitions that were stopped."""
         return self._tripped
 
     def judge(self, partition: Partition, cleansed: Cleansed) -> None:
         """
-        Take in what became of some records, before it is sent.
+        Count the results of some records; call it before they are sent.
 
         Raises:
-            TooManyDeadLetters: these and what came before them in the window hold too many.
+            TooManyDeadLetters: the window now contains too many.
         """
         if self._limit is None:
             return
@@ -61,7 +59,7 @@ class CircuitBreaker:
             raise TooManyDeadLetters(partition, self._cause(records, dead, cleansed.reasons))
 
     def _with(self, partition: Partition, cleansed: Cleansed) -> tuple[int, int]:
-        """Add some records to the window of a partition; return how many records and dead letters it holds."""
+        """Add some records to the window of a partition; return its totals of records and dead letters."""
         assert self._limit is not None  # judge() knows
         window, now = self._windows[partition], self._clock()
         while window and window[0].since < now - self._limit.seconds:

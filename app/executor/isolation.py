@@ -1,9 +1,9 @@
 """
-How a task calls the parser: directly, or in a process of its own where a record may have ended the workers before.
+How a task calls the parser: directly, or in a separate process if a record may have ended earlier workers.
 
 A record can kill a worker (a crash in a C library, `os._exit`) or hang it until its watchdog or the driver ends it. The
-next worker would meet the same record. So where workers have died without progress, the parser runs apart, and
-`app.executor.trials` finds the record. That costs some time for each chunk, and nothing where nobody has died.
+next worker would read the same record. So once workers have died without progress, the parser runs in a separate
+process, and `app.executor.trials` finds the record. That costs some time for each chunk, and nothing otherwise.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from parsers.contract import Parsed, Parser
 
 log = structlog.get_logger()
 
-# One worker may die of anything. After two, the parser is suspected.
+# A single worker can die of anything. After two, the parser is the suspect.
 DEATHS = 2
 ALIVE_SECONDS = 0.5
-# More than the trials of one chunk can take: they report what they have after 3 s and one more record.
+# More than the trials of one chunk can take: they report after 3 s and one more record.
 PATIENCE_SECONDS = 60.0
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from app.executor.trials import serve; serve(int(sys.argv[1]))"
 
@@ -39,13 +39,13 @@ Parse = Callable[[pa.BinaryArray], Parsed]
 
 
 def is_isolated(assignment: Assignment) -> bool:
-    """Return whether workers have died over the same work, so that their parser is suspected."""
+    """Return whether workers have died over the same work, which makes the parser a suspect."""
     return assignment.isolate or assignment.attempt.number >= DEATHS
 
 
 @contextmanager
 def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Iterator[Parse]:
-    """Surround a task; what it gets returns what becomes of values, or, apart, perhaps of the first of them."""
+    """Yield the parse function. In isolation it may return results for a prefix only."""
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
@@ -55,13 +55,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
 
 
 class IsolatedParser:
-    """
-    A parser in a process of its own; a context manager after which the process is gone.
-
-    Args:
-        config: which parser.
-        watchdog: is fed while the process works.
-    """
+    """A parser in a separate process, as a context manager. It feeds the watchdog while the process works."""
 
     def __init__(self, config: TaskConfig, watchdog: Watchdog) -> None:
         self._config = config
@@ -84,10 +78,10 @@ class IsolatedParser:
 
     def parse(self, values: pa.BinaryArray) -> Parsed:
         """
-        Return what becomes of these values, or of the first of them.
+        Return the results for these values, or for a prefix of them.
 
         Raises:
-            RuntimeError: the process has ended, or does not answer.
+            RuntimeError: the process has exited or does not respond.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         try:

@@ -1,7 +1,7 @@
 """
-What Winnow knows about librdkafka's property names, without librdkafka.
+Librdkafka's property names, as far as Winnow depends on them.
 
-The configuration and the clients share it, so it imports the standard library only.
+The configuration and the clients share this module, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ OWNED: Mapping[str, str] = {
     "partitioner": "use sink.partitioner",
     "delivery.report.only.error": "Winnow chooses the delivery reports that it needs",
 }
-"""The properties that only Winnow sets, each with the reason that a user is given."""
+"""The properties that only Winnow sets, with the reason shown to a user who sets one."""
 
 DEFAULT_COMPRESSION = "lz4"
 LARGEST_BATCH = 1_000_000
-# librdkafka takes no message.max.bytes above this, however much the topics take.
+# librdkafka's limit for message.max.bytes.
 LARGEST_RECORD = 1_000_000_000
 
 BROKERS = ("bootstrap.servers", "metadata.broker.list")
-"""The two names of the property that says where Kafka is; one of them must be set."""
+"""The two names of the property with the brokers' addresses; one of them is required."""
 
-# librdkafka has a few properties of its own that end in .file. Their values are paths, and librdkafka reads them.
+# librdkafka's own properties that end in .file: their values are paths, which librdkafka reads.
 _NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
 
 
 def is_secret_file(name: str) -> bool:
-    """Return whether a property is Winnow's `NAME.file`: a path to the value of the property NAME."""
+    """Return whether a property is Winnow's `NAME.file`, the path of a file with the value of NAME."""
     return name.endswith(".file") and not _NATIVE_FILES.fullmatch(name)
 
 
 def value_name(name: str) -> str:
-    """Return the name of the property whose value a `NAME.file` holds."""
+    """Return the property whose value is in the file of a `NAME.file`."""
     return name.removesuffix(".file")
 
 
 def compression(kafka: Mapping[str, str]) -> str:
-    """Return the codec that producers compress with; of the property's two names librdkafka reads the second last."""
+    """Return the producers' codec. If both of the property's names are set, librdkafka uses `compression.codec`."""
     return kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
 
 
 def largest_record(kafka: Mapping[str, str], largest_batch: int) -> int:
     """
-    Return the size of the largest record that producers take, in bytes before compression.
+    Return the size of the largest record that producers accept, in bytes before compression.
 
-    The broker measures a batch compressed, librdkafka a record before that.
+    The broker checks a batch after compression, librdkafka a record before it.
 
     Args:
-        kafka: what the user wrote.
-        largest_batch: the largest batch that any of the topics takes, in bytes.
+        kafka: the user's properties.
+        largest_batch: the largest batch that any of the topics accepts, in bytes.
     """
     usual = min(max(4 * largest_batch, LARGEST_BATCH), LARGEST_RECORD)
     return int(kafka.get("message.max.bytes", usual))
