@@ -103,5 +103,5 @@ def test_a_process_that_dies_fails_the_task() -> None:
     with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog) as isolated:
         (process,) = children()
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="the parser's process has ended"):
+        with pytest.raises(RuntimeError, match="the parser process exited"):
             isolated.parse(records(10))

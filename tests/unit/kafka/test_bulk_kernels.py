@@ -57,7 +57,7 @@ class TestGuards:
         monkeypatch.setattr(native, "handle", crash)
         backend._problem_of.cache_clear()
 
-        assert f"this is {version} with librdkafka 2.16.0" in why_not_bulk({})
+        assert f"{version} with librdkafka 2.16.0 is installed" in why_not_bulk({})
         assert PLAIN == best_backend({})
         backend._problem_of.cache_clear()
 

@@ -133,7 +133,7 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
         ({"fields": ["empty"], "output": "{empty}", "checks": {"empty": "port"}}, "a reserved reason code"),
         ({"escape": "a"}, "escape must be a list of fields"),
         ({"escape": ["z"]}, "escape: no field 'z'"),
-        ({"escape": ["a"], "checks": {"a": "port"}}, "nothing in it needs escaping"),
+        ({"escape": ["a"], "checks": {"a": "port"}}, "it never needs escaping"),
         ({"engine": "fast"}, "engine must be auto, compiled or plain"),
     ],
 )

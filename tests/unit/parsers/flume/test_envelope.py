@@ -118,30 +118,30 @@ def _damaged(value: bytes, place: int, piece: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
-        (event(b"x", k="v")[:-1], "it ends before the event does"),
-        (event(b"x", k="v") + b"\n", "more bytes follow the event"),
-        (b"\x02\x02k\x02\xff\x00\x00", "make no sense"),  # a header that is not UTF-8
-        (b"\x02\x02\xff\x00\x00\x00", "make no sense"),  # a header whose name is not UTF-8
-        (b"\x02\x06\xed\xa0\x80\x00\x00\x00", "make no sense"),  # a surrogate is not UTF-8
-        (b"\x02\x01", "make no sense"),  # a header of -1 bytes
-        (b"\x00\x01", "make no sense"),  # a body of -1 bytes
-        (b"\x00\x01abc", "make no sense"),
-        (b"\x00" + LEAST, "make no sense"),
-        (HUGE, "it ends before the event does"),
-        (HUGE + b"\x00" * 50, "it ends before the event does"),  # 2^62 - 1 empty headers, of which 25 are there
-        (LEAST + b"\x64" + b"\x00" * 50, "it ends before the event does"),
-        (b"\x02" + HUGE + b"k", "it ends before the event does"),
-        (b"\x00" + HUGE + b"k", "it ends before the event does"),
-        (b"\x01" + HUGE, "it ends before the event does"),
-        (b"\x01", "it ends before the event does"),
-        (b"\xff" * 10 + b"\x00", "make no sense"),  # a number of more than 64 bits
-        (b"\x80" * 30, "make no sense"),
-        (b"\x80" * 9 + b"\x02" + b"\x02x", "make no sense"),  # 2^64 headers are not none
-        (b"\x00" + b"\x82" + b"\x80" * 8 + b"\x00x", "make no sense"),  # 1, in ten bytes
-        (TEN_BYTES + b"\x00" * 50, "make no sense"),
-        (b"\x00" + TEN_BYTES + b"k", "make no sense"),
-        (b"\x80" * 8, "it ends before the event does"),
-        (b"\x80" * 9, "make no sense"),
+        (event(b"x", k="v")[:-1], "it is truncated"),
+        (event(b"x", k="v") + b"\n", "extra bytes follow it"),
+        (b"\x02\x02k\x02\xff\x00\x00", "headers or lengths are invalid"),  # a header that is not UTF-8
+        (b"\x02\x02\xff\x00\x00\x00", "headers or lengths are invalid"),  # a header whose name is not UTF-8
+        (b"\x02\x06\xed\xa0\x80\x00\x00\x00", "headers or lengths are invalid"),  # a surrogate is not UTF-8
+        (b"\x02\x01", "headers or lengths are invalid"),  # a header of -1 bytes
+        (b"\x00\x01", "headers or lengths are invalid"),  # a body of -1 bytes
+        (b"\x00\x01abc", "headers or lengths are invalid"),
+        (b"\x00" + LEAST, "headers or lengths are invalid"),
+        (HUGE, "it is truncated"),
+        (HUGE + b"\x00" * 50, "it is truncated"),  # 2^62 - 1 empty headers, of which 25 are there
+        (LEAST + b"\x64" + b"\x00" * 50, "it is truncated"),
+        (b"\x02" + HUGE + b"k", "it is truncated"),
+        (b"\x00" + HUGE + b"k", "it is truncated"),
+        (b"\x01" + HUGE, "it is truncated"),
+        (b"\x01", "it is truncated"),
+        (b"\xff" * 10 + b"\x00", "headers or lengths are invalid"),  # a number of more than 64 bits
+        (b"\x80" * 30, "headers or lengths are invalid"),
+        (b"\x80" * 9 + b"\x02" + b"\x02x", "headers or lengths are invalid"),  # 2^64 headers are not none
+        (b"\x00" + b"\x82" + b"\x80" * 8 + b"\x00x", "headers or lengths are invalid"),  # 1, in ten bytes
+        (TEN_BYTES + b"\x00" * 50, "headers or lengths are invalid"),
+        (b"\x00" + TEN_BYTES + b"k", "headers or lengths are invalid"),
+        (b"\x80" * 8, "it is truncated"),
+        (b"\x80" * 9, "headers or lengths are invalid"),
     ],
 )
 def test_a_value_that_is_not_an_event_is_rejected(value: bytes, detail: str) -> None:
