@@ -25,13 +25,7 @@ class _Slice:
 
 
 class CircuitBreaker:
-    """
-    Counts the records and the dead letters of each partition in a sliding window.
-
-    Args:
-        limit: how many dead letters are too many; None for no limit.
-        clock: a monotonic clock in seconds.
-    """
+    """Counts the records and the dead letters of each partition in a sliding window."""
 
     def __init__(self, limit: BreakerLimit | None, clock: Callable[[], float]) -> None:
         self._limit = limit

@@ -46,12 +46,7 @@ def make_dead_letters(
     """
     Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers.
 
-    Args:
-        chunk: the records.
-        parsed: the parser's result for them.
-        topic: the limits of the dead-letter topic.
-        now: milliseconds since the epoch.
-        ids: the ids of the source topics.
+    `now` is in milliseconds since the epoch.
     """
     if not len(parsed.reject_rows):
         return []

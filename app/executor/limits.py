@@ -26,7 +26,6 @@ class Limits:
     What a topic accepts; all sizes are in bytes and cover key, value and headers.
 
     Args:
-        topic: the topic.
         max_bytes: the largest record that is accepted without compression.
         max_bytes_to_compress: the largest record that librdkafka accepts if compression makes it small enough.
         codecs: the producer's codec, and the broker's if it recompresses.

@@ -62,11 +62,7 @@ def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: int) -> Parsed:
     """
     Turn the lines that the sink would refuse, given their keys, headers and timestamps, into rejects.
 
-    Args:
-        parsed: the parser's result for the chunk.
-        chunk: the records, with the keys and headers of their lines.
-        sink: the limits of the sink.
-        now: milliseconds since the epoch.
+    `now` is in milliseconds since the epoch.
     """
     parsed = _without_oversized(parsed, chunk, sink)
     return _without_untimely(_without_keyless(parsed, chunk.keys_of_lines, sink), chunk.timestamps, sink, now)

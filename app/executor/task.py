@@ -288,12 +288,7 @@ class Task:
             self._lanes[partition].hold()
 
     def keep_up(self, *, catching_up: bool) -> None:
-        """
-        Commit what is due, finish lanes at their end, and reopen those whose back-off is over.
-
-        Args:
-            catching_up: whether more records are waiting.
-        """
+        """Commit what is due, finish lanes at their end, and reopen those whose back-off is over."""
         self._calls.settle_ended()
         self._lanes |= {lane.partition: lane for lane in self._calls.replace_overdue()}
         now = self._clock()

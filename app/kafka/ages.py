@@ -25,14 +25,7 @@ RETENTION_SECONDS = 600.0
 
 
 class KafkaAges:
-    """
-    Reads and caches the first waiting record of partitions; never raises.
-
-    Args:
-        kafka: the properties of the source's cluster.
-        group: the consumer group, for the client's ACLs; it is never joined.
-        topics: looks up a topic's retention.
-    """
+    """Reads and caches the first waiting record of partitions; never raises. `group` is only for the client's ACLs."""
 
     def __init__(self, kafka: Mapping[str, str], group: str, topics: KafkaTopics) -> None:
         self._first_records = KafkaFirstRecords(kafka, group, LOOK_SECONDS)

@@ -29,12 +29,9 @@ SMALL: settings.Settings = {
 
 class KafkaFirstRecords:
     """
-    Reads records of the source with a consumer that joins no group and commits nothing.
+    Reads records of the source with a consumer that joins no group and commits nothing, within `seconds` a look.
 
-    Args:
-        kafka: the properties of the source's cluster.
-        group: the service's group, set as the consumer's group.id.
-        seconds: the limit for one look.
+    `group` is the service's, set as the consumer's group.id.
     """
 
     def __init__(self, kafka: Mapping[str, str], group: str, seconds: float = READ_SECONDS) -> None:

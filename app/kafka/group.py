@@ -15,9 +15,7 @@ class KafkaGroup:
     """
     The consumer group that the service commits to and never joins.
 
-    Args:
-        connections: the clusters it commits to; the last one has the authoritative offsets.
-        group: the name of the group.
+    `connections` are the clusters it commits to; the last one has the authoritative offsets.
     """
 
     def __init__(self, connections: Sequence[AdminConnection], group: str) -> None:

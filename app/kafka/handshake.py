@@ -48,9 +48,7 @@ def objection(known: Known, section: str = "kafka") -> Objection | None:
     """
     Return what prevents a connection to the brokers; None if nothing was found, or if they are down.
 
-    Args:
-        known: the user's properties.
-        section: their section in the configuration, for the cure.
+    `section` is where the configuration has the properties, for the cure.
     """
     until = time.monotonic() + SECONDS
     for address in _addresses(known):

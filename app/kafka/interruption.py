@@ -27,10 +27,7 @@ def interrupt(make: Callable[..., Producer], configured: settings.Settings, topi
     """
     Fence the running producer of a transactional id, and have its transaction aborted.
 
-    Args:
-        make: makes a producer from its settings.
-        configured: the settings of a producer with this transactional id.
-        topic: any topic, for the first request.
+    `configured` are the settings of a producer with that id; `topic` is any topic, for the first request.
 
     Raises:
         KafkaException: Kafka does not respond, or denies access.

@@ -20,9 +20,7 @@ class KafkaPlaceholders:
 
     A broker refuses an offset for a topic or partition that it does not have. Nothing is written to these topics.
 
-    Args:
-        connection: the sink's cluster.
-        template: the name of a placeholder, with `{topic}` in it.
+    `template` is the name of a placeholder, with `{topic}` in it.
     """
 
     def __init__(self, connection: AdminConnection, template: str) -> None:

@@ -61,11 +61,8 @@ def largest_record(kafka: Mapping[str, str], largest_batch: int) -> int:
     """
     Return the size of the largest record that producers accept, in bytes before compression.
 
-    The broker checks a batch after compression, librdkafka a record before it.
-
-    Args:
-        kafka: the user's properties.
-        largest_batch: the largest batch that any of the topics accepts, in bytes.
+    `largest_batch` is the largest batch that any of the topics accepts, in bytes. The broker checks a batch after
+    compression, librdkafka a record before it.
     """
     usual = min(max(4 * largest_batch, LARGEST_BATCH), LARGEST_RECORD)
     return int(kafka.get("message.max.bytes", usual))

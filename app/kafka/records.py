@@ -22,13 +22,7 @@ SILENT_SECONDS = 30.0
 
 
 class KafkaRecords:
-    """
-    Reads records in batches.
-
-    Args:
-        kafka: the properties of the cluster.
-        group: the service's group, set as the consumer's group.id.
-    """
+    """Reads records in batches. `group` is the service's, set as the consumer's group.id."""
 
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._kafka = kafka

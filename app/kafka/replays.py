@@ -45,12 +45,7 @@ class ReplayWriter:
     """
     Writes for one dead-letter partition. A later replay fences it through the transactional id.
 
-    Args:
-        config: the configuration; its group is the replays' own.
-        partition: the dead-letter partition.
-        offsets: the store of the replays' positions.
-        hanging: finds transactions that earlier replays left open.
-        others: the partitions to write to in addition to the sink's.
+    The group of `config` is the replays' own. It writes to the sink's partitions and to `others`.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def reader(kafka: Mapping[str, str], group: str) -> Settings:
 
 
 def _prefetch(most: int) -> Settings:
-    """Return how much to fetch ahead of a partition that reads `most` records a second; a rest drops what is fetched."""
+    """Return how much to fetch ahead of a partition that reads `most` records a second; a rest drops what was there."""
     if not most:
         return {}
     return {

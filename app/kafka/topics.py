@@ -36,9 +36,7 @@ class KafkaTopics:
     """
     Answers the driver's questions about topics; every method raises Unreachable or NotUsable.
 
-    Args:
-        connection: the cluster.
-        own: the topics that Winnow creates there, which no pattern matches.
+    `own` are the topics that Winnow creates, which no pattern matches.
     """
 
     def __init__(self, connection: AdminConnection, own: OwnTopics = OwnTopics()) -> None:  # noqa: B008  # it is frozen

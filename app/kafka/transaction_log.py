@@ -34,7 +34,6 @@ class OpenTransaction(NamedTuple):
         state: `ongoing`; or `committing`, `aborting` or `fencing` while its coordinator ends it.
         began: when it began, in milliseconds since 1970.
         producer: the id of its producer.
-        epoch: the epoch of its producer.
     """
 
     source: Partition

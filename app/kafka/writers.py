@@ -59,15 +59,7 @@ class _Rows:
 
 
 class Writer:
-    """
-    Sends records, and keeps those that find librdkafka's queue full. The base of both writers.
-
-    Args:
-        partition: the source partition.
-        sender: queues records.
-        delivery: takes their delivery reports.
-        committed: called with each committed offset.
-    """
+    """Sends records, and keeps those that find librdkafka's queue full. `committed` is called with each offset."""
 
     def __init__(
         self, partition: Partition, sender: Sender, delivery: Delivery, *, committed: Committed = nobody
@@ -262,8 +254,7 @@ class TransactionalWriter(Writer):
 
         Nothing is sent to a partition whose leader does not respond, because a commit might end such a transaction.
 
-        Args:
-            committed: the offset of the source partition, read after `open`.
+        `committed` is the offset of the source partition, read after `open`.
 
         Raises:
             Fenced, Transient: it was not possible now.
@@ -278,10 +269,9 @@ class TransactionalWriter(Writer):
 
     def end_pending(self, committed: int | None) -> None:
         """
-        End a transaction again whose end Kafka never wrote to the offset's partition, in the way its records show.
+        End a transaction again the way its records show, because Kafka never wrote its end to the offset's partition.
 
-        Args:
-            committed: the offset of the source partition before that transaction.
+        `committed` is the offset of the source partition before that transaction.
 
         Raises:
             OffsetPending: the records do not show how it ended.

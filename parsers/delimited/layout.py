@@ -1,4 +1,4 @@
-"""The options of a delimited line, validated, as both engines take them; and the details of its rejects."""
+"""The validated options of delimited lines for both engines, and the details of rejects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import Formatter
 from parsers.errors import ParserOptionError, hint, listed
 
 Refusal = tuple[str, str]
-"""A reason code and a sentence for a person."""
+"""A reason code and a sentence for people."""
 
 RESERVED_REASONS = frozenset(
     {"empty", "no_marker", "field_count", "illegal_character", "too_large", "envelope", "parser_error"}
@@ -22,7 +22,7 @@ _IN_ADDRESSES = ".:[]"
 
 
 class Check(StrEnum):
-    """What a field can be checked for."""
+    """The checks of a field."""
 
     NOT_EMPTY = "not-empty"
     DATETIME = "datetime"
@@ -41,22 +41,15 @@ class Form(StrEnum):
     """How a piece of the output is written."""
 
     LITERAL = "literal"
-    CLEAN = "clean"  # a field whose check admits nothing that could break the output
+    CLEAN = "clean"  # a field whose check excludes everything that could break the output
     ADDRESS = "address"  # a clean field; an IPv6 address is written in brackets
-    EXACT = "exact"  # a field of any text; the line is rejected if it would break the output
-    ESCAPED = "escaped"  # a field of any bytes; those that would break the output are percent-encoded
+    EXACT = "exact"  # any text; the line is rejected if it would break the output
+    ESCAPED = "escaped"  # any bytes; those that would break the output are percent-encoded
 
 
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
-    """
-    The check of one field.
-
-    Args:
-        field: the index of the field.
-        check: what it is checked for.
-        trimmed: whether blanks and tabs around it are removed first.
-    """
+    """The check of one field, by the field's index; `trimmed` fields lose blanks and tabs around them first."""
 
     field: int
     check: Check
@@ -65,7 +58,7 @@ class FieldCheck:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the output: `literal` if its form is `LITERAL`, else the field with the index `field`."""
+    """A part of the output: `literal` if its form is `LITERAL`, otherwise the field with the index `field`."""
 
     form: Form
     literal: bytes = b""
@@ -75,7 +68,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """
-    A delimited line and the output made of it.
+    A delimited line and its output.
 
     Args:
         marker: the bytes at the beginning and at the end of the line. May be empty.
@@ -100,7 +93,7 @@ class Layout:
         return ("empty", "no_marker", "field_count", *checked, "illegal_character")
 
     def no_value(self) -> Refusal:
-        """Return the refusal of a null."""
+        """Return the refusal of a null value."""
         return "empty", "the record has no value"
 
     def empty(self) -> Refusal:
@@ -112,24 +105,24 @@ class Layout:
         return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
 
     def field_count(self, count: int) -> Refusal:
-        """Return the refusal of a line of `count` fields, which are too few or too many."""
+        """Return the refusal of a line with `count` fields, too few or too many."""
         return "field_count", f"the line has {count} field{'s' * (count != 1)}, not {len(self.fields)}"
 
     def failed(self, check: FieldCheck, value: bytes) -> Refusal:
-        """Return the refusal of a line whose field has a value that fails its check."""
+        """Return the refusal of a line with a field that fails its check."""
         name = self.fields[check.field]
         if check.check is Check.NOT_EMPTY:
             return name, f"{name} is empty"
         return name, f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
 
     def illegal(self, field: int, value: bytes) -> Refusal:
-        """Return the refusal of a line whose field has a value that would break the output and may not be escaped."""
+        """Return the refusal of a line with an unescaped field that would break the output."""
         name = self.fields[field]
         return "illegal_character", f"{name} is {shown(value)}, which contains a character that would break the output"
 
 
 def shown(value: bytes) -> str:
-    """Return the value in quotes, at most 62 printable characters of it: safe in a log, a terminal and a header."""
+    """Return the value in quotes, at most 62 printable characters of it: safe for logs, terminals and headers."""
     quoted = repr(value[:_SHOWN])[1:]
     if len(value) <= _SHOWN and len(quoted) <= _SHOWN + 2:
         return quoted
