@@ -47,7 +47,7 @@ def test_who_is_away_is_no_objection(protocol: str) -> None:
 def test_what_is_no_broker_is_no_objection(
     protocol: str, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A starting broker accepts connections before it answers, and a proxy closes them. Neither shows what to change."""
+    """A starting broker accepts connections before it answers, and a proxy closes them. Neither shows a cause."""
     monkeypatch.setattr(handshake, "SECONDS", 0.1)
     with answering(answer) as server:
         assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
