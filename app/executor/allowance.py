@@ -32,7 +32,7 @@ class Allowance:
         self.bytes = most
 
     def committed(self, taken: int, seconds: float) -> None:
-        """Learn how many seconds the commit of so many bytes took."""
+        """Learn that a commit of `taken` bytes took this long."""
         if seconds > SLOW_SECONDS:
             self._shrink(taken, SLOW_SECONDS / seconds)
         elif self.bytes is not None and taken >= self.bytes:
@@ -40,7 +40,7 @@ class Allowance:
             self.bytes = grown if grown < MOST else None
 
     def failed(self, taken: int, seconds: float) -> None:
-        """Learn after how many seconds the commit of so many bytes was given up."""
+        """Learn that a commit of `taken` bytes was given up after this long."""
         if seconds > SLOW_SECONDS:
             self._shrink(taken, SLOW_SECONDS / seconds / 2)
 

@@ -1,5 +1,5 @@
 """
-Probes a listener like librdkafka connects to it, and explains why a connection fails.
+Probes a listener the way librdkafka connects to it, and explains why a connection fails.
 
 librdkafka 2.16 has one message for every untrusted certificate, and none if a listener speaks another protocol or a
 token server does not respond. So after such a failure this probes the listeners, without changing anything. Each

@@ -60,7 +60,7 @@ class KafkaPlaceholders:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            failure = self._connection.failure(error, f"creating the offsets' placeholder topic {name!r}")
+            failure = self._connection.failure(error, f"preparing placeholder topic {name!r}")
             if isinstance(failure, NotUsable):
                 tools = self._connection.tools
                 command = tools.grow_topic(name, partitions) if grow else tools.create_topic(name, partitions, {})
