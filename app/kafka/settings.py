@@ -12,7 +12,7 @@ from app.model import Partition, TaskConfig, transactional_id
 
 Settings = dict[str, str | int | bool]
 
-# librdkafka would log each retry and each broker to stderr. Winnow logs an outage once.
+# librdkafka would log each retry and each broker to stderr. Winnow logs outages itself.
 SILENT = logging.getLogger("winnow.librdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
@@ -89,7 +89,7 @@ def reader(kafka: Mapping[str, str], group: str) -> Settings:
 
 
 def _prefetch(most: int) -> Settings:
-    """Return how much to fetch ahead of a partition that reads `most` records a second; a rest drops what was there."""
+    """Return how much to fetch ahead of a partition limited to `most` records a second; a rest drops it."""
     if not most:
         return {}
     return {
