@@ -113,7 +113,7 @@ def test_a_compacted_sink(broker: Cluster, topics: Topics, guarantee: Guarantee)
 
     (receipt,) = stage.run(seconds=PATIENCE).values()
 
-    check_one_refused(stage, receipt, records[1], "it has no key, and the sink's cleanup.policy is compact")
+    check_one_refused(stage, receipt, records[1], "the line has no key; the sink's cleanup.policy is compact")
     assert 0 == receipt.reopened
 
 

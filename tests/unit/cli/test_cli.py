@@ -245,7 +245,7 @@ class TestCheck:
         done = runner.invoke(main, ["check", "-c", str(file), "--connect"])
 
         assert 3 == done.exit_code
-        assert "Kafka does not answer" in done.stderr
+        assert "Kafka is not responding" in done.stderr
 
 
 class TestConfig:

@@ -77,7 +77,7 @@ def test_an_unreachable_kafka_ends_with_3(file: Path, command: list[str], monkey
     done = CliRunner().invoke(main, [*command, "-c", str(file)])
 
     assert (3, "") == (done.exit_code, done.stdout)
-    assert "Kafka does not answer" in done.stderr
+    assert "Kafka is not responding" in done.stderr
 
 
 def test_a_store_that_remembers_nothing(file: Path) -> None:

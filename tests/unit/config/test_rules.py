@@ -176,9 +176,12 @@ class TestProperties:
     @pytest.mark.parametrize(
         ("flag", "answer"),
         [
-            ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: it is the fence"),
-            ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow always reads committed"),
-            ("kafka.retry.backoff.max.ms=hunter2", "kafka.retry.backoff.max.ms cannot be set: Winnow needs its own"),
+            ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: Winnow derives it"),
+            ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow reads only committed"),
+            (
+                "kafka.retry.backoff.max.ms=hunter2",
+                "kafka.retry.backoff.max.ms cannot be set: Winnow relies on its own",
+            ),
             ("kafka.partitioner=hunter2", "kafka.partitioner cannot be set: use sink.partitioner"),
             ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
@@ -225,7 +228,7 @@ class TestNothingHides:
         )
 
         assert 4 == len(found)
-        for part in ("sink.topc: unknown key", "is also sink.topic", "it is the fence", "four times commit.interval"):
+        for part in ("sink.topc: unknown key", "is also sink.topic", "Winnow derives it", "four times commit.interval"):
             assert part in "\n".join(found)
 
     def test_a_pattern_is_compared_where_other_keys_are_wrong(self, file: Path) -> None:
