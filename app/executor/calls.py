@@ -26,8 +26,8 @@ SIDE_BY_SIDE = 16
 # How many steps may be parked.
 MAX_PARKED = 8
 # A call that takes longer hangs, and nothing waits for it. A commit that takes this long costs its lane the producer
-# anyway (`app.kafka.writers`), so reading its partition again costs nothing extra. How long the other lanes wait for one
-# that hangs: python -m tests.chaos refusals "sink partition leaderless".
+# anyway (`app.kafka.writers`), so reading its partition again costs nothing extra. To measure how long the other lanes
+# wait: python -m tests.chaos refusals "sink partition leaderless".
 HANGS_SECONDS = 0.5
 # More than the sum of the timeouts in any call of a lane.
 CALL_SECONDS = 60.0
