@@ -19,7 +19,7 @@ BROKERS = "BROKERS"
 """Stands for the bootstrap servers of a cluster that is plain from the sentence."""
 CHECK = f"winnow check -c {FILE} --connect"
 RESUME = f"winnow resume -c {FILE}"
-RESTART = "start Winnow again: its offset store keeps nothing, so it begins at starting.offsets"
+RESTART = "restart Winnow: its offset store keeps nothing, so it begins at starting.offsets"
 
 
 def reset(partition: Partition, goal: str) -> str:

@@ -185,9 +185,9 @@ class Truncated(Blocked):
     offset: int
 
     def __init__(self, partition: Partition, offset: int, cut: int) -> None:
-        what = f"the partition was cut to {cut}, or the group's offset was set too high"
+        what = f"the partition was truncated to {cut}, or the group's offset was set too high"
         super().__init__(
-            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, go_on(partition)
+            partition, f"{what}: offsets {cut} to {offset - 1} are not the ones already read", offset, go_on(partition)
         )
         self.cut = cut
 
@@ -227,15 +227,15 @@ class OffsetPending(Blocked):
     def __init__(
         self,
         partition: Partition,
-        cause: str = "a transaction hangs in __consumer_offsets, and its records do not show how it ended",
+        cause: str = "a transaction is hanging in __consumer_offsets, and its records do not show how it ended",
         offset: int | None = None,
         cure: str = "",
     ) -> None:
         end = (
-            f"find it by {ANY.find_hanging('--topic __consumer_offsets')}, and abort it by the same tool; then, "
-            "if its lines are readable in the sink (from the last header winnow.transaction of this partition on), set "
+            f"find it with {ANY.find_hanging('--topic __consumer_offsets')}, and abort it with the same tool; then, "
+            "if its lines are readable in the sink (they start at this partition's last winnow.transaction header), "
         )
-        past = f"the offset past them: {reset(partition, '--to-offset OFFSET')}"
+        past = f"set the offset past them: {reset(partition, '--to-offset OFFSET')}"
         super().__init__(partition, cause, offset, cure or end + past)
 
 
@@ -247,7 +247,7 @@ class Leaderless(Blocked):
         partition: Partition,
         cause: str = "the partition has no leader, or its broker does not answer",
         offset: int | None = None,
-        cure: str = "bring its broker back; the partition goes on by itself",
+        cure: str = "bring its broker back; the partition resumes on its own",
     ) -> None:
         super().__init__(partition, cause, offset, cure)
 
@@ -268,8 +268,8 @@ class TooManyDeadLetters(Blocked):
         cure: str = "",
     ) -> None:
         mend = (
-            "mend the parser or its options and start Winnow again; to take the dead letters, start it with a higher "
-            "dead.letters.breaker.ratio or none; to pass over these records, "
+            "fix the parser or its options and restart Winnow; to accept the dead letters, restart it with a higher "
+            "dead.letters.breaker.ratio or none; to skip these records, "
         )
         super().__init__(partition, cause, offset, cure or mend + reset(partition, "--to-offset OFFSET"))
 

@@ -39,12 +39,16 @@ NOT_JUDGED = 4
 @click.command()
 @configuration
 @overrides
-@click.option("--from", "begin", metavar="TIME", help="From the first record at or after a time; UTC without a zone.")
 @click.option(
-    "--to", "end", metavar="TIME", help="To the first record at or after a time; by default all that is done."
+    "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."
 )
-@click.option("--last", metavar="DURATION", help="The last 2h, or PT2H.")
-@click.option("--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Only so much of it.")
+@click.option(
+    "--to", "end", metavar="TIME", help="Stop at the first record at or after this time; by default audit all of it."
+)
+@click.option("--last", metavar="DURATION", help="Audit the last 2h (or PT2H).")
+@click.option(
+    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random part of it."
+)
 @as_json
 @reports_errors
 def audit(  # click's options
@@ -58,10 +62,10 @@ def audit(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Read a range of the source again, cleanse it, and compare it with the sink and the dead letters.
+    Cleanse a range of the source again, and compare the result with the sink and the dead letters.
 
-    Works beside the service, changes nothing. Ends with 1 if something is wrong, and with 4 if nothing is, but not all
-    could be judged.
+    Changes nothing; the service may be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but
+    not everything could be judged.
     """
     since, until = _times(begin, end, last)
     settings = read(file, assignments).config
@@ -102,7 +106,7 @@ class _Scope(NamedTuple):
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
     if (begin is None) == (last is None) or (last is not None and end is not None):
-        raise click.UsageError("give either --from, with or without --to, or --last")
+        raise click.UsageError("give either --from (and perhaps --to) or --last")
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
     assert begin is not None  # otherwise --last is given
@@ -141,8 +145,8 @@ def _packs(scope: _Scope, judged: Mapping[Partition, Range]) -> list[list[Partit
     groups = [each for each in together(scope.layout, scope.sources) if judged.keys() & each]
     for group in groups:
         if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
-            msg = f"{size} records share partitions of the sink and must be compared at once; at most {MOST} can be: "
-            raise click.UsageError(f"{msg}choose less with --from and --to, or a --sample")
+            msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
+            raise click.UsageError(f"{msg}narrow the range with --from and --to, or use --sample")
     return packed(groups, sizes, MOST)
 
 
@@ -187,9 +191,9 @@ def _view(
         (why_not, f"not judged: {', '.join(why_not)}"),
         (
             by_text,
-            f"{by_text} lines have neither a header nor the time of their record, and are known by their text only",
+            f"{by_text} lines have neither a header nor their record's timestamp, so only their text was compared",
         ),
-        (sample, f"a sample of {sample} % does not show lines that no record explains"),
+        (sample, f"a sample of {sample} % cannot find unexplained lines"),
         (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
     ]
     return View(
@@ -223,10 +227,8 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
     """Return the verdict in a few words."""
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
-        return wrong or ("nothing was judged" if why_not else "the range holds no record")
-    return (
-        f"{records} records audited: {wrong or ('all as they must be' if not why_not else 'these are as they must be')}"
-    )
+        return wrong or ("nothing was judged" if why_not else "the range holds no records")
+    return f"{records} records audited: {wrong or 'all correct'}"
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:

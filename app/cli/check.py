@@ -20,14 +20,14 @@ from app.operate.samples import surprises
 @click.command()
 @configuration
 @overrides
-@click.option("--connect", is_flag=True, help="Also ask Kafka for topics, offsets and group members; changes nothing.")
+@click.option("--connect", is_flag=True, help="Also check topics, offsets and group members in Kafka; changes nothing.")
 @as_json
 @reports_errors
 def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Check the configuration and parser.samples, and with --connect what Kafka says.
+    Check the configuration and parser.samples, and with --connect also the cluster.
 
-    Ends with 1 if a sample becomes something else, or a partition is blocked, and with 3 if `run` would refuse.
+    Exits with 1 if a sample gives another result or a partition is blocked, and with 3 if `run` would refuse to start.
     """
     report = Report()
     try:

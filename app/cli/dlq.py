@@ -25,7 +25,7 @@ T = TypeVar("T")
 def chosen(command: Callable[..., T]) -> Callable[..., T]:
     """Add the options that choose dead letters; the command takes them as one `choice`."""
 
-    @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC without a zone.")
+    @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
     @click.option("--until", metavar="TIME", help="Only records before this time.")
     @click.option("--reason", "reasons", multiple=True, help="Only those with this reason; repeatable.")
     @wraps(command)
@@ -37,13 +37,13 @@ def chosen(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.group()
 def dlq() -> None:
-    """Look at the dead letters, and cleanse them again. The group of the service is left alone."""
+    """Inspect and replay dead letters. The service's consumer group is not touched."""
 
 
 @dlq.command()
 @configuration
 @overrides
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest ones.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
 @as_json
 @reports_errors
 @chosen
@@ -55,7 +55,7 @@ def ls(  # click's options
     limit: int,
     as_json: bool,
 ) -> int:
-    """List the newest dead letters: where they lie, why they are there, and which record they were."""
+    """List the newest dead letters with their place, reason and source record."""
     settings = read(file, assignments).config
     letters = _last_written(settings, limit) if choice.takes_all else newest(_letters(settings, choice), limit)
     view = View(
@@ -79,7 +79,7 @@ def stats(  # click's options
     choice: Choice,
     as_json: bool,
 ) -> int:
-    """Count the dead letters by reason. Reads all of them: with millions, say --since."""
+    """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
     settings = read(file, assignments).config
     found = Statistics.of(_letters(settings, choice))
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))

@@ -22,7 +22,7 @@ from parsers.fields import pattern_of
 T = TypeVar("T")
 
 configuration = click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration, a YAML file."
+    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
@@ -85,7 +85,7 @@ def _check_stores(settings: config.Config) -> None:
     problems: list[str] = []
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
         problems.append(
-            f"offsets.store.name is {choice.name}, which takes no part in Kafka's transactions: "
+            f"offsets.store.name is {choice.name}, which cannot join Kafka's transactions: "
             "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
         )
     known = [choice.plugin]
@@ -103,9 +103,9 @@ def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: 
         yield from error.problems
         return
     if is_local(opened):
-        yield f"{key}: {mirror.name} keeps nothing that a tool could watch"
+        yield f"{key}: {mirror.name} stores nothing that a tool could read"
     if mirror in known:
-        yield f"{key}: {mirror.name} holds these offsets already; name each store once"
+        yield f"{key}: {mirror.name} already holds these offsets; list each store once"
 
 
 def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
@@ -116,7 +116,7 @@ def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
         ConfigError: the second is not later, so a command would find nothing wrong with nothing.
     """
     if begin is not None and end is not None and end <= begin:
-        raise ConfigError((f"{option}: it is not later than the time to begin at, so nothing lies between the two",))
+        raise ConfigError((f"{option}: the end must be later than the start",))
 
 
 def built(key: str, build: Callable[[], T]) -> T:

@@ -34,11 +34,11 @@ LOOK_SECONDS = 1.0
 @click.command()
 @configuration
 @overrides
-@click.option("--from", "begin", metavar="TIME", required=True, help="From the first record at or after this time.")
-@click.option("--to", "end", metavar="TIME", required=True, help="To the first record at or after this time.")
-@click.option("--into", metavar="TOPIC", required=True, help="The topic that lines are written into.")
+@click.option("--from", "begin", metavar="TIME", required=True, help="Start at the first record at or after this time.")
+@click.option("--to", "end", metavar="TIME", required=True, help="Stop at the first record at or after this time.")
+@click.option("--into", metavar="TOPIC", required=True, help="The topic for cleansed lines.")
 @click.option("--dead-letters", metavar="TOPIC", help="The topic for rejected records; by default INTO.dlq.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be read, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; change nothing.")
 @as_json
 @reports_errors
 def replay(  # click's options
@@ -53,10 +53,10 @@ def replay(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse what the source holds of a time once more, into another topic, exactly once.
+    Cleanse a time range of the source again, into another topic, exactly once.
 
-    The group of the service is not touched. What was stopped or killed goes on when the same command is given again.
-    Ends with 1 if it could not be finished.
+    The service's group is not touched. If a replay was stopped or killed, the same command resumes it. Exits with 1 if
+    the replay could not finish.
     """
     times = built("--from", lambda: milliseconds_of(begin)), built("--to", lambda: milliseconds_of(end))
     refuse_backward("--to", *times)

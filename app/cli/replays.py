@@ -26,17 +26,17 @@ from app.topics import LEDGER, PARKING, OwnTopics
 @click.command("replay")
 @configuration
 @overrides
-@click.option("--limit", type=click.IntRange(1), help="Replay so many at most.")
-@click.option("--rate", type=click.IntRange(1), help="Replay so many a second at most.")
-@click.option("--into", metavar="TOPIC", help="Write the lines into this topic rather than into the sink.")
+@click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
+@click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")
+@click.option("--into", metavar="TOPIC", help="Write the lines to this topic instead of the sink.")
 @click.option(
     "--attempts",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="After so many replays, a dead letter that still fails goes to the parking topic.",
+    help="Move a dead letter to the parking topic after this many failed replays.",
 )
-@click.option("--dry-run", is_flag=True, help="Tell what would become of them, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the result without writing anything.")
 @as_json
 @reports_errors
 @chosen
@@ -53,11 +53,11 @@ def replay_letters(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse dead letters again, with the parser and the options of this configuration.
+    Cleanse dead letters again, with the parser and options of this configuration.
 
-    No line is written twice, however often a replay is stopped, killed or repeated. What fails again goes back to the
-    dead letters with a count. Replayed lines come after newer ones: their order is not kept. Ends with 1 if one fails
-    again.
+    No line is written twice, even if a replay is stopped, killed or repeated. A dead letter that fails again goes back
+    to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if
+    a dead letter fails again.
     """
     settings = read(file, assignments).config
     from app.executor.fates import Fates

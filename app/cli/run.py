@@ -16,11 +16,13 @@ from app.cli.options import check_clients, configuration, overrides, read, repor
 @click.command()
 @configuration
 @overrides
-@click.option("--until-end", is_flag=True, help="Stop at the ends that the partitions have when the service starts.")
-@click.option("--stand-by", is_flag=True, help="Wait while another service of this generation works for the group.")
+@click.option("--until-end", is_flag=True, help="Stop at the end offsets that the partitions have at the start.")
+@click.option(
+    "--stand-by", is_flag=True, help="Wait while another service of this generation is working for the group."
+)
 @reports_errors
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
-    """Run the service until SIGTERM, SIGINT, or the end."""
+    """Run the service until SIGTERM or SIGINT, or until the end with --until-end."""
     loaded = read(file, assignments)
     check_clients(loaded)
     settings = loaded.config

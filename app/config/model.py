@@ -36,7 +36,7 @@ def _regular_expression(pattern: str | None) -> str | None:
 
 def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
-        msg = "must hold {topic} once, and otherwise only what a topic's name may hold"
+        msg = "must contain {topic} once, and otherwise only characters that a topic name allows"
         raise ValueError(msg)
     return name
 
@@ -90,16 +90,15 @@ class Source(Section):
     topics: Names = Field(default=(), description="the source topics, by name")
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
-        description="a regular expression that whole topic names match, never internal ones (`__…`) nor those that "
-        "Winnow creates; new ones join in "
-        "`round.interval`",
+        description="a regular expression for whole topic names; internal topics (`__…`) and those that Winnow creates "
+        "never match, and new topics join within `round.interval`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",
-        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
+        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either one per record (`auto`)",
     )
     flume_headers: Names = Field(
-        default=(), description="the headers of Flume's events that cleansed lines keep as record headers"
+        default=(), description="the Flume event headers to copy to the record headers of cleansed lines"
     )
 
 
@@ -109,17 +108,18 @@ class Sink(Section):
     topic: str = Field(description="the topic for cleansed lines")
     key: str = Field(
         default=SOURCE_KEY,
-        description="the key of a line: `source` is that of its source record, any other name is a field of the "
-        "parser's output, such as `houseid`",
+        description="the key of each line: `source` keeps the key of its source record; any other name is a field of "
+        "the parser's output, such as `houseid`",
     )
     partitioner: Partitioner = Field(
         default=Partitioner.SOURCE,
-        description="the partition of a line: `source` is the source partition mod the sink's partitions and keeps the "
-        "order of each source partition; `key` is what Java's producer gives the key",
+        description="the partition of each line: `source` is the source partition mod the number of sink partitions, "
+        "which keeps the order of each source partition; `key` hashes the key as Java's producer does",
     )
     kafka: Properties = Field(
         default={},
-        description="the cluster of the sink and the dead letters, where it is not that of the source; as `kafka`",
+        description="the properties of the cluster of the sink and the dead letters, if it is not the source's; see "
+        "`kafka`",
     )
 
 
@@ -130,12 +130,12 @@ class DeadLetterBreaker(Section):
         default=None,
         ge=0,
         lt=1,
-        description="the share of dead letters above which a partition is blocked, such as `0.5`; without it none is",
+        description="the share of dead letters above which a partition is blocked, such as `0.5`; off by default",
     )
     minimum: int = Field(
-        default=1_000, ge=1, description="how many records of a partition the window must hold before that is judged"
+        default=1_000, ge=1, description="how many of a partition's records the window must hold before it can block"
     )
-    window: Seconds = Field(default=60.0, ge=1, le=3600, description="how far that window reaches back")
+    window: Seconds = Field(default=60.0, ge=1, le=3600, description="the length of the window")
 
     @property
     def limit(self) -> BreakerLimit | None:
@@ -146,7 +146,9 @@ class DeadLetterBreaker(Section):
 class DeadLetterTopic(Section):
     """Where rejected records go."""
 
-    topic: str = Field(description="the topic for rejected records, unchanged, with `__connect.errors.*` headers")
+    topic: str = Field(
+        description="the topic for rejected records: the original bytes and `__connect.errors.*` headers"
+    )
     breaker: DeadLetterBreaker
 
 
@@ -166,8 +168,8 @@ class Sample(Section):
     """A line, and what the parser must make of it."""
 
     line: str = Field(description="the raw line, without an envelope")
-    output: str | None = Field(default=None, description="its cleansed line")
-    reason: str | None = Field(default=None, description="the reason for which it is rejected")
+    output: str | None = Field(default=None, description="the expected cleansed line")
+    reason: str | None = Field(default=None, description="the expected reason for rejection")
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> Sample:
@@ -180,10 +182,10 @@ class Sample(Section):
 class ParserChoice(Choice):
     """Which parser, its options, and what is expected of it."""
 
-    name: str = Field(default="idc-access-log", description="a parser's name; every other key here is its option")
+    name: str = Field(default="idc-access-log", description="the parser; every other key here is one of its options")
     samples: tuple[Sample, ...] = Field(
         default=(),
-        description="lines, and what must become of them: a list such as `[{line: …, output: …}, {line: '', reason: "
+        description="lines with their expected results: a list such as `[{line: …, output: …}, {line: '', reason: "
         "empty}]`; `winnow check` tries them",
     )
 
@@ -193,8 +195,8 @@ class StoreChoice(Choice):
 
     name: str = Field(
         default="kafka",
-        description="where the next offsets are remembered; `kafka` is the group's own offsets, in the transaction; "
-        "every other key here is the store's option",
+        description="where committed offsets are stored; `kafka` is the consumer group itself, which exactly-once "
+        "needs; every other key here is one of the store's options",
     )
 
 
@@ -208,13 +210,13 @@ class Offsets(Section):
     store: StoreChoice
     mirrors: tuple[MirrorChoice, ...] = Field(
         default=(),
-        description="other stores that get a copy of each committed offset, for tools that watch them: a list such as "
-        "`[{name: redis, url: …}]`; a mirror that fails never stops the flow",
+        description="other stores that get a copy of each committed offset, for tools that read them: a list such as "
+        "`[{name: redis, url: …}]`; a failing mirror never stops the service",
     )
     placeholder: Annotated[str, AfterValidator(_topic_template)] = Field(
         default=PLACEHOLDER,
-        description="with `sink.kafka`: the empty topic on the sink's cluster that the offsets of a source topic are "
-        "committed to, in the transaction; Winnow creates it",
+        description="with `sink.kafka`: the empty topic on the sink's cluster under whose name a source topic's "
+        "offsets are committed in the transaction; Winnow creates it",
     )
 
 
@@ -223,32 +225,32 @@ class Lineage(Section):
 
     headers: bool = Field(
         default=False,
-        description="whether each line bears the header `winnow.source`: topic, partition and offset of its record",
+        description="whether each line carries the header `winnow.source`: topic, partition and offset of its record",
     )
 
 
 class Http(Section):
     """The HTTP server of the driver: the status page, its figures, and whether the service is well."""
 
-    enabled: bool = Field(default=True, description="whether the driver shows its status by HTTP")
+    enabled: bool = Field(default=True, description="whether the driver serves its status over HTTP")
     address: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="the address that the status page, `/metrics`, `/healthz` and `/readyz` listen at; in the image "
-        "`0.0.0.0`, which means all",
+        description="the address to serve the status page, `/metrics`, `/healthz` and `/readyz` on; the image sets "
+        "`0.0.0.0` (all addresses)",
     )
-    port: int = Field(default=8090, ge=0, le=65535, description="its port; `0` takes a free one and logs it")
+    port: int = Field(default=8090, ge=0, le=65535, description="the port; `0` picks a free one and logs it")
     allowed_hosts: Names = Field(
         default=(),
-        description="names by which browsers may ask, such as that of an ingress; IP addresses, names without a dot, "
-        "`http.address` and the machine's own name always are",
+        description="additional host names that requests may use, such as an ingress's; IP addresses, names without a "
+        "dot, `http.address` and the machine's own name are always allowed",
     )
 
 
 class Config(Section):
     """All of it."""
 
-    group_id: str = Field(min_length=1, description="the consumer group whose offsets say what is done")
+    group_id: str = Field(min_length=1, description="the consumer group whose committed offsets record the progress")
     source: Source
     sink: Sink
     dead_letters: DeadLetterTopic
@@ -257,14 +259,14 @@ class Config(Section):
     )
     starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration = Field(
         default="earliest",
-        description="where to begin where the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
-        "`{by.duration: 2h}`; a partition that was added later begins at its beginning",
+        description="where to start if the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
+        "`{by.duration: 2h}`; a partition that is added later starts at its beginning",
     )
     out_of_range: Literal["error", "earliest", "latest", "nearest"] = Field(
         default="error",
-        description="where to go on if the partition does not hold the group's offset: `error` waits for a person, "
-        "`nearest` goes to the beginning from below it and to the end from above it, `earliest` always to the "
-        "beginning, `latest` always to the end",
+        description="where to continue if the group's offset is outside the partition: `error` blocks the partition "
+        "until an operator acts, `nearest` moves to the beginning or the end, whichever is closer, `earliest` always "
+        "to the beginning, `latest` always to the end",
     )
     offsets: Offsets
     lineage: Lineage
@@ -273,52 +275,55 @@ class Config(Section):
         default=10.0,
         ge=1,
         le=3600,
-        description="how often to check whether the partitions need a rebalance; if not, tasks go on without a pause",
+        description="how often to check whether the partitions need a rebalance; if not, tasks continue uninterrupted",
     )
     commit_interval: Seconds = Field(
         default=0.5,
         ge=0.01,
         le=60,
-        description="how often each partition commits output and offset together; more rarely where hundreds catch up",
+        description="how often each partition commits its output and offset together; less often while hundreds of "
+        "partitions catch up",
     )
     transaction_timeout: Seconds = Field(
-        default=60.0, ge=10, le=900, description="when the broker aborts a transaction whose owner went silent"
+        default=60.0, ge=10, le=900, description="how soon the broker aborts a transaction whose owner has gone silent"
     )
     max_rate_per_partition: int = Field(
-        default=0, ge=0, description="the most records that are read of a partition in a second; `0` is no limit"
+        default=0, ge=0, description="the most records to read from a partition per second; `0` means no limit"
     )
     initial_rate: int = Field(
         default=0,
         ge=0,
-        description="the same for the records that waited when the group began with the partition; what came later is "
-        "read at `max.rate.per.partition`",
+        description="the same limit for the backlog that existed when the group started on the partition; later "
+        "records are read at `max.rate.per.partition`",
     )
     buffer_memory: int = Field(
         default=BUFFER_MEMORY,
         ge=16 << 20,
-        description="how many bytes a task may hold that Kafka has not acknowledged; a slot runs one task at a time",
+        description="how many bytes not yet acknowledged by Kafka a task may hold; a slot runs one task at a time",
     )
     generation: int = Field(
         default=0,
         ge=0,
         le=1_000_000_000,
-        description="a service with a larger one takes over from one that runs, without a gap; that one ends",
+        description="a service with a higher generation takes over from the running one, which exits; there is no gap",
     )
     handover_timeout: Seconds = Field(
         default=0.0,
         ge=0,
         le=3600,
-        description="how long a service that gets SIGTERM works on, so that another one can take over; it ends when "
-        "one has",
+        description="how long a service keeps working after SIGTERM so that another one can take over; it exits once "
+        "that has happened",
     )
     kafka: Properties = Field(
-        default={}, description="librdkafka's names, verbatim; `NAME.file` reads the value from a file"
+        default={}, description="librdkafka properties, verbatim; `NAME.file` reads the value from a file"
     )
     spark: Properties = Field(
-        default={"spark.master": "local[*]"}, description="Spark's names, verbatim; what spark-submit has set stands"
+        default={"spark.master": "local[*]"}, description="Spark properties, verbatim; those set by spark-submit win"
     )
     http: Http
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what to log")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the lowest level to log"
+    )
 
     @property
     def output_kafka(self) -> Mapping[str, str]:

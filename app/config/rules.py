@@ -59,7 +59,7 @@ def _is_not_named(written: str) -> Rule:
     ) -> Iterator[str]:
         if topic in topics and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics", written)
-            yield f"source.topics: {topic!r} is also {written}: Winnow would feed itself{where}"
+            yield f"source.topics: {topic!r} is also {written}: Winnow would read its own output{where}"
 
     return Rule(("source.topics", written, *CLUSTERS), check)
 
@@ -68,7 +68,8 @@ def _is_not_matched(written: str) -> Rule:
     def check(tree: Tree, pattern: str | None, topic: str, kafka: Properties, sink_kafka: Properties) -> Iterator[str]:
         if pattern and re.fullmatch(pattern, topic) and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics.pattern", written)
-            yield f"source.topics.pattern matches {topic!r}, which is also {written}: Winnow would feed itself{where}"
+            what = f"source.topics.pattern matches {topic!r}, which is also {written}"
+            yield f"{what}: Winnow would read its own output{where}"
 
     return Rule(("source.topics.pattern", written, *CLUSTERS), check)
 
@@ -93,8 +94,8 @@ def undecided(config: Config) -> str:
     if not read:
         return ""
     return (
-        f"source topic {read[0]!r} is also {written[read[0]]}, which is right only if kafka and sink.kafka are two "
-        f"clusters: {CHECK} compares their ids"
+        f"source topic {read[0]!r} is also {written[read[0]]}, which is correct only if kafka and sink.kafka are "
+        f"different clusters: {CHECK} compares their ids"
     )
 
 
@@ -108,7 +109,7 @@ def _headers_are_not_ours(tree: Tree, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         if name.startswith(OURS):
             where = tree.at("source.flume.headers")
-            yield f"source.flume.headers: {name!r} is a name for Winnow's own headers: choose others{where}"
+            yield f"source.flume.headers: {name!r} is reserved for Winnow's own headers: remove it{where}"
 
 
 def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:

@@ -70,8 +70,8 @@ def laid_open(loaded: Loaded) -> str:
             in_file |= is_here
     if not found:
         return ""
-    readers = f"; every user of this machine may read {file}: chmod 600 it" if in_file and _is_public(file) else ""
-    return f"secrets are written where others may see them: {'; '.join(found)}{readers}"
+    readers = f"; every user of this machine can read {file}: chmod 600 it" if in_file and _is_public(file) else ""
+    return f"secrets are stored where others may see them: {'; '.join(found)}{readers}"
 
 
 def _doors(keys: Keys, value: Any, seen: Any) -> Iterator[Keys]:  # noqa: ANN401  # a part of each tree
@@ -99,12 +99,12 @@ def _instead(keys: Keys) -> str:
     name = str(keys[-1])
     match keys:
         case ("spark", "spark.authenticate.secret"):
-            return f"write {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
+            return f"use {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
         case ("spark", _):
             return f"set WINNOW_SPARK__{name.replace('.', '_')} in the environment"
         case ("offsets", *_) if name == "url":
-            return "write the URL without the password, and password.file: /path"
-    return f"write {name}.file: /path"
+            return "remove the password from the URL, and use password.file: /path"
+    return f"use {name}.file: /path"
 
 
 def _is_public(file: Path | None) -> bool:

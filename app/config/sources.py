@@ -145,7 +145,7 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     if twice:
         raise ConfigError(twice)
     if not isinstance(values, dict):
-        raise ConfigError((f"{file} must hold keys and values, such as `group.id: idc-cleansing`",))
+        raise ConfigError((f"{file} must contain keys and values, such as `group.id: idc-cleansing`",))
     return values, lines
 
 
@@ -179,7 +179,7 @@ def _lines(
     if not isinstance(node, yaml.MappingNode):
         return
     if node in outer:
-        raise yaml.YAMLError("a section holds itself")
+        raise yaml.YAMLError("a section contains itself")
     for key_node, value_node in node.value:
         inner = (*keys, loader.construct_object(key_node, deep=True))
         yield inner, key_node.start_mark.line + 1
@@ -204,7 +204,7 @@ def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) 
         before = first.setdefault((key_node.tag, key_node.value), key_node)
         if before is not key_node:
             lines = (f"{file}:{each.start_mark.line + 1}" for each in (before, key_node))
-            yield f"{full_name(name)} is written twice: keep one of them ({' and '.join(lines)})"
+            yield f"{full_name(name)} is set twice: keep one ({' and '.join(lines)})"
 
 
 def _from_environment(environ: Mapping[str, str], prefix: str = ENV_PREFIX) -> Iterator[Entry]:

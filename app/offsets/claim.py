@@ -62,7 +62,7 @@ class Claim:
         yield_to_later(self._partition, stored, self._me)
         other = owner_of(stored)
         if other != self._me and stored.offset > offset:
-            raise Transient(self._partition, f"{other} has gone on to {stored.offset} meanwhile", offset)
+            raise Transient(self._partition, f"{other} has since committed {stored.offset}", offset)
 
 
 def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: Owner) -> None:

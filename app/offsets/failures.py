@@ -49,4 +49,4 @@ def saving(partition: Partition, offset: int) -> Iterator[None]:
     try:
         yield
     except (Unreachable, NotUsable) as error:
-        raise Transient(partition, f"the offset may not be stored: {error}", offset) from error
+        raise Transient(partition, f"the offset may not have been stored: {error}", offset) from error

@@ -103,7 +103,9 @@ class FileOffsets:
                         refuse_to_go_back(partition, stored, offset)
                     self._folder.replace(path, _content(offset, metadata), file)
                     return
-            raise Unreachable(f"others replaced {path} {TRIES} times while the offset of {partition} was stored")
+            raise Unreachable(
+                f"other writers replaced {path} {TRIES} times in a row while storing the offset of {partition}"
+            )
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -132,13 +134,13 @@ class FileOffsets:
         except (WinnowError, Changed):
             raise
         except PermissionError as error:
-            said = f"{where} refuses us while {doing}: {self._said(error)}"
+            said = f"{where} denied access while {doing}: {self._said(error)}"
             raise NotAllowed(said, "check the permissions there") from error
         except FileNotFoundError as error:
-            said = f"{where} misses a folder while {doing}: {self._said(error)}"
-            raise NotUsable(said, "make it, or mount it") from error
+            said = f"{where} lacks a folder while {doing}: {self._said(error)}"
+            raise NotUsable(said, "create it, or mount it") from error
         except Exception as error:
-            said = f"{where} does not answer while {doing}: {type(error).__name__}: {self._said(error)}"
+            said = f"{where} is not responding while {doing}: {type(error).__name__}: {self._said(error)}"
             raise Unreachable(said) from error
 
     def _said(self, error: Exception) -> str:
@@ -213,7 +215,7 @@ class DiskFolder(Folder):
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
         super().__init__(url, options)
         if options:
-            raise StoreOptionError(f"file:// takes no other options, such as {next(iter(options))}")
+            raise StoreOptionError(f"file:// takes no option but url: remove {next(iter(options))}")
         self._folder = Path(url.removeprefix("file://"))
 
     def check(self) -> None:

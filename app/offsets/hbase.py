@@ -143,7 +143,7 @@ class HBaseOffsets:
                 ):
                     self._keep_history(table, partition.topic)
                     return
-        raise Transient(partition, f"others have stored an offset {TRIES} times while it was to be stored", offset)
+        raise Transient(partition, f"other writers changed the offset {TRIES} times in a row", offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
@@ -214,10 +214,10 @@ class HBaseOffsets:
         except HBaseError as error:
             raise self._meaning(error.message.decode(errors="replace"), doing) from error
         except IllegalArgument as error:
-            raise NotUsable(f"HBase cannot serve us while {doing}: {error}", "check the offset store") from error
+            raise NotUsable(f"HBase rejected the request while {doing}: {error}", "check the offset store") from error
         except (TException, TTransportException, OSError, EOFError) as error:
             raise Unreachable(
-                f"HBase's Thrift server does not answer at {self._where} while {doing}: {error}"
+                f"HBase's Thrift server at {self._where} is not responding while {doing}: {error}"
             ) from error
 
     def _make_table(self) -> None:
@@ -236,13 +236,14 @@ class HBaseOffsets:
         """Say what an error of HBase itself means; its text begins with the exception's class."""
         first = said.splitlines()[0] if said else "no reason was given"
         if "AccessDenied" in first:
-            return NotAllowed(f"HBase refuses us while {doing}: {first}", "let the Thrift server's user use the table")
+            cure = "grant the Thrift server's user access to the table"
+            return NotAllowed(f"HBase denied access while {doing}: {first}", cure)
         if "TableNotFound" in first:
             self._has_table = False
         if "NoSuchColumnFamily" in first:
             cure = f"the table {self._table} needs the column families {OFFSETS} and {METADATA}"
-            return NotUsable(f"HBase cannot serve us while {doing}: {first}", cure)
-        return Unreachable(f"HBase cannot serve us now while {doing}: {first}")
+            return NotUsable(f"HBase rejected the request while {doing}: {first}", cure)
+        return Unreachable(f"HBase is unavailable while {doing}: {first}")
 
 
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401

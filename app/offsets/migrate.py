@@ -86,7 +86,7 @@ def carry_out(
             store(move.partition, move.source.offset, move.source.metadata)
         except (Fenced, CorruptOffset):
             refused += 1
-            say(f"refused  {move}: it would go back; --force does it")
+            say(f"refused  {move}: it would go back; use --force to allow that")
         else:
             written[move.partition] = move.source
             say(f"moved    {move}")
@@ -107,7 +107,7 @@ def foretell(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], obj
         if move.is_done:
             say(f"same     {move}")
         elif move.needs_force and not force:
-            say(f"refused  {move}: it would go back; --force does it")
+            say(f"refused  {move}: it would go back; use --force to allow that")
         else:
             say(f"to move  {move}")
     return sum(move.needs_force for move in all_moves) if not force else 0

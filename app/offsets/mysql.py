@@ -221,8 +221,8 @@ class MySqlOffsets:
                 f"MySQL at {self._where} cannot be reached while {doing}: {error}", "pip install 'PyMySQL[rsa]'"
             )
         if code in REFUSED:
-            cure = "check user and password of the offset store, and what the user may do"
-            return NotAllowed(f"MySQL at {self._where} refuses us while {doing}: {said}", cure)
+            cure = "check the user, password and privileges of the offset store"
+            return NotAllowed(f"MySQL at {self._where} denied access while {doing}: {said}", cure)
         if code in NO_ANSWER or isinstance(error, (OSError, pymysql.InterfaceError)):
-            return Unreachable(f"MySQL does not answer at {self._where} while {doing}: {said}")
-        return NotUsable(f"MySQL at {self._where} cannot serve us while {doing}: {said}", "check the offset store")
+            return Unreachable(f"MySQL at {self._where} is not responding while {doing}: {said}")
+        return NotUsable(f"MySQL at {self._where} rejected the request while {doing}: {said}", "check the offset store")

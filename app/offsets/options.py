@@ -26,7 +26,7 @@ class Options:
         """Take in a text that is not empty; YAML's numbers are no texts."""
         if isinstance(value, str) and value.strip():
             return value
-        self.wrong(f"{name} must be text that is not empty; put a number in quotes")
+        self.wrong(f"{name} must be non-empty text; put a number in quotes")
         return "?"
 
     def number(self, name: str, value: object, *, least: int, most: int) -> int:
@@ -52,7 +52,7 @@ class Options:
             kinds = " or ".join(f"{each}://…" for each in schemes) or "such as file:///path"
             self.wrong(f"{name} must be a URL, {kinds}")
         elif not _has_a_host(url):
-            self.wrong(f"{name} has no host that can be read: in a password write %2F for /, and so on")
+            self.wrong(f"{name} has no readable host: percent-encode the password, such as %2F for /")
         return url
 
     def secret(self, name: str, value: object, file: object) -> str:

@@ -151,14 +151,14 @@ class RedisOffsets:
             redis.exceptions.AuthorizationError,
             redis.exceptions.NoPermissionError,
         ) as error:
-            cure = "check username and password of the offset store, and what its user may do"
-            raise NotAllowed(f"Redis refuses us while {doing}: {error}", cure) from error
+            cure = "check the username, password and permissions of the offset store"
+            raise NotAllowed(f"Redis denied access while {doing}: {error}", cure) from error
         except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
-            raise Unreachable(f"Redis does not answer while {doing}: {error}") from error
+            raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
         except redis.ResponseError as error:
             if str(error).startswith(("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "OOM", "BUSY")):
-                raise Unreachable(f"Redis cannot serve us now while {doing}: {error}") from error
-            raise NotUsable(f"Redis cannot serve us while {doing}: {error}", "check the offset store") from error
+                raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
+            raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error
 
 
 def _fields(number: int) -> tuple[str, str]:

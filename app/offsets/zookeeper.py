@@ -115,7 +115,7 @@ class ZooKeeperOffsets:
         self._user = None if username is None else options.text("username", username)
         self._password = options.secret("password", password, password_file)
         if bool(self._user) != bool(self._password):
-            options.wrong("username and password belong together")
+            options.wrong("username and password must be set together")
         options.raise_problems()
         self._client: KazooClient | None = None
         self._lock = threading.Lock()
@@ -179,7 +179,7 @@ class ZooKeeperOffsets:
                 number = self._number(stored, offset)
                 if self._write(client, partition, stored, number, f"{number} {offset} {metadata}"):
                     return
-        raise Transient(partition, f"others have changed its node {TRIES} times while it was to be stored", offset)
+        raise Transient(partition, f"other writers changed its node {TRIES} times in a row", offset)
 
     def _number(self, stored: Stored | None, offset: int) -> int:
         """Return what the node is to hold: the end of the batch that ends here, or its start."""
@@ -235,13 +235,13 @@ class ZooKeeperOffsets:
         try:
             yield self._connected()
         except (AuthFailedError, NoAuthError, InvalidACLError) as error:
-            cure = "check username and password of the offset store, and the access control lists of its nodes"
-            raise NotAllowed(
-                f"ZooKeeper refuses us while {doing} below {self._folder}: {_said(error)}", cure
-            ) from error
+            cure = "check the username and password of the offset store, and the access control lists of its nodes"
+            cause = f"ZooKeeper denied access while {doing} below {self._folder}: {_said(error)}"
+            raise NotAllowed(cause, cure) from error
         except (KazooException, KazooTimeoutError, OSError) as error:
             self._drop()
-            raise Unreachable(f"ZooKeeper does not answer at {self._hosts} while {doing}: {_said(error)}") from error
+            cause = f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}"
+            raise Unreachable(cause) from error
 
     def _connected(self) -> KazooClient:
         with self._lock:
@@ -249,7 +249,7 @@ class ZooKeeperOffsets:
                 self._client = self._new_client()
                 self._client.start_async().wait(SECONDS)
                 if not self._client.connected:
-                    raise KazooTimeoutError("no server takes a connection")
+                    raise KazooTimeoutError("no server accepts a connection")
                 if self._client.chroot:
                     self._client.ensure_path_async("/").get(timeout=SECONDS)
             return self._client

@@ -21,6 +21,6 @@ def whole(partitions: Iterable[Partition], answers: Mapping[Partition, T]) -> Ma
     silent = sorted(set(partitions) - answers.keys())
     if silent:
         others = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
-        cause = f"{silent[0]}{others} has no leader, or its broker does not answer, so nothing is done"
+        cause = f"{silent[0]}{others} has no leader, or its broker does not answer, so nothing was done"
         raise Unreachable(cause, "bring its broker back, and try again")
     return answers

@@ -234,7 +234,7 @@ class Judge:
                 elif judged is not None:
                     yield again(expected.origin(judged), line)
                 else:
-                    detail = f"no record of the source makes {shown(line.value)}"
+                    detail = f"no source record gives {shown(line.value)}"
                     yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
 
     def _why_strange(self, line: Record) -> Why | None:
@@ -259,7 +259,7 @@ class Judge:
             elif offset < self._starts.get(source, 0):
                 self._not_judged[Why.EXPIRED] += 1
             else:
-                detail = f"it names {source}@{offset}, where the source holds no record"
+                detail = f"it names {source}@{offset}, but the source has no record there"
                 yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
 
 

@@ -210,10 +210,10 @@ def refuse_lost_times(layout: Layout) -> None:
     """
     if layout.sink.append_time and not layout.lineage:
         cause = (
-            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime: its lines have lost the time of "
-            "their records, by which an audit knows them"
+            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
+            "records' timestamps, by which an audit matches them"
         )
-        cure = "set lineage.headers to true, which serves lines that are written from then on, and audit those"
+        cure = "set lineage.headers to true, and audit lines written from then on"
         raise NotUsable(cause, cure)
 
 

@@ -13,7 +13,9 @@ from app.operate.lag import PartitionLag
 
 DEAD_LETTERS = "{}.dlq"
 """The topic for what is rejected, unless another one is named."""
-GO_ON = "mend that and replay again, which goes on there; or choose another range. The service is not concerned"
+GO_ON = (
+    "fix that and run the same replay again, which resumes there; or choose another range. The service is unaffected"
+)
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
@@ -33,7 +35,7 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
         ConfigError: it would, or two options name one topic.
     """
     problems = [
-        f"{option}: {topic!r} is a topic of the service, which must not hold the lines of a replay"
+        f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
         for option, topic in targets.items()
         if any(topic in each for each in own)
     ]
@@ -125,7 +127,7 @@ def problem_of(receipt: Receipt | None) -> str:
     if receipt is None or receipt.outcome is Outcome.DONE:
         return ""
     if receipt.outcome is Outcome.FENCED:
-        return "another replay of the same range has begun; that one goes on"
+        return "another replay of the same range has taken over"
     if receipt.outcome is Outcome.BLOCKED:  # the cure of its task is for the offsets of the service
         return f"{receipt.error}: {GO_ON}"
     return receipt.error or receipt.outcome.value

@@ -14,7 +14,7 @@ from app.errors import Blocked, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
 
-NO_ANSWER = "no broker leads the partition, or its broker does not answer"
+NO_ANSWER = "the partition has no leader, or its broker does not answer"
 
 
 class FirstRecords(Protocol):
@@ -81,7 +81,7 @@ class PartitionLag:
         if (lost := self.watermarks.log_start - self.offset) > 0:
             return f"{lost} offsets were deleted before they were read"
         if self.offset > self.watermarks.high_watermark:
-            return f"the partition ends at {self.watermarks.high_watermark}, below its offset"
+            return f"the partition ends at {self.watermarks.high_watermark}, below the committed offset"
         return ""
 
     def as_json(self) -> dict[str, Any]:

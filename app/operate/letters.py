@@ -207,6 +207,6 @@ def place_of(text: str) -> tuple[int, int]:
     """
     number, _, offset = text.partition("@")
     if not (number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()):
-        msg = f"{text!r} is no place: write partition@offset, as winnow dlq ls shows it"
+        msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
         raise ValueError(msg)
     return int(number), int(offset)

@@ -244,12 +244,12 @@ class Matching:
         if record.offset < read_to:  # an earlier part of the sink, which is read later: the order was judged already
             return
         if origin.offset < before:
-            detail = f"it comes after the line of offset {before}"
+            detail = f"its line follows that of offset {before}"
             self._note(row, Finding(Kind.OUT_OF_ORDER, origin, str_of(record), detail))
         self._last[pair] = max(before, origin.offset), record.offset
 
     def _note_both(self, row: int, record: Record) -> None:
-        detail = f"it has a line and a dead letter; here lies {shown(record.value)}"
+        detail = f"it has both a line and a dead letter; this is {shown(record.value)}"
         self._note(row, Finding(Kind.BOTH, self.expected.origin(row), str_of(record), detail))
 
     def is_strange(self, record: Record) -> bool:
@@ -281,8 +281,8 @@ class Matching:
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
             sink = self.layout.sink.topic
-            cause = f"more than {MOST_STRANGE} records of {where}, or lines of {sink}, are not as they must be"
-            cure = "make sure that the configuration is that of the service, and audit less with --to or --sample"
+            cause = f"more than {MOST_STRANGE} records of {where} or lines of {sink} do not match"
+            cure = "make sure that the configuration is the service's, and audit less with --to or --sample"
             raise WinnowError(cause, cure)
 
 

@@ -37,8 +37,8 @@ class Why(StrEnum):
 
 CURES = {
     Why.NO_LEADER: "audit again when its broker is back",
-    Why.NO_OFFSET: "make sure that group.id is that of the service",
-    Why.NOT_DONE: "audit again when `winnow lag` shows that it is done",
+    Why.NO_OFFSET: "make sure that group.id is the service's",
+    Why.NOT_DONE: "audit again when `winnow lag` shows that the service has caught up",
     Why.OPEN: "see `winnow transactions ls`",
 }
 

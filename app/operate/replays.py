@@ -272,8 +272,8 @@ class Replay:
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
         """Return what becomes of a dead letter whose line Kafka refuses."""
         if fate.reason:
-            msg = f"Kafka takes the dead letter {waiting.letter.place} of {waiting.source} no more: {cause}"
-            raise NotUsable(msg, f"mend the limits of {fate.to.topic} and of the parking topic")
+            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.source}: {cause}"
+            raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
     def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, DeadLetter]]:

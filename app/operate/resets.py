@@ -17,7 +17,7 @@ from app.model import CommittedOffset, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
 
-NO_OFFSET = "the group has no offset here to begin with"
+NO_OFFSET = "the group has no offset in this partition"
 
 
 class Goal(StrEnum):
@@ -106,10 +106,10 @@ def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | No
         return Reset(at, None, NO_OFFSET)
     wanted = _wanted(at, target, starts)
     if wanted is None:
-        return Reset(at, at.watermarks.last_stable, "no record is that late: the end")
+        return Reset(at, at.watermarks.last_stable, "no record is that late, so it moves to the end")
     offset = min(max(wanted, at.watermarks.log_start), at.watermarks.high_watermark)
     side = "beginning" if wanted < offset else "end"
-    return Reset(at, offset, "" if wanted == offset else f"{wanted} is not in the partition: its {side}")
+    return Reset(at, offset, "" if wanted == offset else f"{wanted} is out of range, so it moves to the {side}")
 
 
 def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> int | None:
@@ -144,7 +144,7 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
     known = {each for each in partitions if each.topic == topic}
     if not known:
         topics = ", ".join(sorted({each.topic for each in partitions})) or "none"
-        msg = f"{topic!r} is not a source topic; these are: {topics}"
+        msg = f"{topic!r} is not a source topic; the source topics are: {topics}"
         raise ValueError(msg)
     if not colon:
         return sorted(known)
@@ -158,7 +158,7 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
 def _numbers(part: str) -> range:
     match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
     if not match:
-        msg = f"{part!r} names no partitions: write them as 0,3-5"
+        msg = f"{part!r} is not a partition or a range: write partitions as 0,3-5"
         raise ValueError(msg)
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 

@@ -62,7 +62,7 @@ class StoppedService:
             now = store.load(partitions, stable=False)
             moved = (each for each in partitions if now.get(each) != was.get(each))
             if (partition := next(moved, renewed)) is not None:
-                cause = f"{_who(now.get(partition))} runs: it has committed {partition} while we looked"
+                cause = f"{_who(now.get(partition))} is running: it committed {partition} during the check"
                 raise ServiceRuns(cause, CURE)
 
     def fence(self, partitions: Collection[Partition]) -> None:
@@ -74,8 +74,8 @@ class StoppedService:
         """
         if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
             others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset is changed"
-            raise Unreachable(cause, "try again when Kafka is well")
+            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset was changed"
+            raise Unreachable(cause, "try again when Kafka is healthy")
 
     @contextmanager
     def changing(
@@ -111,7 +111,7 @@ class StoppedService:
         for partition, set_to in written.items():
             if (found := now.get(partition)) != set_to:
                 there = "nothing" if found is None else found.corrupt or found.offset
-                cause = f"{_who(found)} runs: {partition} was set to {set_to.offset}, and now {there} stands there"
+                cause = f"{_who(found)} is running: {partition} was set to {set_to.offset} but now has {there}"
                 raise ServiceRuns(cause, CURE)
 
 

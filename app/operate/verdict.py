@@ -84,7 +84,7 @@ def shown(value: bytes | None) -> str:
 
 def again(origin: Origin, record: Record) -> Finding:
     """Return that the line of a record stands there once more."""
-    return Finding(Kind.DOUBLED, origin, str_of(record), f"{shown(record.value)} stands there again")
+    return Finding(Kind.DOUBLED, origin, str_of(record), f"{shown(record.value)} appears again")
 
 
 def missing(fate: Fate, instead: Record | None) -> Finding:
@@ -113,9 +113,7 @@ def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
     """Yield that a dead letter is not the one of its record; nothing where the topics may have decided so."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
-        detail = (
-            f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'it would be a line'}"
-        )
+        detail = f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'accepted'}"
         yield Finding(Kind.CHANGED, origin, str_of(letter.record), detail)
     elif fate.reason and (letter.record.key, letter.record.value) != (written.key, written.value):
         detail = f"expected {shown(written.value)}, found {shown(letter.record.value)}"

@@ -298,5 +298,5 @@ def test_a_store_outside_transactions_is_refused_for_exactly_once(
     allowed = runner.invoke(main, ["check", "-c", str(file), *store, "--set", "delivery.guarantee=at-least-once"])
 
     assert 2 == refused.exit_code
-    assert "offsets.store.name is dictionary, which takes no part in Kafka's transactions" in refused.stderr
+    assert "offsets.store.name is dictionary, which cannot join Kafka's transactions" in refused.stderr
     assert 0 == allowed.exit_code

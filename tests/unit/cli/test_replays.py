@@ -23,4 +23,4 @@ def test_lines_go_to_no_other_topic_of_the_service(topic: str, tmp_path: Path, m
     done = CliRunner().invoke(main, ["dlq", "replay", "-c", str(file), "--into", topic, "--dry-run"])
 
     assert 2 == done.exit_code, done.output
-    assert f"--into: {topic!r} is a topic of the service" in done.stderr
+    assert f"--into: {topic!r} is one of the service's topics" in done.stderr

@@ -66,7 +66,7 @@ def test_times_in_the_wrong_order(file: Path, command: list[str], begin: str, en
     done = CliRunner().invoke(main, [*command, "-c", str(file), *times])
 
     assert 2 == done.exit_code
-    assert done.stderr.startswith(f"configuration: {end}: it is not later than the time to begin at")
+    assert done.stderr.startswith(f"configuration: {end}: the end must be later than the start")
 
 
 @pytest.mark.parametrize("command", [["offsets", "reset", "--to-latest"], ["offsets", "show"], ["lag"]], ids=str)
@@ -87,4 +87,4 @@ def test_a_store_that_remembers_nothing(file: Path) -> None:
     done = reset(file, "--to-latest", *store)
 
     assert 2 == done.exit_code
-    assert "offsets.store: none has no offset to set: start Winnow again" in done.stderr
+    assert "offsets.store: none has no offset to set: restart Winnow" in done.stderr

@@ -46,7 +46,7 @@ class TestSource:
         found = problems(file, "sink.topic=raw-logs")
 
         assert [
-            "source.topics: 'raw-logs' is also sink.topic: Winnow would feed itself (winnow.yaml:3 and --set sink.topic)"
+            "source.topics: 'raw-logs' is also sink.topic: Winnow would read its own output (winnow.yaml:3 and --set sink.topic)"
         ] == found
 
     def test_a_pattern_must_not_match_an_output_topic(self, file: Path) -> None:
@@ -55,7 +55,7 @@ class TestSource:
 
         assert [
             (
-                "source.topics.pattern matches 'raw-logs.dlq', which is also dead.letters.topic: Winnow would feed itself "
+                "source.topics.pattern matches 'raw-logs.dlq', which is also dead.letters.topic: Winnow would read its own output "
                 "(--set source and winnow.yaml:8)"
             )
         ] == found
@@ -76,7 +76,7 @@ class TestSource:
         found = problems(file, "source={topics: [raw], format: flume-avro, flume.headers: [host, winnow.source]}")
 
         assert [
-            "source.flume.headers: 'winnow.source' is a name for Winnow's own headers: choose others (--set source)"
+            "source.flume.headers: 'winnow.source' is reserved for Winnow's own headers: remove it (--set source)"
         ] == found
 
 
@@ -96,7 +96,7 @@ class TestTwoClusters:
         pattern = load(file, [self.CENTRE, "source={topics.pattern: 'raw-logs.*', topics: []}"], {})
 
         assert (
-            "source topic 'raw-logs' is also sink.topic, which is right only if kafka and sink.kafka are two clusters: "
+            "source topic 'raw-logs' is also sink.topic, which is correct only if kafka and sink.kafka are different clusters: "
             "winnow check -c winnow.yaml --connect compares their ids"
         ) == undecided(names)
         assert "'raw-logs.dlq' is also dead.letters.topic" in undecided(pattern)
@@ -104,11 +104,11 @@ class TestTwoClusters:
 
     @pytest.mark.parametrize("broker", ["localhost:9092", "x:1, LOCALHOST", "SSL://localhost:9092"])
     def test_a_broker_that_both_name_makes_them_one(self, file: Path, broker: str) -> None:
-        """Then Winnow would feed itself, whatever it is told to use there."""
+        """A topic that is both source and sink on one cluster is refused, however the cluster is written."""
         found = problems(file, f"sink.kafka.bootstrap.servers={broker}", "sink.topic=raw-logs")
 
         assert [
-            "source.topics: 'raw-logs' is also sink.topic: Winnow would feed itself (winnow.yaml:3 and --set sink.topic)"
+            "source.topics: 'raw-logs' is also sink.topic: Winnow would read its own output (winnow.yaml:3 and --set sink.topic)"
         ] == found
 
     def test_without_another_cluster_nothing_stands_for_a_source(self, file: Path) -> None:
@@ -132,7 +132,7 @@ class TestTwoClusters:
         """Two sources must not share one, and a topic's name has few characters."""
         (problem,) = problems(file, f"offsets.placeholder='{name}'")
 
-        assert problem.startswith("offsets.placeholder must hold {topic} once")
+        assert problem.startswith("offsets.placeholder must contain {topic} once")
 
 
 class TestDestinations:

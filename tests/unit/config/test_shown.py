@@ -169,17 +169,17 @@ class TestLaidOpen:
 
         assert "hunter2" not in said
         assert (
-            "secrets are written where others may see them: "
-            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
-            "sink.kafka.sasl.password (--set sink.kafka): write sasl.password.file: /path; "
+            "secrets are stored where others may see them: "
+            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): use ssl.key.password.file: /path; "
+            "sink.kafka.sasl.password (--set sink.kafka): use sasl.password.file: /path; "
             f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
-            "write the URL without the password, and password.file: /path; "
+            "remove the password from the URL, and use password.file: /path; "
             f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
-            "write spark.authenticate.secret.file: /path on Kubernetes, "
+            "use spark.authenticate.secret.file: /path on Kubernetes, "
             "or set WINNOW_SPARK__SPARK_AUTHENTICATE_SECRET in the environment; "
             f"spark.spark.hadoop.fs.s3a.secret.key ({file}:{lines['spark.hadoop.fs.s3a.secret.key']}): "
             "set WINNOW_SPARK__spark_hadoop_fs_s3a_secret_key in the environment; "
-            f"every user of this machine may read {file}: chmod 600 it"
+            f"every user of this machine can read {file}: chmod 600 it"
         ) == said
 
     def test_what_only_its_reader_sees_is_no_matter(self, file: Path) -> None:
@@ -193,7 +193,7 @@ class TestLaidOpen:
         assert "" == laid_open(read(file, ["kafka.ssl.key.password.file=/s"], environment))
         assert "chmod" not in laid_open(read(file, ["kafka.ssl.key.password=hunter2"], environment))
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
-        assert laid_open(read(file, (), {})).endswith("write password.file: /path")
+        assert laid_open(read(file, (), {})).endswith("use password.file: /path")
 
     def test_what_is_started_inherits_no_configuration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A JVM and its workers get the environment of the driver, but not the secrets in it."""

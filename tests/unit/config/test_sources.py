@@ -198,15 +198,15 @@ class TestTwice:
         file.write_text(file.read_text() + "  linger.ms: 5\n  bootstrap.servers: other:9092\ngroup.id: x\n")
 
         assert [
-            "kafka.bootstrap.servers is written twice: keep one of them (winnow.yaml:10 and winnow.yaml:12)",
-            "group.id is written twice: keep one of them (winnow.yaml:1 and winnow.yaml:13)",
+            "kafka.bootstrap.servers is set twice: keep one (winnow.yaml:10 and winnow.yaml:12)",
+            "group.id is set twice: keep one (winnow.yaml:1 and winnow.yaml:13)",
         ] == problems(file)
 
     def test_a_key_in_a_list_is_found_too(self, file: Path) -> None:
         """A parser's options may hold lists of sections."""
         file.write_text(file.read_text() + "parser: {checks: [{a: 1, a: 2}]}\n")
 
-        assert problems(file)[0].startswith("parser.checks.a is written twice")
+        assert problems(file)[0].startswith("parser.checks.a is set twice")
 
     def test_the_same_name_in_two_sections_and_merged_keys_are_left_alone(self, file: Path) -> None:
         """A merged key may be overridden: that is what merging is for."""

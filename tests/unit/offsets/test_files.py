@@ -17,7 +17,7 @@ from app.offsets.registry import StoreOptionError, open_store
     [
         ({"url": "/mnt/offsets"}, "url must be a URL, file://… or webhdfs://… or s3://… or s3a://…"),
         ({"url": "gopher://h/p"}, "url must be a URL, file://…"),
-        ({"url": "file:///mnt", "user": "u"}, "file:// takes no other options, such as user"),
+        ({"url": "file:///mnt", "user": "u"}, "file:// takes no option but url: remove user"),
         ({"url": "webhdfs://h:1/p", "password.file": "/not/there"}, "password.file cannot be read: /not/there"),
         ({}, "option 'url' is missing"),
     ],

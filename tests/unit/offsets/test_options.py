@@ -46,7 +46,7 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
 
     assert "hunter2" not in told
     assert [
-        "host must be text that is not empty; put a number in quotes",
+        "host must be non-empty text; put a number in quotes",
         "port must be a whole number from 1 to 9, not 'x'",
         "workers must be a whole number from 1 to 9, not True",
         "position must be end or start, not 'middle'",
@@ -69,8 +69,8 @@ def test_a_binary_secret_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("redis://:hun/ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
-        ("redis://:hun#ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
+        ("redis://:hun/ter2@host:6379/0", "has no readable host: percent-encode the password, such as %2F for /"),
+        ("redis://:hun#ter2@host:6379/0", "has no readable host: percent-encode the password, such as %2F for /"),
         ("hunter2", "must be a URL, redis://…"),
     ],
 )

@@ -31,7 +31,7 @@ def test_right_options(name: str, options: dict[str, object]) -> None:
     ("name", "options", "problem"),
     [
         ("zookeeper", {"hosts": "a", "position": "middle"}, "position must be end or start, not 'middle'"),
-        ("zookeeper", {"hosts": "a", "username": "u"}, "username and password belong together"),
+        ("zookeeper", {"hosts": "a", "username": "u"}, "username and password must be set together"),
         ("zookeeper", {}, "option 'hosts' is missing"),
         ("mysql", MYSQL | {"port": 0}, "port must be a whole number from 1 to 65535, not 0"),
         ("mysql", MYSQL | {"table": "a; drop"}, "table must be a name"),

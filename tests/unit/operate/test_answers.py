@@ -19,6 +19,6 @@ def test_all_have_answered() -> None:
 def test_a_partition_that_does_not_answer_is_named() -> None:
     """It is not left out in silence."""
     with pytest.raises(
-        Unreachable, match=r"^raw-1 \(and 1 more\) has no leader.* nothing is done: bring its broker back"
+        Unreachable, match=r"^raw-1 \(and 1 more\) has no leader.* nothing was done: bring its broker back"
     ):
         whole([A, B, C], {A: 1})

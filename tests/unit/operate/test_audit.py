@@ -105,7 +105,9 @@ class TestMatching:
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
         for records, lines in (([A, B], []), ([], [line(A), line(A)])):
-            with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+            with pytest.raises(
+                WinnowError, match=r"more than 1 records of raw or lines of clean do not match.*--sample"
+            ):
                 audit(records, lines)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:

@@ -55,7 +55,7 @@ def test_topics_of_the_service_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"--into: 'clean' .*\n--dead-letters: 'dead'"):
         refuse_own_topics({"--into": "clean", "--dead-letters": "dead"}, own, made)
     for topic in ("dead.replayed", "dead.parked", "raw.there"):
-        with pytest.raises(ConfigError, match=f"--into: '{topic}' is a topic of the service"):
+        with pytest.raises(ConfigError, match=f"--into: '{topic}' is one of the service's topics"):
             refuse_own_topics({"--into": topic}, own, made)
     with pytest.raises(ConfigError, match="--into and --dead-letters must differ"):
         refuse_own_topics({"--into": "other", "--dead-letters": "other"})

@@ -80,7 +80,7 @@ def test_seconds_where_no_record_tells(times: dict[str, int | None], seconds: fl
         (CommittedOffset(4), None, 4, None, NO_ANSWER),
         (CommittedOffset.not_readable("'x' is not an offset"), Watermarks(0, 9, 9), None, None, ""),
         (CommittedOffset(4), Watermarks(6, 9, 9), 4, 5, "2 offsets were deleted before they were read"),
-        (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below its offset"),
+        (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below the committed offset"),
         (CommittedOffset(8), Watermarks(6, 7, 9), 8, 0, ""),
     ],
 )

@@ -30,10 +30,10 @@ def at(offset: int | None = 60, metadata: str = OURS, watermarks: Watermarks | N
         (Target(Goal.CURRENT), 60, ""),
         (Target(Goal.OFFSET, 70), 70, ""),
         (Target(Goal.OFFSET, 93), 93, ""),
-        (Target(Goal.OFFSET, 5), 10, "5 is not in the partition: its beginning"),
-        (Target(Goal.OFFSET, 96), 95, "96 is not in the partition: its end"),
+        (Target(Goal.OFFSET, 5), 10, "5 is out of range, so it moves to the beginning"),
+        (Target(Goal.OFFSET, 96), 95, "96 is out of range, so it moves to the end"),
         (Target(Goal.SHIFT, -20), 40, ""),
-        (Target(Goal.SHIFT, -60), 10, "0 is not in the partition: its beginning"),
+        (Target(Goal.SHIFT, -60), 10, "0 is out of range, so it moves to the beginning"),
         (Target(Goal.SHIFT, 1), 61, ""),
     ],
 )
@@ -58,7 +58,7 @@ class Timed(DriverKafka):
 
 @pytest.mark.parametrize(
     ("starts", "offset", "note"),
-    [({A: 33}, 33, ""), ({A: None}, 90, "no record is that late: the end"), ({}, None, NO_ANSWER)],
+    [({A: 33}, 33, ""), ({A: None}, 90, "no record is that late, so it moves to the end"), ({}, None, NO_ANSWER)],
 )
 def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note: str) -> None:
     """The first record at or after the time; the end of the committed records where there is none."""
@@ -121,10 +121,10 @@ def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
 @pytest.mark.parametrize(
     ("wanted", "answer"),
     [
-        ("rwa", "'rwa' is not a source topic; these are: raw, x"),
+        ("rwa", "'rwa' is not a source topic; the source topics are: raw, x"),
         ("raw:6", "raw-6 does not exist: raw has 6 partitions"),
-        ("raw:", "'' names no partitions: write them as 0,3-5"),
-        ("raw:1-", "'1-' names no partitions: write them as 0,3-5"),
+        ("raw:", "'' is not a partition or a range: write partitions as 0,3-5"),
+        ("raw:1-", "'1-' is not a partition or a range: write partitions as 0,3-5"),
     ],
 )
 def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:

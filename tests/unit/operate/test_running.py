@@ -75,7 +75,7 @@ def test_what_cannot_be_fenced_is_not_set() -> None:
     stage = Stage()
     stage.kafka.reachable = False
 
-    with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset is changed"):
+    with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset was changed"):
         stage.change(7)
     assert 5 == stage.kafka.committed[A].offset
 
@@ -96,7 +96,7 @@ def test_an_offset_that_moves(partition: Partition, offset: int, metadata: str) 
     stage = Stage()
     stage.while_looking = lambda: stage.commit(partition, offset, metadata)
 
-    with pytest.raises(ServiceRuns, match=f"runs: it has committed {partition} while we looked: stop it"):
+    with pytest.raises(ServiceRuns, match=f"is running: it committed {partition} during the check: stop it"):
         stage.change(7)
     assert [] == stage.kafka.fenced
 
@@ -106,7 +106,7 @@ def test_an_offset_that_moves_in_another_store() -> None:
     stage = Stage()
     stage.while_looking = lambda: stage.other.reset(B, 9, "")
 
-    with pytest.raises(ServiceRuns, match="it has committed raw-1"):
+    with pytest.raises(ServiceRuns, match="it committed raw-1"):
         stage.change(7)
 
 
@@ -115,7 +115,7 @@ def test_an_idle_service_that_renews_an_offset() -> None:
     stage = Stage(BY_HOST)
     stage.while_looking = lambda: A
 
-    with pytest.raises(ServiceRuns, match=r"the service on there that started at .* runs: it has committed raw-0"):
+    with pytest.raises(ServiceRuns, match=r"the service on there that started at .* is running: it committed raw-0"):
         stage.service.refuse_running()
 
 
@@ -157,5 +157,5 @@ def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: st
 
     stage.afterwards = write
 
-    with pytest.raises(ServiceRuns, match=f"runs: raw-0 was set to 7, and now {there} stands there"):
+    with pytest.raises(ServiceRuns, match=f"is running: raw-0 was set to 7 but now has {there}"):
         stage.change(7)
