@@ -1,4 +1,4 @@
-"""`winnow audit`: whether the sink and the dead letters hold what they must of a range of the source."""
+"""`winnow audit`: compares a range of the source with the sink and the dead letters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from app.operate.resets import seconds_of
 from app.operate.verdict import counted
 
 MOST = 10_000_000
-"""How many records are compared at once, in about 0.6 GB of memory."""
+"""How many records are compared together, in about 0.6 GB of memory."""
 SHOWN = 100
-"""How many findings the table shows; JSON holds all of them."""
+"""How many findings the table shows; JSON has all of them."""
 NAMED = 5
-"""How many partitions of which something is left out the last line names; JSON names all of them."""
+"""How many partitions the last line names for each reason; JSON has all of them."""
 NOT_JUDGED = 4
-"""The exit code where nothing is wrong, but not all could be judged."""
+"""The exit code if nothing is wrong but not everything could be judged."""
 
 
 @click.command()
@@ -87,14 +87,13 @@ def audit(  # click's options
 
 class _Scope(NamedTuple):
     """
-    What is looked at.
+    What to audit.
 
     Args:
-        layout: where lines and dead letters lie.
         sources: all source partitions.
         judged: what can be judged of them.
         left_out: what cannot.
-        ends: where sink and dead letters end.
+        ends: the ends of the partitions of sink and dead letters.
     """
 
     layout: Layout
@@ -117,7 +116,7 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
 
 
 def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None) -> _Scope:
-    """Return what is looked at: no more than what was committed before we look into the sink."""
+    """Return what to audit: at most what was committed before the sink's ends are read."""
     found = offsets_of(settings, kafka)
     topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
     layout = Layout.of(tasks, topics)
@@ -140,7 +139,7 @@ def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: in
 
 
 def _packs(scope: _Scope, judged: Mapping[Partition, Range]) -> list[list[Partition]]:
-    """Return the source partitions that are compared at once."""
+    """Return groups of source partitions to compare together."""
     sizes = {each: found.read for each, found in judged.items()}
     groups = [each for each in together(scope.layout, scope.sources) if judged.keys() & each]
     for group in groups:
@@ -167,7 +166,7 @@ def _auditor(
 
 
 def _without_times(topic: Destination) -> Destination:
-    """Return a topic that takes any timestamp: what it would refuse now, it may have taken then."""
+    """Return the topic with any timestamp allowed: it may have accepted then what it would reject now."""
     return replace(topic, before=None, after=None)
 
 
@@ -224,7 +223,7 @@ def _view(
 
 
 def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
-    """Return the verdict in a few words."""
+    """Summarize the verdict."""
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
         return wrong or ("nothing was judged" if why_not else "the range holds no records")
@@ -232,7 +231,7 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
-    """Return what is not judged for a reason, where it lies if that is known, and what to do."""
+    """Say how much was not judged for a reason, where (if known), and what to do."""
     places = [str(each.partition) for each in left_out if each.why is why]
     where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
     return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

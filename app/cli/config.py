@@ -1,4 +1,4 @@
-"""`winnow config`: what is configured, and where."""
+"""`winnow config`: shows the configuration and where each value comes from."""
 
 from __future__ import annotations
 

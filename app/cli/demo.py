@@ -1,4 +1,4 @@
-"""`winnow demo`: the service on an embedded real Kafka."""
+"""`winnow demo`: runs the service on a real, embedded Kafka."""
 
 from __future__ import annotations
 

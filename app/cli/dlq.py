@@ -1,4 +1,4 @@
-"""`winnow dlq`: what a person sees of the dead letters."""
+"""`winnow dlq`: lists, shows and counts dead letters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def chosen(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that choose dead letters; the command takes them as one `choice`."""
+    """Add the options that select dead letters; the command receives them as one `choice`."""
 
     @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
     @click.option("--until", metavar="TIME", help="Only records before this time.")
@@ -118,7 +118,6 @@ def show_letter(place: str, file: Path | None, assignments: tuple[str, ...], as_
 
 
 def _choice_of(since: str | None, until: str | None, reasons: tuple[str, ...]) -> Choice:
-    """Return which dead letters are wanted."""
     first = None if since is None else built("--since", lambda: milliseconds_of(since))
     end = None if until is None else built("--until", lambda: milliseconds_of(until))
     refuse_backward("--until", first, end)
@@ -132,7 +131,7 @@ def _last_written(settings: config.Config, limit: int) -> list[Letter]:
 
 
 def _letters(settings: config.Config, choice: Choice) -> Iterator[Letter]:
-    """Yield the dead letters that are wanted, from the first time on."""
+    """Yield the selected dead letters."""
     watermarks = watermarks_of(settings)
     ends = {partition: marks.last_stable for partition, marks in watermarks.items()}
     return choice.of(_between(settings, starts_of(settings, watermarks, choice), ends))
@@ -141,7 +140,7 @@ def _letters(settings: config.Config, choice: Choice) -> Iterator[Letter]:
 def starts_of(
     settings: config.Config, watermarks: Mapping[Partition, Watermarks], choice: Choice
 ) -> dict[Partition, int]:
-    """Return where to begin to read in each partition, so that none that is wanted lies before that."""
+    """Return where to start reading each partition so that no selected dead letter is missed."""
     from app.start import clients
 
     since = choice.since
@@ -151,10 +150,10 @@ def starts_of(
 
 def watermarks_of(settings: config.Config, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
     """
-    Return where each partition of the dead letters begins and ends, or one of them.
+    Return the watermarks of all dead-letter partitions, or of only one.
 
     Raises:
-        Unreachable: one does not answer.
+        Unreachable: a partition does not answer.
     """
     from app.start import clients
 

@@ -1,4 +1,4 @@
-"""`winnow lag`: how far the group is behind."""
+"""`winnow lag`: shows how far the group is behind."""
 
 from __future__ import annotations
 

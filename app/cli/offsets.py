@@ -1,4 +1,4 @@
-"""`winnow offsets`: what a person does with the offsets of the group."""
+"""`winnow offsets migrate` and `winnow offsets history`: moves and restores the group's offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.offsets import registry as stores
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
 
 SOURCE = "source"
-"""What stands for the group's offsets on the source's cluster, where the sink has a cluster of its own."""
+"""Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
 
 
 @click.group()
@@ -121,7 +121,7 @@ def history(
 
 
 def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
-    """Return the store that is named, or the first configured one that keeps a history."""
+    """Return the named store, or the first configured one that keeps a history."""
     configured = [each.name for each in (settings.offsets.store, *settings.offsets.mirrors)]
     for name in [named] if named else configured:
         opened = _open("--store", name, settings)
@@ -133,7 +133,7 @@ def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
 
 
 def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
-    """Return the store that a person names, or describes as the configuration would."""
+    """Open a store given by its name or in the configuration's form."""
     choice = _choice(text)
     name, options = str(choice.pop("name", "")), choice
     known = (settings.offsets.store, *settings.offsets.mirrors)
@@ -156,7 +156,7 @@ def _choice(text: str) -> dict[str, Any]:
 
 
 def _sources(settings: config.Config) -> tuple[Clients, Mapping[str, Topic]]:
-    """Return the driver's clients, and the source topics as Kafka has them now."""
+    """Return the driver's clients and the current source topics."""
     from app.start import clients
 
     kafka, source = clients(settings), settings.source

@@ -1,4 +1,4 @@
-"""What commands share: how they take a configuration, and how they end."""
+"""Options and checks that commands share, and how they exit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ overrides = click.option(
 
 
 def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
-    """End the process with the exit code of the outcome, and print an error as a line rather than a traceback."""
+    """Exit with the command's code, and print an error as a line instead of a traceback."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # whatever click passes on
@@ -49,7 +49,7 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
-    """Return the configuration, after making sure that its plugins can be built, and set up logging as it says."""
+    """Return the configuration after checking that its plugins can be built, and configure logging."""
     loaded = config.read(file, assignments)
     parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
     if key != SOURCE_KEY:
@@ -60,7 +60,7 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
 
 
 def check_clients(loaded: config.Loaded) -> None:
-    """Make sure that librdkafka can work with the properties under `kafka`; connects to nothing."""
+    """Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting."""
     from app.kafka.trial import refusals
 
     settings = loaded.config
@@ -74,12 +74,12 @@ def check_clients(loaded: config.Loaded) -> None:
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:
-    """Return the parser that a configuration names."""
+    """Return the configured parser."""
     return built("parser", lambda: registry.load(choice.name, choice.options))
 
 
 def _check_stores(settings: config.Config) -> None:
-    """Make sure that the offset store and its mirrors can be opened, and can be what they are meant to be."""
+    """Check that the offset store and its mirrors can be opened and suit their roles."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
     problems: list[str] = []
@@ -110,17 +110,17 @@ def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: 
 
 def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
     """
-    Require that something may lie between two times; `option` names the second.
+    Reject an empty time range, in which a command would find nothing wrong; `option` names the end.
 
     Raises:
-        ConfigError: the second is not later, so a command would find nothing wrong with nothing.
+        ConfigError: the end is not later than the beginning.
     """
     if begin is not None and end is not None and end <= begin:
         raise ConfigError((f"{option}: the end must be later than the start",))
 
 
 def built(key: str, build: Callable[[], T]) -> T:
-    """Return what is built; a problem with its options is one of the key's."""
+    """Return what `build` returns; report the problems of its ValueError under the key."""
     try:
         return build()
     except ValueError as error:

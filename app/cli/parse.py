@@ -1,4 +1,4 @@
-"""`winnow parse`: the parser on a file or on stdin."""
+"""`winnow parse`: runs the parser on a file or stdin."""
 
 from __future__ import annotations
 

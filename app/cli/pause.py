@@ -1,4 +1,4 @@
-"""`winnow pause` and `winnow resume`: the service stops taking records, keeps its place, and goes on."""
+"""`winnow pause` and `winnow resume`."""
 
 from __future__ import annotations
 

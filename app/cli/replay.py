@@ -1,4 +1,4 @@
-"""`winnow replay`: a bounded part of the source, cleansed once more into another topic."""
+"""`winnow replay`: cleanses a time range of the source again, into another topic."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def replay(  # click's options
 
 
 def _tasks(settings: config.Config, kafka: Clients, into: str, rejects: str, group: str) -> TaskConfig:
-    """Return what a task works with: as the service's, but for another group, into other topics, exactly once."""
+    """Return the service's task configuration for another group and other topics, exactly once."""
     return replace(
         task_config(settings, kafka.destinations, NOBODY),
         group=group,
@@ -98,7 +98,7 @@ def _positions(tasks: TaskConfig) -> OffsetStore:
 def _carry_out(
     tasks: TaskConfig, kafka: Clients, wanted: Sequence[Part], store: OffsetStore
 ) -> dict[Partition, Receipt]:
-    """Run a task in this process until it has come to all ends; return its receipts."""
+    """Run a task in this process until it reaches all ends; return its receipts."""
     from app.executor import task
     from app.executor.parse import make_parser
     from app.kafka.clients import TaskClients
@@ -126,7 +126,7 @@ def _carry_out(
 
 
 def _done(open_parts: Sequence[Part], store: OffsetStore) -> int:
-    """Return how many offsets are done, for the bar; none, while Kafka does not tell."""
+    """Return how many offsets are done, for the progress bar; 0 while Kafka does not answer."""
     try:
         positions = store.load([each.partition for each in open_parts], stable=False)
     except (Unreachable, NotUsable):

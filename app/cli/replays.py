@@ -1,4 +1,4 @@
-"""`winnow dlq replay`: dead letters, cleansed again."""
+"""`winnow dlq replay`: cleanses dead letters again."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def replay_letters(  # click's options
 
 
 def _work(settings: config.Config, into: str | None) -> TaskConfig:
-    """Return what tasks would work with, with the group of the replays and the topic that lines go to."""
+    """Return the task configuration with the replays' group and the target topic."""
     from app.start import clients
 
     service = clients(settings)
@@ -128,7 +128,7 @@ def _carry_out(
         closing(kafka.open(watermarks, others)) as opened,
         progress("replaying dead letters", sum(watermarks[each].last_stable - begins[each] for each in begins)) as done,
     ):
-        _read_ledger(work, replay.ledger)  # now nobody else writes to it any more
+        _read_ledger(work, replay.ledger)  # only now: the fence has ended all other writers
         for writer, committed in opened.writers:
             partition = writer.partition
             span = Span.of(work.sink.topic, committed, (partition, begins[partition], watermarks[partition]))
@@ -140,7 +140,7 @@ def _carry_out(
 
 
 def _make_room(work: TaskConfig) -> Iterator[Partition]:
-    """Create what a replay needs beside the dead letters, if it is missing; yield its partitions."""
+    """Create the ledger and parking topics if they are missing; yield their partitions."""
     from app.kafka.admin import AdminConnection
     from app.kafka.companions import KafkaCompanions
 

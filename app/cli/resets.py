@@ -1,4 +1,4 @@
-"""`winnow offsets show` and `winnow offsets reset`: what stands in the offset store, and how a person changes it."""
+"""`winnow offsets show` and `winnow offsets reset`: shows and sets the offsets in the store."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _target(goals: dict[str, Any]) -> Target:
 
 
 def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
-    """Return the driver's clients, and the offsets of the chosen partitions."""
+    """Return the driver's clients and the offsets of the chosen partitions."""
     from app.start import clients
 
     kafka = clients(settings)

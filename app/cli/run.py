@@ -1,4 +1,4 @@
-"""`winnow run`: the service."""
+"""`winnow run`: runs the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     from app.spark.job import start_rounds
     from app.start import service
 
-    # Spark starts Python workers with this; unless told otherwise, with what runs the driver.
+    # Spark starts Python workers with this interpreter, by default the driver's own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     stop = Stop()

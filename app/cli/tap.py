@@ -1,4 +1,4 @@
-"""`winnow tap`: live records of the source, and what becomes of them."""
+"""`winnow tap`: shows live records of the source and their outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`winnow top`: the partitions with lag and rates, live."""
+"""`winnow top`: shows the lag and rates of the partitions, live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = (
     "#CLOSES-IN-S",
     "PROBLEM",
 )
-# The head, the footer, and a line for a long problem.
+# The headings, the footer, and a line for a long problem.
 OTHER_LINES = 4
 
 

@@ -1,4 +1,4 @@
-"""`winnow transactions`: what a service that is gone has left open, and its end."""
+"""`winnow transactions`: lists open transactions, and aborts those of a dead service."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.cli.tables import View, as_json, show
 from app.model import Partition, transactional_id
 from app.offsets.history import time_of
 
-if TYPE_CHECKING:  # `winnow parse` works where Kafka's client is not installed
+if TYPE_CHECKING:  # `winnow parse` works without Kafka's client
     from app.kafka.transaction_log import OpenTransaction
 
-# A broker aborts a transaction that is older than its timeout; nothing that it still knows began before twice of it.
+# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
 TIMEOUTS = 2
 
 

@@ -1,7 +1,7 @@
 """
-Every key that a user can set: its name, type, default, limits and meaning, declared once.
+Every configuration key: its name, type, default, limits and meaning, declared once.
 
-A key is checked here on its own. What two keys owe each other is in `app.config.rules`.
+Each key is checked here on its own. Rules between keys are in `app.config.rules`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _topic_template(name: str) -> str:
 
 
 PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
-"""The sections whose keys and values are others': taken verbatim, and possibly secret."""
+"""The sections of librdkafka and Spark properties: taken verbatim, and possibly secret."""
 
 
 class _Part(BaseModel):
@@ -53,7 +53,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_sections(cls, value: object) -> object:
-        """Add the sections that are absent as empty ones, so that a problem names the key that is missing in them."""
+        """Add absent sections as empty ones, so that a problem names the key that is missing in them."""
         written = {} if value is None else value
         if not isinstance(written, dict):
             return value
@@ -61,13 +61,13 @@ class _Part(BaseModel):
 
 
 class Section(_Part):
-    """A part whose keys are all declared; a key is its field's name with dots."""
+    """A part whose keys are all declared; a key is its field's name with dots for underscores."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
 
 class Choice(_Part):
-    """A part that chooses something by `name`; every other key is an option of what is chosen."""
+    """A part that chooses a plugin by `name`; every other key is one of the plugin's options."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +80,7 @@ class Choice(_Part):
 
     @property
     def plugin(self) -> Plugin:
-        """What is chosen, as it travels."""
+        """The picklable form of the choice."""
         return Plugin(self.name, self.options)
 
 
@@ -124,7 +124,7 @@ class Sink(Section):
 
 
 class DeadLetterBreaker(Section):
-    """When a partition waits for a person, rather than going on to the dead letters."""
+    """When too many dead letters block a partition."""
 
     ratio: float | None = Field(
         default=None,
@@ -139,7 +139,7 @@ class DeadLetterBreaker(Section):
 
     @property
     def limit(self) -> BreakerLimit | None:
-        """When the dead letters of a partition are too many; None if they never are."""
+        """The breaker's limit; None if it is off."""
         return None if self.ratio is None else BreakerLimit(self.ratio, self.minimum, self.window)
 
 
@@ -153,19 +153,19 @@ class DeadLetterTopic(Section):
 
 
 class FromTimestamp(Section):
-    """A point in time to start from, since the epoch."""
+    """The time to start from, since the epoch."""
 
     timestamp: int = Field(ge=0, description="milliseconds")
 
 
 class FromDuration(Section):
-    """A point in time to start from, as long before the service's start."""
+    """The time to start from, before the service's start."""
 
     by_duration: Seconds = Field(ge=0, allow_inf_nan=False, description="2h")
 
 
 class Sample(Section):
-    """A line, and what the parser must make of it."""
+    """A line and the result that the parser must give."""
 
     line: str = Field(description="the raw line, without an envelope")
     output: str | None = Field(default=None, description="the expected cleansed line")
@@ -180,7 +180,7 @@ class Sample(Section):
 
 
 class ParserChoice(Choice):
-    """Which parser, its options, and what is expected of it."""
+    """The parser, its options and its samples."""
 
     name: str = Field(default="idc-access-log", description="the parser; every other key here is one of its options")
     samples: tuple[Sample, ...] = Field(
@@ -191,7 +191,7 @@ class ParserChoice(Choice):
 
 
 class StoreChoice(Choice):
-    """Which offset store, and its options."""
+    """The offset store and its options."""
 
     name: str = Field(
         default="kafka",
@@ -201,11 +201,11 @@ class StoreChoice(Choice):
 
 
 class MirrorChoice(Choice):
-    """A store that gets a copy of the offsets, and its options."""
+    """A store that gets a copy of the offsets."""
 
 
 class Offsets(Section):
-    """What happens to the offsets that say how far each source partition is done."""
+    """Where committed offsets are stored."""
 
     store: StoreChoice
     mirrors: tuple[MirrorChoice, ...] = Field(
@@ -221,7 +221,7 @@ class Offsets(Section):
 
 
 class Lineage(Section):
-    """What a cleansed line tells of where it comes from."""
+    """Whether cleansed lines name their source records."""
 
     headers: bool = Field(
         default=False,
@@ -230,7 +230,7 @@ class Lineage(Section):
 
 
 class Http(Section):
-    """The HTTP server of the driver: the status page, its figures, and whether the service is well."""
+    """The driver's HTTP server: status page, metrics and health."""
 
     enabled: bool = Field(default=True, description="whether the driver serves its status over HTTP")
     address: str = Field(
@@ -248,7 +248,7 @@ class Http(Section):
 
 
 class Config(Section):
-    """All of it."""
+    """The whole configuration."""
 
     group_id: str = Field(min_length=1, description="the consumer group whose committed offsets record the progress")
     source: Source
@@ -327,35 +327,35 @@ class Config(Section):
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the cluster that is written to."""
+        """The properties of the sink's cluster."""
         return self.sink.kafka or self.kafka
 
     @property
     def rates(self) -> Rates:
-        """How many records of a partition are read in a second."""
+        """The limits of records per second and partition."""
         return Rates(self.max_rate_per_partition, self.initial_rate)
 
     @property
     def mirrors(self) -> tuple[Plugin, ...]:
-        """The stores that get copies; where the sink has a cluster of its own, lag tools still look at the source's."""
+        """The stores that get copies; with `sink.kafka` also the source's cluster, where lag tools look."""
         lag_tools = (Plugin("kafka"),) if self.sink.kafka else ()
         return (*lag_tools, *(each.plugin for each in self.offsets.mirrors))
 
     @property
     def placeholder(self) -> str:
-        """The topics that stand for those of the source on the sink's cluster; empty where there is one cluster."""
+        """The template of the placeholder topics; empty without `sink.kafka`."""
         return self.offsets.placeholder if self.sink.kafka else ""
 
 
 def keys_of(model: object) -> Mapping[str, FieldInfo]:
-    """Return the declared keys of a section, as a user writes them; nothing for what is not a section."""
+    """Return the declared keys of a section as users write them; empty for any other type."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return {}
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield every key that holds a value and not a section, with its full name."""
+    """Yield every key that is not a section, by its full name."""
     for name, field in keys_of(model).items():
         if keys_of(field.annotation):
             yield from declared(field.annotation, f"{prefix}{name}.")
@@ -364,7 +364,7 @@ def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, Fi
 
 
 def path_of(key: str, model: object = Config) -> tuple[str, ...]:
-    """Split a full name into sections and a key; names may hold dots themselves, so the declared names decide."""
+    """Split a full name into sections and a key by the declared names, because names may contain dots themselves."""
     keys = keys_of(model)
     for name, field in keys.items():
         if key.startswith(f"{name}.") and key not in keys:
@@ -374,15 +374,15 @@ def path_of(key: str, model: object = Config) -> tuple[str, ...]:
 
 
 def holds_properties(keys: tuple[object, ...]) -> bool:
-    """Return whether a key is a section of properties, or one of the properties in it."""
+    """Return whether a key is a section of properties or a property in one."""
     return any(keys[: len(section)] == section for section in PROPERTY_SECTIONS)
 
 
 def is_property(keys: tuple[object, ...]) -> bool:
-    """Return whether a key is a property of librdkafka or Spark."""
+    """Return whether a key is a librdkafka or Spark property."""
     return holds_properties(keys) and keys not in PROPERTY_SECTIONS
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as a user would."""
+    """Format seconds as in the configuration."""
     return f"{seconds:g}s"
