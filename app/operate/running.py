@@ -1,4 +1,4 @@
-"""Whether a service works for the group: who changes offsets while it does, loses to its next commit, in silence."""
+"""Checks that the service is stopped before offsets change: its next commit would silently overwrite them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ from app.offsets.metadata import owner_of
 CURE = "stop it, and try again"
 
 Watch = Callable[[float], Partition | None]
-"""Waits for so many seconds, or until it sees a commit that repeats an offset; returns whose."""
+"""Waits for this many seconds, or until a commit repeats an offset; returns that commit's partition."""
 
 
 class StoppedService:
     """
-    The service of the group as a person needs it who acts on its group: stopped.
+    A service that must be stopped while an operator changes its offsets or transactions.
 
     Args:
-        config: its configuration.
-        clients: Kafka, as the driver sees it.
-        watch: waits, and shows commits that repeat an offset where Kafka lets us see them.
-        sleep: waits.
+        watch: waits for commits that repeat an offset, if Kafka lets us read them.
     """
 
     def __init__(
@@ -42,15 +39,15 @@ class StoppedService:
 
     def refuse_running(self, *others: OffsetStore) -> None:
         """
-        Watch all its partitions for a moment; nothing is disturbed.
+        Watch all partitions for a moment, without disturbing anything.
 
         Args:
-            others: where it may keep its offsets, if not in the configured store.
+            others: stores, besides the configured one, where the service may keep its offsets.
 
         Raises:
-            ForeignMember: somebody consumes in the group.
-            ServiceRuns: an offset is committed.
-            Unreachable, NotUsable: Kafka or a store does not answer, or refuses.
+            ForeignMember: another consumer is a member of the group.
+            ServiceRuns: an offset was committed.
+            Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
         """
         self._clients.group.refuse_foreign_members()
         topics = self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, ())
@@ -67,7 +64,7 @@ class StoppedService:
 
     def fence(self, partitions: Collection[Partition]) -> None:
         """
-        End the transactions that a crash left open, which could still move an offset.
+        Abort the transactions that a crash left open, which could still move an offset.
 
         Raises:
             Unreachable: one of the partitions could not be fenced.
@@ -82,16 +79,16 @@ class StoppedService:
         self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
     ) -> Iterator[dict[Partition, CommittedOffset]]:
         """
-        Let the caller change offsets of these partitions, and note them, between two looks for a service.
+        Let the caller change offsets of these partitions, and note them, between two checks for a running service.
 
         Args:
-            target: the store that is written to.
-            partitions: those that may be changed.
-            others: where the service may keep its offsets, if neither in the configured store nor in the target.
+            target: the store to write to.
+            partitions: those that may change.
+            others: further stores where the service may keep its offsets.
 
         Raises:
-            ServiceRuns: an offset was committed before, or written over afterwards.
-            ForeignMember, Unreachable, NotUsable: what `refuse_running` and `fence` raise.
+            ServiceRuns: an offset was committed before, or overwritten afterwards.
+            ForeignMember, Unreachable, NotUsable: as `refuse_running` and `fence`.
         """
         self.refuse_running(target, *others)
         if self._clients.placeholders is not None:
@@ -103,7 +100,7 @@ class StoppedService:
         self._refuse_overwritten(target, written)
 
     def _refuse_overwritten(self, target: OffsetStore, written: dict[Partition, CommittedOffset]) -> None:
-        """Look again at offsets that were set: a service that no other sign has told of writes over them."""
+        """Read the new offsets again: a running service that nothing else revealed overwrites them."""
         if not written:
             return
         self._sleep(self._seconds)
