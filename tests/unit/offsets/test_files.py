@@ -1,4 +1,4 @@
-"""The options of the store in files, before anything connects. Its contract is proved on real file systems."""
+"""The options of the file store, before anything connects. Integration tests run its contract on real file systems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_wrong_options_are_refused(options: dict[str, object], problem: str) -> 
 
 
 def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who writes to S3 needs its many packages."""
+    """Only S3 needs its many packages."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(vars(sys.modules["fsspec.registry"])["_registry"], "s3", raising=False)
 

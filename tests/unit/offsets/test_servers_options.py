@@ -1,4 +1,4 @@
-"""The options of the stores on servers: nothing connects, and every mistake is named."""
+"""The options of stores on servers: nothing connects, and every mistake is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MYSQL = {"host": "h", "user": "u", "database": "d"}
     ],
 )
 def test_right_options(name: str, options: dict[str, object]) -> None:
-    """A store opens without its server, and takes part in no transaction of Kafka."""
+    """A store opens without its server, and is not transactional."""
     store = open_store(Plugin(name, options), StoreContext("group", {}))
 
     assert not store.transactional
