@@ -47,7 +47,7 @@ NOT_JUDGED = 4
 )
 @click.option("--last", metavar="DURATION", help="Audit the last 2h (or PT2H).")
 @click.option(
-    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random part of it."
+    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random sample."
 )
 @as_json
 @reports_errors

@@ -299,7 +299,7 @@ class Config(Section):
     buffer_memory: int = Field(
         default=BUFFER_MEMORY,
         ge=16 << 20,
-        description="how many bytes not yet acknowledged by Kafka a task may hold; a slot runs one task at a time",
+        description="how many bytes a task may hold that Kafka has not acknowledged; a slot runs one task at a time",
     )
     generation: int = Field(
         default=0,
