@@ -55,12 +55,7 @@ def history() -> str:
 
 @dataclass(frozen=True, slots=True)
 class KafkaTools:
-    """
-    Commands of Kafka's own tools for one cluster.
-
-    Args:
-        secured: whether the cluster requires TLS or a login, so that the tools need a properties file.
-    """
+    """Commands of Kafka's own tools for one cluster; `secured` adds the properties file that TLS or a login needs."""
 
     bootstrap: str = BROKERS
     secured: bool = False

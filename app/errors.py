@@ -208,7 +208,7 @@ class NoStartingOffset(Blocked):
 
 
 class CorruptOffset(Blocked):
-    """What the offset store holds for this partition is not an offset."""
+    """The offset store holds something other than an offset for this partition."""
 
     def __init__(
         self,

@@ -6,12 +6,7 @@ from typing import NamedTuple
 
 
 class Rates(NamedTuple):
-    """
-    The most records to read from one partition per second; 0 is no limit.
-
-    Args:
-        initial: the limit for the backlog that existed when the group started on the partition.
-    """
+    """The most records to read from a partition per second, at any time and in the initial backlog; 0 is no limit."""
 
     most: int = 0
     initial: int = 0

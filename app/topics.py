@@ -12,12 +12,7 @@ LEDGER, PARKING = "{}.replayed", "{}.parked"
 
 @dataclass(frozen=True, slots=True)
 class OwnTopics:
-    """
-    The topics that Winnow creates.
-
-    Args:
-        placeholder: the template of the placeholders in use; empty if there are none.
-    """
+    """The topics that Winnow creates; `placeholder` is the template of placeholders in use, or empty."""
 
     dead_letters: str = ""
     placeholder: str = ""

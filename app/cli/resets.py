@@ -147,7 +147,7 @@ def _carry_out(planned: list[Reset], clients: Clients, settings: config.Config) 
 
 
 def stopped_service(settings: config.Config, clients: Clients) -> StoppedService:
-    """Return what makes sure that the service of the group is stopped, on whichever cluster it commits."""
+    """Return the check that the group's service is stopped, on each cluster that it may commit to."""
     from app.kafka.commit_log import KafkaCommitLog
 
     clusters = [settings.output_kafka, *([settings.kafka] if settings.sink.kafka else [])]

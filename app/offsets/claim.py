@@ -15,12 +15,7 @@ from app.offsets.metadata import owner_of
 
 
 class Claim:
-    """
-    Saves the offset of a partition as long as no later run has saved it since the writer began.
-
-    Args:
-        me: the run that the writer works for.
-    """
+    """Saves a partition's offset for the run `me` as long as no later run has saved it since the writer began."""
 
     def __init__(self, store: OffsetStore, partition: Partition, me: Owner) -> None:
         self._store, self._partition, self._me = store, partition, me

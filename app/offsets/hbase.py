@@ -61,7 +61,6 @@ class HBaseOffsets:
 
     Args:
         host: the Thrift server's host.
-        port: its port.
         table: created if it is missing.
         time_to_live_days: the lifetime of cells, if the table is created here.
         transport: the Thrift server's: `buffered` or `framed`.

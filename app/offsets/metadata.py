@@ -56,7 +56,7 @@ _REASONS = {code: reason for reason, code in CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Records and bytes of one partition: what came in, where it went, and in how many transactions."""
+    """Records and bytes of one partition: input, outcomes, and transactions."""
 
     records: int = 0
     out: int = 0

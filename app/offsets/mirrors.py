@@ -57,13 +57,7 @@ class MirrorStatus(NamedTuple):
 
 
 class Mirror:
-    """
-    One mirror, written by a thread of its own, which starts with the first offset.
-
-    Args:
-        name: the name of its store, for the log.
-        write: writes a batch of offsets to the store, or raises.
-    """
+    """One mirror, written by a thread of its own, which starts with the first offset."""
 
     def __init__(self, name: str, open_store: Callable[[], OffsetStore], write: Write, runtime: Runtime = REAL) -> None:
         self.failures = 0

@@ -44,12 +44,7 @@ CURES = {
 
 
 class LeftOut(NamedTuple):
-    """
-    A part of a source partition that is not judged.
-
-    Args:
-        offsets: how many offsets it has at most; None if unknown.
-    """
+    """A part of a source partition that is not judged, with its number of offsets at most; None if unknown."""
 
     why: Why
     partition: Partition

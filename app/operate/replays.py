@@ -172,13 +172,7 @@ class Span:
 
 
 class Replay:
-    """
-    Replays dead letters, one partition after the other.
-
-    Args:
-        ledger: what earlier replays have done.
-        cleanse: computes the outcomes.
-    """
+    """Replays dead letters, one partition after the other."""
 
     def __init__(self, plan: Plan, ledger: Ledger, cleanse: Cleanse) -> None:
         self._plan = plan
@@ -306,13 +300,7 @@ def steps(batches: Iterable[Sequence[Record]], most: int) -> Iterator[Sequence[R
 
 
 class Pace:
-    """
-    Limits a replay's rate.
-
-    Args:
-        rate: dead letters per second; None for no limit.
-        clock: a monotonic clock in seconds.
-    """
+    """Limits a replay to a rate of dead letters per second; None is no limit."""
 
     def __init__(
         self,

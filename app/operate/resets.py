@@ -33,12 +33,7 @@ class Goal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    Where offsets go.
-
-    Args:
-        value: an offset, a number of offsets, or milliseconds since the epoch.
-    """
+    """Where offsets go; the value is an offset, a number of offsets, or milliseconds since the epoch."""
 
     goal: Goal
     value: int = 0

@@ -21,12 +21,7 @@ Watch = Callable[[float], Partition | None]
 
 
 class StoppedService:
-    """
-    A service that must be stopped while an operator changes its offsets or transactions.
-
-    Args:
-        watch: waits for commits that repeat an offset, if Kafka lets us read them.
-    """
+    """A service that must be stopped while an operator changes its offsets or transactions."""
 
     def __init__(
         self, config: Config, clients: Clients, watch: Watch, sleep: Callable[[float], object] = time.sleep

@@ -14,14 +14,7 @@ from parsers.contract import Parsed
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """
-    A sample for which the parser gives another result.
-
-    Args:
-        number: its index in the list.
-        expected: the expected result.
-        found: the actual result.
-    """
+    """A sample for which the parser gives another result; `number` is its index in the list."""
 
     number: int
     expected: str
