@@ -241,7 +241,7 @@ class Discovery:
         partitions = partitions_of(topics.values())
         led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
         if partitions and not led:
-            raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow goes on by itself")
+            raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow resumes on its own")
         # Committed offsets first: an offset that is committed in between must not look as if it lay after the end, and
         # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
         # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since

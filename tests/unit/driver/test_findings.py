@@ -57,8 +57,8 @@ class TestClusters:
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
         assert (
-            "sink.kafka is the cluster of the source (id a), and the source 'clean' is also sink.topic: Winnow would feed "
-            "itself: name another topic in sink.topic, or another cluster in sink.kafka"
+            "sink.kafka is the cluster of the source (id a), and the source 'clean' is also sink.topic: Winnow would read "
+            "its own output: name another topic in sink.topic, or another cluster in sink.kafka"
         ) == str(found[0])
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:

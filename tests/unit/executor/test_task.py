@@ -777,7 +777,7 @@ class TestTruncation:
         told = OffsetMetadata.parse(kafka.committed[A].metadata)
 
         assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
-        assert "the partition was cut to 7" in receipt.error
+        assert "the partition was truncated to 7" in receipt.error
         assert "offsets 7 to 11" in receipt.error
         assert "out.of.range" in receipt.cure
         assert f"{receipt.error}: {receipt.cure}" == told.blocked

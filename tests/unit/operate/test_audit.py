@@ -1,4 +1,4 @@
-"""What an audit reads and judges beside the table of anomalies: see `test_audit_table`."""
+"""What an audit reads and judges, apart from the table of anomalies in `test_audit_table`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ A, B, C = source(1, b"good a"), source(2, b"good b"), source(4, b"good c")
 
 class TestMatching:
     def test_records_that_are_alike(self) -> None:
-        """Several with one line are as many lines; one too few is lost, one too many is doubled."""
+        """Several identical records need as many lines; one too few is lost, one too many is doubled."""
         twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
 
         assert [] == found(twins, [line(each) for each in twins])
@@ -52,7 +52,7 @@ class TestMatching:
         assert [("doubled", 1, "clean-0@3")] == found(twins, [line(twins[0])] * 4)
 
     def test_partitions_that_are_alike(self) -> None:
-        """Nobody can tell which of two lines comes first, so nothing is said about their order; one must not lack."""
+        """Identical lines of two partitions have no known order, so none is judged, but none may be missing."""
         first, twin, last = source(5, timestamp=7), source(1, timestamp=7, partition=OTHER), source(2, partition=OTHER)
         records = [twin, last, first]
 
@@ -61,21 +61,21 @@ class TestMatching:
         assert ["lost"] == [kind for kind, *_ in found(records, [line(last), line(first)])]
 
     def test_a_line_in_the_wrong_partition(self) -> None:
-        """It is not where it must be, and what lies elsewhere has no record."""
+        """The record's line is missing, and the line elsewhere has no record."""
         layout = Layout(Destination("clean", 2, 1_000), DEAD_LETTERS)
         other = source(1, partition=Partition("raw", 1))
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
 
     def test_only_the_range_is_judged(self) -> None:
-        """What is read on both sides explains lines, and is not missed."""
+        """Records read on both sides explain lines, but need none themselves."""
         judged = Range([Span(2, 3)], [Span(0, 9)])
 
         assert [] == found([A, B, C], [line(B)], judged)
         assert [] == found([A, B, C], [line(A), line(A), line(B)], judged)
 
     def test_lines_that_name_their_records(self) -> None:
-        """Two records that are exactly alike are told apart, and a line that is changed is found whatever it became."""
+        """Identical records are told apart, and a changed line is found whatever it became."""
         layout = Layout(SINK, DEAD_LETTERS, lineage=True)
         twins = [source(offset, timestamp=7) for offset in (1, 2)]
         first, second = (line(each, headers=named(each)) for each in twins)
@@ -87,7 +87,7 @@ class TestMatching:
         assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, layout)
 
     def test_lines_that_are_known_by_their_text(self) -> None:
-        """Where the broker sets the time, lines without a header are told apart by their text only, and that is said."""
+        """If the broker sets timestamps, lines without a header are matched by text alone, and the count says so."""
         layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
         old = line(source(9, b"good of before"))
 
@@ -101,15 +101,17 @@ class TestMatching:
         )
 
     def test_too_much_is_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The audit ends before memory does."""
+        """The audit ends before it runs out of memory."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
         for records, lines in (([A, B], []), ([], [line(A), line(A)])):
-            with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+            with pytest.raises(
+                WinnowError, match=r"more than 1 records of raw or lines of clean do not match.*--sample"
+            ):
                 audit(records, lines)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
-        """It stands behind what was taken, although its record came first."""
+        """A replayed line comes after deleted ones, although its record came first."""
         late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
         scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
@@ -118,7 +120,7 @@ class TestMatching:
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
-        """What the record bore itself stands before what Winnow adds."""
+        """The record's own headers come before those that Winnow adds."""
         bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
         scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
 
@@ -126,7 +128,7 @@ class TestMatching:
 
 
 def test_each_kind_is_counted() -> None:
-    """Also those that were not found."""
+    """Kinds without a finding count as 0."""
     one = Finding(Kind.LOST, Origin(RAW, 1), "", "not there")
 
     assert 1 == counted([one])["lost"] == sum(counted([one]).values())
@@ -138,7 +140,7 @@ def test_each_kind_is_counted() -> None:
 
 
 def test_what_belongs_together() -> None:
-    """Source partitions that share one of the sink; with keys or headers, all of them. Small groups are read at once."""
+    """Source partitions that share a sink partition; with keys or headers, all. Small groups are read together."""
     raw = [Partition("raw", number) for number in range(3)]
     sink = Destination("clean", 2, 1_000)
     first, second, third = raw
@@ -154,7 +156,7 @@ def test_what_belongs_together() -> None:
 
 
 def test_a_sample() -> None:
-    """Windows that hold so much of the range, each with what stands beside it; what is read twice is read once."""
+    """Windows cover the percentage of the range, each with its neighbours; overlapping reads are merged."""
     whole = {RAW: Range([Span(10_000, 1_010_000)], [Span(9_000, 1_012_000)]), OTHER: Range([Span(3, 3)], [Span(0, 3)])}
 
     part = sampled(whole, 20)
@@ -193,14 +195,14 @@ class TestRanges:
         return spans[0] if spans else None, [(each.why, each.offsets) for each in left_out]
 
     def test_what_is_done_is_judged(self) -> None:
-        """Between the times, and no further than the service had come; a little more is read on both sides."""
+        """Between the times, up to the service's position; a little more is read on both sides."""
         done, known = Span(3_000, 5_000), Span(1_000, 7_000)
 
         assert ((done, known), []) == self.judged(self.at(7_500), 3_000, 5_000, until=1, later=8_000)
         assert ((Span(3_000, 7_500), Span(1_000, 8_000)), []) == self.judged(self.at(7_500), 3_000, later=8_000)
 
     def test_what_is_not_judged_is_said(self) -> None:
-        """Where there is no offset or no leader, where the group began later or has not come, what is deleted."""
+        """No offset, no leader, before the group began, not done yet, deleted."""
         part = (Span(3_000, 7_500), Span(1_000, 7_500))
 
         assert (None, [(Why.NO_OFFSET, 6_000)]) == self.judged(self.at(None), 3_000)
@@ -213,7 +215,7 @@ class TestRanges:
         )
 
     def test_a_range_that_holds_nothing(self) -> None:
-        """Nothing is left out, and what lies in the sink of that time must have a record. What is deleted was older."""
+        """Nothing is left out, and lines of that time must have a record. Deleted records were older."""
         nothing = (Span(9_000, 9_000), Span(9_000, 9_000))
 
         assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=400)
@@ -222,7 +224,7 @@ class TestRanges:
         )
 
     def test_a_partition_that_does_not_answer(self) -> None:
-        """It is left out by name."""
+        """The partition is left out by name."""
         found, left_out = ranges([self.at(5)], {}, Asked(0, None, {}, {}, {}))
 
         assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == (found, left_out)
@@ -233,7 +235,7 @@ class TestRanges:
     ("append_time", "lineage", "known"), [(False, False, True), (True, True, True), (True, False, False)]
 )
 def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: bool) -> None:
-    """They have neither the time of their record nor a header."""
+    """The lines have neither their record's timestamp nor a header."""
     layout = Layout(Destination("clean", 1, 1_000, append_time=append_time), DEAD_LETTERS, lineage=lineage)
 
     if known:
@@ -246,7 +248,7 @@ def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: boo
 
 
 def test_a_transaction_that_ends_soon() -> None:
-    """What is open is waited for, not for ever."""
+    """The audit waits for open transactions, but not forever."""
     slept: list[float] = []
     soon, never = Topic([line(A)]), Topic([line(A)])
     soon.open_until, never.open_until = 4, 1_000
