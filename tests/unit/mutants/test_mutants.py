@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.mutants.hunt import MODULES, listed, modules_in, mutants_to_try, without_equivalent
@@ -73,3 +76,15 @@ def test_every_equivalent_mutant_exists_and_has_its_reason() -> None:
 
     with pytest.raises(ValueError, match=r"do not exist \(any more\): f: a < b → a > b"):
         without_equivalent(mutants_of("m.py", b"def f():\n  return a < b\n"), {"f: a < b → a > b": "why"})
+
+
+@pytest.mark.parametrize(("tests", "share"), [("driver/test_owners.py", "1 of 1"), ("test_errors.py", "0 of 1")])
+def test_a_hunt(tests: str, share: str) -> None:
+    """A mutant is noticed by the tests of its module, and not by others: then the hunt fails and names it."""
+    hunt = ["-m", "tests.mutants", "app/driver/owners.py", "--sample", "1", "--tests", f"tests/unit/{tests}"]
+
+    told = subprocess.run([sys.executable, *hunt], capture_output=True, text=True, check=False)
+
+    assert f"{share} mutants noticed" in told.stdout, told.stderr
+    assert ("not noticed: app/driver/owners.py:" in told.stdout) == bool(told.returncode)
+    assert told.returncode == (share == "0 of 1")
