@@ -73,6 +73,7 @@ class TestMatching:
 
         assert [] == found([A, B, C], [line(B)], judged)
         assert [] == found([A, B, C], [line(A), line(A), line(B)], judged)
+        assert [] == found([A, B, C], [line(B), line(A)], judged)
 
     def test_lines_that_name_their_records(self) -> None:
         """Two records that are exactly alike are told apart, and a line that is changed is found whatever it became."""
@@ -99,6 +100,15 @@ class TestMatching:
             verdict.findings,
             +verdict.not_judged,
         )
+
+    def test_a_line_that_names_a_record_whose_text_was_found(self) -> None:
+        """The line without a header was of another record, and that one cannot be told from this one."""
+        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+
+        verdict = audit([A], [line(A), line(A, headers=named(A))], WHOLE, layout)
+
+        assert (1, 0, []) == (verdict.judged, verdict.known_by_text, verdict.findings)
+        assert {Why.UNNAMED: 1} == +verdict.not_judged
 
     def test_too_much_is_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The audit ends before memory does."""
@@ -151,6 +161,7 @@ def test_what_belongs_together() -> None:
     )
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
+    assert [[first, third, second]] == packed([[first, third], [second]], {first: 5, second: 10}, 15)
 
 
 def test_a_sample() -> None:
@@ -165,8 +176,12 @@ def test_a_sample() -> None:
     assert part[RAW].judged[0].begin in part[RAW]
     assert part[RAW].judged[-1].end not in part[RAW]
     assert [] == part[OTHER].judged == part[OTHER].known
+    assert (0, 0) == (part[OTHER].read, part[OTHER].end)
+    assert (1_003_000, 1_012_000) == (whole[RAW].read, whole[RAW].end)
     assert whole[RAW].judged[0].begin in sampled(whole, 100)[RAW]
     assert [Span(0, 9_000), Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(0, 1_012_001))
+    assert [] == list(whole[RAW].rest(9_000, 1_012_000))
+    assert [Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(10_000, 1_012_001))
 
 
 class TestRanges:
