@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,8 @@ from app.operate.verdict import Finding, Kind, counted, shown
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 
+REPLAYED = ("winnow.replays", b"1")
+LINEAGE = Layout(SINK, DEAD_LETTERS, lineage=True)
 WHOLE = Range([Span(0, 100)], [Span(0, 100)])
 
 
@@ -50,6 +53,8 @@ class TestMatching:
         assert [] == found(twins, [line(each) for each in twins])
         assert [("lost", 3, "")] == found(twins, [line(twins[0])] * 2)
         assert [("doubled", 1, "clean-0@3")] == found(twins, [line(twins[0])] * 4)
+        late = [("out of order", 1, "clean-0@1"), ("out of order", 2, "clean-0@2"), ("lost", 3, "")]
+        assert late == found([*twins, C], [line(C), line(twins[0]), line(twins[0])])
 
     def test_partitions_that_are_alike(self) -> None:
         """Nobody can tell which of two lines comes first, so nothing is said about their order; one must not lack."""
@@ -77,15 +82,14 @@ class TestMatching:
 
     def test_lines_that_name_their_records(self) -> None:
         """Two records that are exactly alike are told apart, and a line that is changed is found whatever it became."""
-        layout = Layout(SINK, DEAD_LETTERS, lineage=True)
         twins = [source(offset, timestamp=7) for offset in (1, 2)]
         first, second = (line(each, headers=named(each)) for each in twins)
         strange = first._replace(key=b"x", value=b"y", timestamp=9)
 
-        assert [] == found(twins, [first, second], WHOLE, layout)
-        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, layout)
-        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, layout)
-        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, layout)
+        assert [] == found(twins, [first, second], WHOLE, LINEAGE)
+        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, LINEAGE)
+        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, LINEAGE)
+        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, LINEAGE)
 
     def test_lines_that_are_known_by_their_text(self) -> None:
         """Where the broker sets the time, lines without a header are told apart by their text only, and that is said."""
@@ -118,9 +122,35 @@ class TestMatching:
             with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
                 audit(records, lines)
 
+    def test_a_replay_that_has_written_another_line(self) -> None:
+        """The record was no reject, so its line is known."""
+        other = line(A, headers=[*named(A), REPLAYED])._replace(value=b"other")
+
+        assert [("changed", 1, "clean-0@0")] == found([A], [other], WHOLE, LINEAGE)
+
+    def test_a_replay_of_one_of_two_that_are_alike(self) -> None:
+        """The line without a header is that of the other one, also where the dead letter is found last."""
+        one, other = (source(offset, timestamp=7) for offset in (1, 2))
+        lines = [line(other), line(one, headers=[*named(one), REPLAYED])]
+        early = letter(one, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
+
+        assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
+
+    def test_compaction_deletes_what_is_earlier(self) -> None:
+        """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
+        compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
+        elsewhere = source(500)
+
+        verdict = audit([A], [line(elsewhere, headers=[*named(elsewhere), REPLAYED])], WHOLE, compacted)
+
+        assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
+        assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """It stands behind what was taken, although its record came first."""
-        late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
+        late = line(A, headers=[*named(A), REPLAYED])
         scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
         verdict = scene.audit()
@@ -129,7 +159,7 @@ class TestMatching:
 
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """What the record bore itself stands before what Winnow adds."""
-        bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
+        bad = source(3, b"bad")._replace(headers=[REPLAYED])
         scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
 
         assert [] == scene.audit().findings
@@ -179,6 +209,7 @@ def test_a_sample() -> None:
     assert (0, 0) == (part[OTHER].read, part[OTHER].end)
     assert (1_003_000, 1_012_000) == (whole[RAW].read, whole[RAW].end)
     assert whole[RAW].judged[0].begin in sampled(whole, 100)[RAW]
+    assert whole[RAW].known == sampled(whole, 100)[RAW].known
     assert [Span(0, 9_000), Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(0, 1_012_001))
     assert [] == list(whole[RAW].rest(9_000, 1_012_000))
     assert [Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(10_000, 1_012_001))
@@ -226,6 +257,14 @@ class TestRanges:
         assert ((Span(3_000, 7_500), Span(3_000, 7_500)), [(Why.EXPIRED, 3_000)]) == self.judged(
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
+
+    def test_a_partition_without_an_offset_in_which_nothing_has_come(self) -> None:
+        """It is not left out where the group has an offset in another."""
+        other = replace(self.at(9_000), partition=OTHER)
+
+        _, left_out = ranges([self.at(None), other], {}, Asked(0, None, {RAW: None, OTHER: 0}, {}, {}))
+
+        assert [] == left_out
 
     def test_a_range_that_holds_nothing(self) -> None:
         """Nothing is left out, and what lies in the sink of that time must have a record. What is deleted was older."""
