@@ -72,6 +72,18 @@ class TestMatching:
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
 
+    def test_a_line_in_any_partition(self) -> None:
+        """Where lines name their records there may have been fewer partitions once, also before they did."""
+        elsewhere = line(A)._replace(partition=Partition("clean", 1))
+
+        assert [] == found([A], [elsewhere], WHOLE, replace(LINEAGE, sink=Destination("clean", 2, 1_000)))
+
+    def test_the_first_record_of_all(self) -> None:
+        """Its offset is 0, and it is in order."""
+        first = source(0)
+
+        assert [] == found([first], [line(first)])
+
     def test_only_the_range_is_judged(self) -> None:
         """What is read on both sides explains lines, and is not missed."""
         judged = Range([Span(2, 3)], [Span(0, 9)])
@@ -157,6 +169,15 @@ class TestMatching:
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
+    def test_a_dead_letter_that_is_put_back_tells_nothing_of_retention(self) -> None:
+        """As above."""
+        first, second = source(1, b"bad"), source(2, b"bad")
+        letters = [letter(first), letter(second), letter(first, more=[REPLAYED])]
+
+        verdict = Scene([first, second], [], letters, {RAW: WHOLE}, (0, math.inf), taken=(0, 2)).audit()
+
+        assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """What the record bore itself stands before what Winnow adds."""
         bad = source(3, b"bad")._replace(headers=[REPLAYED])
@@ -200,7 +221,8 @@ def test_a_sample() -> None:
 
     part = sampled(whole, 20)
 
-    assert 200_000 == part[RAW].offsets
+    assert (200_000, 210_000) == (part[RAW].offsets, sampled(whole, 20.1)[RAW].offsets)
+    assert part[RAW].read <= 200_000 + 20 * 4_000
     assert all(begin < end for begin, end in part[RAW].judged)
     assert all(first[1] < second[0] for first, second in zip(part[RAW].known, part[RAW].known[1:], strict=False))
     assert part[RAW].judged[0].begin in part[RAW]
@@ -270,7 +292,8 @@ class TestRanges:
         """Nothing is left out, and what lies in the sink of that time must have a record. What is deleted was older."""
         nothing = (Span(9_000, 9_000), Span(9_000, 9_000))
 
-        assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=400)
+        for kept_from in (400, 500):
+            assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=kept_from)
         assert (nothing, [(Why.EXPIRED, 9_000)]) == self.judged(
             self.at(9_000, log_start=9_000), None, first=None, kept_from=600
         )
