@@ -56,6 +56,12 @@ class TestMatching:
         late = [("out of order", 1, "clean-0@1"), ("out of order", 2, "clean-0@2"), ("lost", 3, "")]
         assert late == found([*twins, C], [line(C), line(twins[0]), line(twins[0])])
 
+    def test_the_record_that_keeps_the_order(self) -> None:
+        """A line behind that of a later record is of the twin that comes still later."""
+        twins = [source(offset, timestamp=7) for offset in (1, 5)]
+
+        assert [("lost", 1, "")] == found([twins[0], C, twins[1]], [line(C), line(twins[1])])
+
     def test_partitions_that_are_alike(self) -> None:
         """Nobody can tell which of two lines comes first, so nothing is said about their order; one must not lack."""
         first, twin, last = source(5, timestamp=7), source(1, timestamp=7, partition=OTHER), source(2, partition=OTHER)
