@@ -175,6 +175,16 @@ class TestMatching:
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
+    def test_a_line_that_names_what_the_source_does_not_hold(self) -> None:
+        """Retention took what lay before the start of the partition, and nothing after it."""
+        taken, nothing = source(2), source(3)
+        lines = [line(each, headers=named(each)) for each in (taken, nothing, C)]
+
+        verdict = Scene([C], lines, [], {RAW: WHOLE}, (0, math.inf), LINEAGE, starts={RAW: 3}).audit()
+
+        assert ["clean-0@1"] == [each.found_at for each in verdict.findings]
+        assert {Why.EXPIRED: 3 + 1} == +verdict.not_judged
+
     def test_a_dead_letter_that_is_put_back_tells_nothing_of_retention(self) -> None:
         """As above."""
         first, second = source(1, b"bad"), source(2, b"bad")
