@@ -172,7 +172,9 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
     """Return the part of the wanted offsets that the service has done, and what is left out."""
     assert at.watermarks is not None  # the caller has looked
     assert at.offset is not None
-    begun, first = _first_done(at), asked.first.get(at.partition)
+    assert at.committed is not None
+    # Where the group's work began; 0 if unknown, as in foreign metadata.
+    begun, first = OffsetMetadata.parse(at.committed.metadata).since, asked.first.get(at.partition)
     begin = min(max(wanted.begin, begun), wanted.end)
     deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
     before = asked.deleted_before.get(at.partition.topic)
@@ -182,12 +184,6 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
     counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
     end = max(begin, min(wanted.end, at.offset))
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]
-
-
-def _first_done(at: PartitionLag) -> int:
-    """Return the offset at which the group's work on a partition began; 0 if unknown."""
-    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
-    return metadata.since if metadata.is_ours else 0
 
 
 def sampled(whole: Mapping[Partition, Range], percent: float) -> dict[Partition, Range]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,8 @@ from app.operate.verdict import Finding, Kind, counted, shown
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 
+REPLAYED = ("winnow.replays", b"1")
+LINEAGE = Layout(SINK, DEAD_LETTERS, lineage=True)
 WHOLE = Range([Span(0, 100)], [Span(0, 100)])
 
 
@@ -50,6 +53,14 @@ class TestMatching:
         assert [] == found(twins, [line(each) for each in twins])
         assert [("lost", 3, "")] == found(twins, [line(twins[0])] * 2)
         assert [("doubled", 1, "clean-0@3")] == found(twins, [line(twins[0])] * 4)
+        late = [("out of order", 1, "clean-0@1"), ("out of order", 2, "clean-0@2"), ("lost", 3, "")]
+        assert late == found([*twins, C], [line(C), line(twins[0]), line(twins[0])])
+
+    def test_the_record_that_keeps_the_order(self) -> None:
+        """A line behind that of a later record is of the twin that comes still later."""
+        twins = [source(offset, timestamp=7) for offset in (1, 5)]
+
+        assert [("lost", 1, "")] == found([twins[0], C, twins[1]], [line(C), line(twins[1])])
 
     def test_partitions_that_are_alike(self) -> None:
         """Identical lines of two partitions have no known order, so none is judged, but none may be missing."""
@@ -67,24 +78,36 @@ class TestMatching:
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
 
+    def test_a_line_in_any_partition(self) -> None:
+        """Where lines name their records there may have been fewer partitions once, also before they did."""
+        elsewhere = line(A)._replace(partition=Partition("clean", 1))
+
+        assert [] == found([A], [elsewhere], WHOLE, replace(LINEAGE, sink=Destination("clean", 2, 1_000)))
+
+    def test_the_first_record_of_all(self) -> None:
+        """Its offset is 0, and it is in order."""
+        first = source(0)
+
+        assert [] == found([first], [line(first)])
+
     def test_only_the_range_is_judged(self) -> None:
         """Records read on both sides explain lines, but need none themselves."""
         judged = Range([Span(2, 3)], [Span(0, 9)])
 
         assert [] == found([A, B, C], [line(B)], judged)
         assert [] == found([A, B, C], [line(A), line(A), line(B)], judged)
+        assert [] == found([A, B, C], [line(B), line(A)], judged)
 
     def test_lines_that_name_their_records(self) -> None:
         """Identical records are told apart, and a changed line is found whatever it became."""
-        layout = Layout(SINK, DEAD_LETTERS, lineage=True)
         twins = [source(offset, timestamp=7) for offset in (1, 2)]
         first, second = (line(each, headers=named(each)) for each in twins)
         strange = first._replace(key=b"x", value=b"y", timestamp=9)
 
-        assert [] == found(twins, [first, second], WHOLE, layout)
-        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, layout)
-        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, layout)
-        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, layout)
+        assert [] == found(twins, [first, second], WHOLE, LINEAGE)
+        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, LINEAGE)
+        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, LINEAGE)
+        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, LINEAGE)
 
     def test_lines_that_are_known_by_their_text(self) -> None:
         """If the broker sets timestamps, lines without a header are matched by text alone, and the count says so."""
@@ -100,6 +123,15 @@ class TestMatching:
             +verdict.not_judged,
         )
 
+    def test_a_line_that_names_a_record_whose_text_was_found(self) -> None:
+        """The line without a header was of another record, and that one cannot be told from this one."""
+        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+
+        verdict = audit([A], [line(A), line(A, headers=named(A))], WHOLE, layout)
+
+        assert (1, 0, []) == (verdict.judged, verdict.known_by_text, verdict.findings)
+        assert {Why.UNNAMED: 1} == +verdict.not_judged
+
     def test_too_much_is_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The audit ends before it runs out of memory."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
@@ -110,18 +142,63 @@ class TestMatching:
             ):
                 audit(records, lines)
 
+    def test_a_replay_that_has_written_another_line(self) -> None:
+        """The record was no reject, so its line is known."""
+        other = line(A, headers=[*named(A), REPLAYED])._replace(value=b"other")
+
+        assert [("changed", 1, "clean-0@0")] == found([A], [other], WHOLE, LINEAGE)
+
+    def test_a_replay_of_one_of_two_that_are_alike(self) -> None:
+        """The line without a header is that of the other one, also where the dead letter is found last."""
+        one, other = (source(offset, timestamp=7) for offset in (1, 2))
+        lines = [line(other), line(one, headers=[*named(one), REPLAYED])]
+        early = letter(one, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
+
+        assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
+
+    def test_compaction_deletes_what_is_earlier(self) -> None:
+        """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
+        compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
+        elsewhere = source(500)
+
+        verdict = audit([A], [line(elsewhere, headers=[*named(elsewhere), REPLAYED])], WHOLE, compacted)
+
+        assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
+        assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """A replayed line comes after deleted ones, although its record came first."""
-        late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
+        late = line(A, headers=[*named(A), REPLAYED])
         scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
         verdict = scene.audit()
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
+    def test_a_line_that_names_what_the_source_does_not_hold(self) -> None:
+        """Retention took what lay before the start of the partition, and nothing after it."""
+        taken, nothing = source(2), source(3)
+        lines = [line(each, headers=named(each)) for each in (taken, nothing, C)]
+
+        verdict = Scene([C], lines, [], {RAW: WHOLE}, (0, math.inf), LINEAGE, starts={RAW: 3}).audit()
+
+        assert ["clean-0@1"] == [each.found_at for each in verdict.findings]
+        assert {Why.EXPIRED: 3 + 1} == +verdict.not_judged
+
+    def test_a_dead_letter_that_is_put_back_tells_nothing_of_retention(self) -> None:
+        """As above."""
+        first, second = source(1, b"bad"), source(2, b"bad")
+        letters = [letter(first), letter(second), letter(first, more=[REPLAYED])]
+
+        verdict = Scene([first, second], [], letters, {RAW: WHOLE}, (0, math.inf), taken=(0, 2)).audit()
+
+        assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
         """The record's own headers come before those that Winnow adds."""
-        bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
+        bad = source(3, b"bad")._replace(headers=[REPLAYED])
         scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
 
         assert [] == scene.audit().findings
@@ -153,6 +230,7 @@ def test_what_belongs_together() -> None:
     )
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
+    assert [[first, third, second]] == packed([[first, third], [second]], {first: 5, second: 10}, 15)
 
 
 def test_a_sample() -> None:
@@ -161,14 +239,20 @@ def test_a_sample() -> None:
 
     part = sampled(whole, 20)
 
-    assert 200_000 == part[RAW].offsets
+    assert (200_000, 210_000) == (part[RAW].offsets, sampled(whole, 20.1)[RAW].offsets)
+    assert part[RAW].read <= 200_000 + 20 * 4_000
     assert all(begin < end for begin, end in part[RAW].judged)
     assert all(first[1] < second[0] for first, second in zip(part[RAW].known, part[RAW].known[1:], strict=False))
     assert part[RAW].judged[0].begin in part[RAW]
     assert part[RAW].judged[-1].end not in part[RAW]
     assert [] == part[OTHER].judged == part[OTHER].known
+    assert (0, 0) == (part[OTHER].read, part[OTHER].end)
+    assert (1_003_000, 1_012_000) == (whole[RAW].read, whole[RAW].end)
     assert whole[RAW].judged[0].begin in sampled(whole, 100)[RAW]
+    assert whole[RAW].known == sampled(whole, 100)[RAW].known
     assert [Span(0, 9_000), Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(0, 1_012_001))
+    assert [] == list(whole[RAW].rest(9_000, 1_012_000))
+    assert [Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(10_000, 1_012_001))
 
 
 class TestRanges:
@@ -214,11 +298,20 @@ class TestRanges:
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
+    def test_a_partition_without_an_offset_in_which_nothing_has_come(self) -> None:
+        """It is not left out where the group has an offset in another."""
+        other = replace(self.at(9_000), partition=OTHER)
+
+        _, left_out = ranges([self.at(None), other], {}, Asked(0, None, {RAW: None, OTHER: 0}, {}, {}))
+
+        assert [] == left_out
+
     def test_a_range_that_holds_nothing(self) -> None:
         """Nothing is left out, and lines of that time must have a record. Deleted records were older."""
         nothing = (Span(9_000, 9_000), Span(9_000, 9_000))
 
-        assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=400)
+        for kept_from in (400, 500):
+            assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=kept_from)
         assert (nothing, [(Why.EXPIRED, 9_000)]) == self.judged(
             self.at(9_000, log_start=9_000), None, first=None, kept_from=600
         )
