@@ -12,7 +12,7 @@ from queue import Queue
 import pytest
 
 from app.embedded.broker import HeldPorts
-from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, ending
+from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, client_id, ending
 from tests.support.waiting import PATIENCE
 
 
@@ -28,6 +28,12 @@ def test_requests_that_end_a_transaction_are_recognised() -> None:
     assert Ending(END_TXN, "a/b/") == ending(END)
     assert Ending(TXN_OFFSET_COMMIT, "a/b/") == ending(frame(TXN_OFFSET_COMMIT, b"\0\5a/b/", version=3))
     assert ending(frame(0)) is None
+
+
+def test_a_request_names_its_client() -> None:
+    """By the `client.id` that a request bears, one client alone can be cut off."""
+    assert "winnow" == client_id(END)
+    assert "" == client_id(struct.pack(">hhih", 0, 1, 7, -1))
 
 
 class Server:
