@@ -68,16 +68,22 @@ class Plan:
 
 
 def refusals_plans(
-    names: Sequence[str], times: int, seed: int, *, apart: bool = False, product: Path | None = None
+    names: Sequence[str],
+    times: int,
+    seed: int,
+    *,
+    rate: int = 200,
+    apart: bool = False,
+    product: Path | None = None,
 ) -> list[Plan]:
     """Return plans that inject each of these `refusals` so many times: one for each system, or for each kind."""
     groups = [[name] for name in names] if apart else by_system(names)
-    return [_refusals_plan(tuple(group * times), seed, product) for group in groups]
+    return [_refusals_plan(tuple(group * times), seed, rate, product) for group in groups]
 
 
-def _refusals_plan(names: tuple[str, ...], seed: int, product: Path | None) -> Plan:
+def _refusals_plan(names: tuple[str, ...], seed: int, rate: int, product: Path | None) -> Plan:
     size, arm, may_double = KINDS[names[0]].size, KINDS[names[0]].arm, KINDS[names[0]].arm == AT_LEAST_ONCE
-    return Plan(seed, 3600, size, names, arm=arm, may_double=may_double, per_second=200, pause=BRIEF, product=product)
+    return Plan(seed, 3600, size, names, arm=arm, may_double=may_double, per_second=rate, pause=BRIEF, product=product)
 
 
 def by_system(names: Sequence[str]) -> list[list[str]]:

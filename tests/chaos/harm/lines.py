@@ -74,8 +74,9 @@ def sink_moved(system: System, load: Load, rng: random.Random) -> Iterator[str]:
         until(lambda: len(aside.driver.logged(BLOCKED)) >= PARTITIONS, START_SECONDS)
         expect_agreement(system, aside.driver, "offsets that were left behind")
         aside.end()
-        moved = aside.command("offsets", "migrate", "--from", "source", "--to", "kafka")
-        assert moved.code == 0, moved.words
+        code, _, words = aside.command("offsets", "migrate", "--from", "source", "--to", "kafka")
+        if code:
+            system.recorder.record("seen", anomaly="stuck", what=f"winnow offsets migrate ended with {code}: {words}")
         aside.start()
         aside.expect_all_cleansed("raw")
         aside.expect_each_line_once(centre.bootstrap)

@@ -52,7 +52,7 @@ def until_end_beside(system: System, load: Load, rng: random.Random) -> Iterator
     """Run a backfill beside the service: it must refuse, and the service goes on."""
     service = system.driver
     code, _, words = system.command("run", "--until-end")
-    system.recorder.record("said", service_event="the backfill ended", service_error=words.splitlines()[-1])
+    system.recorder.record("said", service_event="the backfill ended", service_error=words.rpartition("\n")[2])
     yield f"exit code {code}"
     if code != REFUSED or until(lambda: not service.alive, SETTLE_SECONDS):
         what = f"the backfill ended with {code}, the service {'goes on' if service.alive else 'has ended'}"
