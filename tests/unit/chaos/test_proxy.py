@@ -12,7 +12,7 @@ from queue import Queue
 import pytest
 
 from app.embedded.broker import HeldPorts
-from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, client_id, ending
+from tests.chaos.proxy import END_TXN, TXN_OFFSET_COMMIT, Ending, Proxy, ending
 from tests.support.waiting import PATIENCE
 
 
@@ -28,12 +28,6 @@ def test_requests_that_end_a_transaction_are_recognised() -> None:
     assert Ending(END_TXN, "a/b/") == ending(END)
     assert Ending(TXN_OFFSET_COMMIT, "a/b/") == ending(frame(TXN_OFFSET_COMMIT, b"\0\5a/b/", version=3))
     assert ending(frame(0)) is None
-
-
-def test_a_request_names_its_client() -> None:
-    """By the `client.id` that a request bears, one client alone can be cut off."""
-    assert "winnow" == client_id(END)
-    assert "" == client_id(struct.pack(">hhih", 0, 1, 7, -1))
 
 
 class Server:
@@ -114,6 +108,19 @@ def test_only_what_is_asked_for_is_held(server: Server, port: int) -> None:
         send(client, END)
 
         assert b"!" == client.recv(1)
+
+
+def test_kafka_is_away_from_one_client_only(server: Server, port: int) -> None:
+    """Requests of the client with that `client.id` are dropped; others pass, also those without one."""
+    nameless = struct.pack(">hhih", 0, 1, 7, -1)
+
+    with Proxy({port: server.port}) as proxy, socket.create_connection(("127.0.0.1", port)) as client:
+        proxy.away = "winnow"
+        send(client, END)
+        send(client, nameless)
+
+        assert b"!" == client.recv(1)
+        assert nameless == server.frames.get(timeout=PATIENCE)
 
 
 def test_connections_are_cut(server: Server, port: int) -> None:
