@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from app.config import Config
 from app.driver.clients import Clients
+from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy
-from app.errors import Blocked, WinnowError
+from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
 
@@ -40,7 +41,7 @@ class PartitionLag:
         watermarks: None if its broker does not answer.
         seconds: the age of the first unread record; 0 if none waits, None if unknown.
         topic_id: empty if the broker gives none.
-        blocked: why it waits for an operator; None if it does not.
+        trouble: why no task can work on it; None if nothing is known.
     """
 
     partition: Partition
@@ -48,7 +49,7 @@ class PartitionLag:
     watermarks: Watermarks | None
     seconds: float | None = None
     topic_id: str = ""
-    blocked: Blocked | None = None
+    trouble: PartitionError | None = None
 
     @property
     def offset(self) -> int | None:
@@ -73,8 +74,8 @@ class PartitionLag:
         """The problem of the partition or its offset; empty if there is none."""
         if self.watermarks is None:
             return NO_ANSWER
-        if self.blocked is not None:
-            return WinnowError.__str__(self.blocked)  # the row already names the partition
+        if self.trouble is not None:
+            return WinnowError.__str__(self.trouble)  # the row already names the partition
         if self.offset is None:
             return ""
         if (lost := self.watermarks.log_start - self.offset) > 0:
@@ -122,7 +123,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
         for each, marks in watermarks.items()
     }
     return [
-        PartitionLag(each, at, watermarks.get(each), topic_id=topics[each.topic].id, blocked=blocked.get(each))
+        PartitionLag(each, at, watermarks.get(each), topic_id=topics[each.topic].id, trouble=blocked.get(each))
         for each, at in committed.items()
     ]
 
@@ -135,9 +136,21 @@ def measure(config: Config, clients: Clients, first_records: FirstRecords, now: 
         Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
     """
     found = offsets_of(config, clients)
+    undeliverable = _undeliverable(config, clients, [each.partition for each in found])
+    found = [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
     behind = {each.partition: each.offset for each in found if each.lag and each.offset is not None}
     times = first_records.times(behind)
     return [_with_seconds(each, behind, times, now) for each in found]
+
+
+def _undeliverable(
+    config: Config, clients: Clients, partitions: Sequence[Partition]
+) -> Mapping[Partition, Undeliverable]:
+    """Return the error of each partition whose output nobody takes: of all where a topic is missing."""
+    try:
+        return Destinations(config, clients.destinations).undeliverable(partitions)
+    except TopicMissing as error:
+        return {each: Undeliverable(each, error.cause, cure=error.cure) for each in partitions}
 
 
 def _with_seconds(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.errors import TopicMissing
 from app.model import CommittedOffset, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
@@ -140,6 +141,20 @@ def test_what_blocks_a_partition_is_a_problem(
 
     assert found.problem.startswith(problem)
     assert bool(problem) == bool(found.problem)
+
+
+def test_a_sink_that_takes_nothing_is_a_problem() -> None:
+    """As on the status page: of the partitions whose lines go to a leaderless partition, or of all without the topic."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.sink_leaderless = {1}
+    first, second = measured(kafka)
+    kafka.sink_gone = TopicMissing("the sink topic 'clean' does not exist", "create it")
+
+    both = measured(kafka)
+
+    assert not first.problem
+    assert second.problem.startswith("its lines cannot be delivered: no leader for clean-1")
+    assert ["the sink topic 'clean' does not exist: create it"] * 2 == [each.problem for each in both]
 
 
 def test_an_offset_that_was_left_behind_is_a_problem() -> None:
