@@ -23,7 +23,7 @@ def test_the_schema_is_one() -> None:
 
 
 def test_every_key_is_in_it_with_its_meaning() -> None:
-    """An editor shows the same words as README."""
+    """An editor shows the same words as docs/configuration.md."""
     meanings = {name: meaning for name, _, meaning in described()}
 
     assert meanings == {name: found["description"] for name in meanings if (found := _found(name))}

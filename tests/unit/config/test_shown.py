@@ -1,4 +1,4 @@
-"""The output of `winnow check`, and the declarations from which README's table is made."""
+"""The output of `winnow check`, and the declarations from which the table of keys is made."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class TestSecrets:
 
 class TestDescribed:
     def test_every_key_has_a_meaning(self) -> None:
-        """Help and README are generated from the meanings."""
+        """Help and docs/configuration.md are generated from the meanings."""
         rows = list(described())
 
         assert all(meaning for _, _, meaning in rows)
