@@ -130,6 +130,7 @@ audit: $(READY)  ## ask PyPI for known vulnerabilities of what the locks name (3
 
 docs: $(MKDOCS)  ## build the documentation with its search into SITE (dist/docs); a broken link fails
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(MKDOCS) $(BIN)/python -m mkdocs --quiet build --strict --config-file docs/site/mkdocs.yml --site-dir "$(abspath $(or $(SITE),dist/docs))"
+	@echo "to read it, with its search: $(BIN)/python -m http.server --directory $(or $(SITE),dist/docs)"
 
 clean:  ## remove what the other targets created here
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz dist
@@ -164,9 +165,9 @@ packages:
 	@rm -rf $(UV_CACHE)
 
 # What builds the site, in a folder of its own: the service and its tests run without it.
-$(MKDOCS): $(READY) docs/requirements.lock
+$(MKDOCS): docs/requirements.lock | $(READY)
 	@echo "  MkDocs (once)"
-	@rm -rf $@
+	@rm -rf $@ $@.new
 	@$(MAKE) --silent packages FOLDER=$@.new PINS=docs/requirements.lock
 	@mv $@.new $@
 

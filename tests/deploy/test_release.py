@@ -217,9 +217,7 @@ def test_everything_bears_one_version() -> None:
         for name, file in build._files(ROOT, ["README.md", "docs", "docker", "k8s"]).items()
         if file.suffix in ("", ".md", ".yaml", ".sh") or file.name == "Dockerfile"
     }
-    assert {"docker/Dockerfile", "docker/compose.yaml"} <= {
-        name for name, versions in found.items() if versions
-    }
+    assert {"docker/Dockerfile", "docker/compose.yaml"} <= {name for name, versions in found.items() if versions}
     assert {__version__} == {version for versions in found.values() for pair in versions for version in pair if version}
     chart = yaml.safe_load((build.CHART / "Chart.yaml").read_text("utf-8"))
     assert (__version__, __version__) == (chart["version"], chart["appVersion"])

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from app.embedded.broker import Cluster, HeldPorts
 from tests.integration.service import QUICK_START
 from tests.integration.test_demo import up
@@ -33,6 +35,7 @@ def test_getting_started(broker: Cluster, tmp_path: Path) -> None:
     start = next(place for place, (command, _) in enumerate(rest) if command.startswith(SERVICE))
     before, (service, _), after = rest[:start], rest[start], rest[start + 1 :]
 
+    until(lambda: answers(broker), "the broker has made the topic of the groups' offsets")
     printed = {command: follow(command, shown, tmp_path) for command, shown in before}
     with running(f"{service} --set http.port={port}", tmp_path):
         until(lambda: up(f"http://127.0.0.1:{port}/"), "the service is ready")
@@ -40,6 +43,17 @@ def test_getting_started(broker: Cluster, tmp_path: Path) -> None:
 
     (read,) = (output for command, output in printed.items() if "Consumer(" in command)
     assert [4, 4, 4] == [line.count("|") for line in read.splitlines()]
+
+
+def answers(broker: Cluster) -> bool:
+    """Ask for a committed offset; a broker that has just started makes their topic only now."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "anybody", "log_level": 0})
+    try:
+        return bool(consumer.committed([TopicPartition("any", 0)], PATIENCE))
+    except KafkaException:
+        return False
+    finally:
+        consumer.close()
 
 
 def follow(command: str, shown: str, folder: Path) -> str:

@@ -133,11 +133,16 @@ def test_the_commands_of_the_configuration_page_run(tmp_path: Path) -> None:
     page = TEXTS["docs/configuration.md"]
     (tmp_path / "winnow.yaml").write_text(next(fenced(page, "yaml")))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for command, shown in commands(page):
+    for block in fenced(page, "console"):
+        typed, shown = zip(*commands(f"```console\n{block}```"), strict=True)
         done = subprocess.run(
-            ["bash", "-ec", command], cwd=tmp_path, env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, check=True
+            ["bash", "-ec", "\n".join(typed)],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            check=True,
         )
-        assert shown in done.stdout.decode()
+        assert "".join(shown) in done.stdout.decode()
     assert (tmp_path / "winnow.schema.json").stat().st_size
 
 
