@@ -129,7 +129,7 @@ audit: $(READY)  ## ask PyPI for known vulnerabilities of what the locks name (3
 	$(BIN)/python -m tests.release audit
 
 docs: $(MKDOCS)  ## build the documentation with its search into SITE (dist/docs); a broken link fails
-	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(MKDOCS) $(BIN)/python -m mkdocs --quiet build --strict --config-file docs/site/mkdocs.yml --site-dir "$(abspath $(or $(SITE),dist/docs))"
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(MKDOCS) $(BIN)/python -m mkdocs build --strict --config-file $(or $(DOCS),docs)/site/mkdocs.yml --site-dir "$(abspath $(or $(SITE),dist/docs))"
 	@echo "to read it, with its search: $(BIN)/python -m http.server --directory $(or $(SITE),dist/docs)"
 
 clean:  ## remove what the other targets created here

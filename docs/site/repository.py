@@ -64,7 +64,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def on_site(match: re.Match[str]) -> str:
         if not (_is_relative(match) and match["target"]):
             return match[0]
-        return relpath(_on_site(resolved(source, match["target"])), dirname(here)) + (match["anchor"] or "")
+        there = _on_site(resolved(source, match["target"]))
+        if files.get_file_from_path(there) is None:
+            return match[0]  # MkDocs warns of it as its author wrote it
+        return relpath(there, dirname(here)) + (match["anchor"] or "")
 
     return _LINK.sub(on_site, markdown)
 
