@@ -273,7 +273,7 @@ def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> No
 
 
 def test_each_right_is_needed(secured: SecuredBroker) -> None:
-    """With all but one of the rights that README names, `check --connect` and `run` end with 3 and name that one."""
+    """With all but one of the rights that docs/security.md names, `check --connect` and `run` end with 3 and name that one."""
     lacking: list[tuple[Event, Right]] = []
     for at in range(len(needed("", "", "", ""))):
         config = stage(secured, "SCRAM-SHA-512", f"lacks-{at}")
