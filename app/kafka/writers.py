@@ -94,12 +94,7 @@ class Writer:
         self._send_left(ROOM_SECONDS)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """
-        Queue rejected records for the dead-letter topic, in order.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
+        """Queue rejected records for the dead-letter topic, in order; raises what `send` does."""
         offer = partial(self._sender.offer_dead_letters, dead_letters)
         self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
         self._send_left(ROOM_SECONDS)
