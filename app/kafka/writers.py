@@ -36,7 +36,7 @@ log = structlog.get_logger()
 # TxnOffsetCommit hits a later transaction of the same epoch. librdkafka waits at least 0.8 times its back-off before it
 # resends, so a faster commit was sent once. After a slower one the producer is replaced, which starts a new epoch.
 SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
-# How long a full queue of librdkafka may block the caller, who has other partitions. Usually there is room within ms.
+# How long a full queue of librdkafka may block the caller, which has other partitions. Usually there is room within ms.
 ROOM_SECONDS = 0.25
 # How long the queue may stay full before the broker counts as unavailable.
 FULL_QUEUE_SECONDS = 10.0
