@@ -140,6 +140,15 @@ class TestMatching:
             with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
                 audit(records, lines)
 
+    def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many there are: their dead letters are as they must be, and their texts need no memory."""
+        monkeypatch.setattr(matching, "MOST_STRANGE", 1)
+        rejects = [source(offset, b"bad") for offset in (1, 2)]
+
+        verdict = Scene(rejects, [], list(map(letter, rejects)), {RAW: WHOLE}, (0, math.inf)).audit()
+
+        assert (2, []) == (verdict.judged, verdict.findings)
+
     def test_a_replay_that_has_written_another_line(self) -> None:
         """The record was no reject, so its line is known."""
         other = line(A, headers=[*named(A), REPLAYED])._replace(value=b"other")
