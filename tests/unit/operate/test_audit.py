@@ -165,6 +165,16 @@ class TestMatching:
 
         assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
+    def test_a_dead_letter_that_is_found_last(self) -> None:
+        """Its record has a line as well, which was read before it."""
+        early = letter(A, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
+
+        assert [(Kind.BOTH, Origin(RAW, 1)), (Kind.LOST, Origin(RAW, 4))] == [
+            (each.kind, each.origin) for each in findings
+        ]
+
     def test_compaction_deletes_what_is_earlier(self) -> None:
         """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
         compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
@@ -174,6 +184,8 @@ class TestMatching:
 
         assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
         assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+        lines = [line(A, headers=named(A))._replace(value=b"other"), line(B, headers=named(B))]
+        assert [("changed", 1, "clean-0@0")] == found([A, B], lines, WHOLE, compacted)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """It stands behind what was taken, although its record came first."""
