@@ -136,9 +136,15 @@ class TestMatching:
         """The audit ends before memory does."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        for records, lines in (([A, B], []), ([], [line(A), line(A)])):
+        nobody = [line(each, headers=named(each)) for each in (A, B)]
+        for records, lines, letters in (
+            ([A, B], [], []),
+            ([], [line(A), line(A)], []),
+            ([], nobody, []),
+            ([], [], [letter(A), letter(B)]),
+        ):
             with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
-                audit(records, lines)
+                Scene(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
 
     def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many there are: their dead letters are as they must be, and their texts need no memory."""
