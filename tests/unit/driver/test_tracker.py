@@ -464,6 +464,18 @@ def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
     assert watch.snapshot.rival is None
 
 
+def test_what_to_do_about_another_service(watch: Watch) -> None:
+    """One that stands by needs nothing; two that work would fence each other."""
+
+    def cure() -> str:
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=Owner(5, "there", "clean")))
+        return watch.snapshot.problems[0].cure
+
+    assert "nothing to do" in cure()
+    begin(watch, at(A, 40))
+    assert "stop it" in cure()
+
+
 @pytest.mark.parametrize("look", ["discovered", "refreshed"])
 def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
     """Its problem says since when and why; a mirror that works is shown, and no problem."""

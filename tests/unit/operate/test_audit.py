@@ -136,11 +136,24 @@ class TestMatching:
         """The audit ends before it runs out of memory."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        for records, lines in (([A, B], []), ([], [line(A), line(A)])):
-            with pytest.raises(
-                WinnowError, match=r"more than 1 records of raw or lines of clean do not match.*--sample"
-            ):
-                audit(records, lines)
+        nobody = [line(each, headers=named(each)) for each in (A, B)]
+        for records, lines, letters in (
+            ([A, B], [], []),
+            ([], [line(A), line(A)], []),
+            ([], nobody, []),
+            ([], [], [letter(A), letter(B)]),
+        ):
+            with pytest.raises(WinnowError, match=r"more than 1 records of raw or lines of clean.*--sample"):
+                Scene(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
+
+    def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rejects with correct dead letters take no memory, however many there are."""
+        monkeypatch.setattr(matching, "MOST_STRANGE", 1)
+        rejects = [source(offset, b"bad") for offset in (1, 2)]
+
+        verdict = Scene(rejects, [], list(map(letter, rejects)), {RAW: WHOLE}, (0, math.inf)).audit()
+
+        assert (2, []) == (verdict.judged, verdict.findings)
 
     def test_a_replay_that_has_written_another_line(self) -> None:
         """The record was no reject, so its line is known."""
@@ -158,6 +171,16 @@ class TestMatching:
 
         assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
+    def test_a_dead_letter_that_is_found_last(self) -> None:
+        """Its record has a line as well, which was read before it."""
+        early = letter(A, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
+
+        assert [(Kind.BOTH, Origin(RAW, 1)), (Kind.LOST, Origin(RAW, 4))] == [
+            (each.kind, each.origin) for each in findings
+        ]
+
     def test_compaction_deletes_what_is_earlier(self) -> None:
         """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
         compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
@@ -167,6 +190,8 @@ class TestMatching:
 
         assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
         assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+        lines = [line(A, headers=named(A))._replace(value=b"other"), line(B, headers=named(B))]
+        assert [("changed", 1, "clean-0@0")] == found([A, B], lines, WHOLE, compacted)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """A replayed line comes after deleted ones, although its record came first."""
