@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
-from app.driver.starting_offsets import PartitionOffsets
+from app.driver.starting_offsets import PartitionOffsets, told
 from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
@@ -68,6 +68,10 @@ class StatusTracker:
         """The error of each partition whose output nobody takes now."""
         self.taken: Mapping[Partition, Owner] = {}
         """The partitions that a service of a later generation has taken over."""
+        self._told: Collection[Partition] = ()
+        """The partitions beside whose offsets a task says why they are blocked."""
+        self._working: frozenset[Partition] = frozenset()
+        """The partitions of the present round, or of the last one."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """What stood beside each committed offset when we looked last."""
         self._silent: Collection[Partition] = ()
@@ -109,10 +113,14 @@ class StatusTracker:
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can work on; one that failed stays so until a task has it again."""
-        if status.state is PartitionState.FAILED:
+        if status.state is PartitionState.FAILED or self._stays_blocked(status):
             return status
         planned = self._in_state(status, self._at_rest())
         return self._in_trouble(planned, self.undeliverable.get(status.partition))
+
+    def _stays_blocked(self, status: PartitionStatus) -> bool:
+        """Whether a partition is blocked until its offset moves, even while a task tries it again."""
+        return status.state is PartitionState.BLOCKED and status.partition in self._told
 
     def refreshed(self, found: SourceOffsets) -> None:
         """Take in the offsets of a running round: how far its tasks have come since the last look."""
@@ -126,8 +134,10 @@ class StatusTracker:
         }
         partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
-            if status.state is PartitionState.RUNNING:
-                partitions[partition] = self._in_trouble(status, found.trouble(partition))
+            tried = partition in self._working & offsets.keys() and status.state is PartitionState.BLOCKED
+            if status.state is PartitionState.RUNNING or (tried and not self._stays_blocked(status)):
+                running = self._in_state(status, PartitionState.RUNNING)
+                partitions[partition] = self._in_trouble(running, found.trouble(partition))
         progress = Progress(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
@@ -209,8 +219,11 @@ class StatusTracker:
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
         """Take in that tasks begin to work on these ranges."""
         partitions = dict(self.snapshot.partitions)
+        self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
             self._ranges[each.partition] = each
+            if self._stays_blocked(partitions[each.partition]):
+                continue
             running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
             partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
         lag = sum(partitions[each.partition].lag for each in ranges)
@@ -292,6 +305,7 @@ class StatusTracker:
 
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
         """Return the status of each partition that exists, with these offsets and the counts beside them."""
+        self._told = frozenset(partition for partition, at in offsets.items() if told(at))
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:

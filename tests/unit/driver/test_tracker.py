@@ -409,6 +409,28 @@ def test_a_snapshot_never_changes(watch: Watch) -> None:
     assert watch.published[-1] is watch.snapshot
 
 
+def test_a_blocked_partition_that_is_tried_again(watch: Watch) -> None:
+    """It stays blocked until its offset moves, as the note beside that says to whoever looks there."""
+    told = str(OffsetMetadata("id", blocked="refused: raise the limit"))
+    noted = replace(at(A, 40), committed=CommittedOffset(40, told))
+    begin(watch, at(A, 40))
+    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise it")], 10.0)
+
+    def state() -> tuple[PartitionState, bool, float]:
+        status = watch.snapshot.partitions[A]
+        return status.state, status.problem is not None, status.since
+
+    watch.now += 60
+    begin(watch, noted)
+    planned = state()
+    watch.tracker.refreshed(SourceOffsets({A: noted}))
+    tried = state()
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 41)}))
+
+    assert (PartitionState.BLOCKED, True, 1_000.0) == planned == tried
+    assert (PartitionState.RUNNING, False, 1_060.0) == state()
+
+
 def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) -> None:
     """Its problem names the offset and the cure; the next discovery, which says the same, does not make it younger."""
     begin(watch, at(A, 40))
