@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "take-over, service killed": Kind(generations.service_killed, told="taken over by"),
     "two take-overs": Kind(generations.two_at_once, told="taken over by"),
     "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),
-    "source deleted": Kind(topics.source_deleted, told="does not exist"),
+    "source deleted": Kind(topics.source_deleted, told="(does not|no longer) exist"),
     "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
     "dead letters deleted": Kind(topics.dead_letters_deleted, told="does not exist"),
     "partitions added while stopped": Kind(added_while_stopped),

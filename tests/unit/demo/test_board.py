@@ -44,7 +44,7 @@ def test_a_pipe_gets_lines() -> None:
     """Lines on a pipe show the progress of service and verification, without control characters."""
     text = shown(80, SEEN, ended=False, terminal=False)
 
-    assert text.startswith("  Spark is starting\n  cleansed 80, lag 20, fastest")
+    assert text.startswith("  starting Spark\n  cleansed 80, lag 20, fastest")
     assert text.endswith("verified 62\n")
     assert "\x1b" not in text
 
@@ -53,7 +53,7 @@ def test_no_table_of_zeros() -> None:
     """Until something is committed, a terminal shows that Spark is starting."""
     text = shown(0, None, ended=False, terminal=True)
 
-    assert "Spark is starting" in text
+    assert "starting Spark" in text
     assert "lag" not in text
 
 

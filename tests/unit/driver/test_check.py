@@ -17,7 +17,7 @@ from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.unit.driver.test_pause import Marked
 from tests.unit.driver.test_service import config
 
-BRING_BACK = "bring the broker back; the partition goes on by itself"
+BRING_BACK = "restore the broker; the partition then resumes by itself"
 
 
 def noted(said: list[str]) -> Say:
@@ -42,7 +42,7 @@ def test_every_partition_is_shown_once() -> None:
     ] == said[:3]
     (blocked,) = said[3:]
     assert blocked.startswith(
-        "blocked  raw-0@10: offsets 10 to 49 (40 at most) were deleted before they were read: set "
+        "blocked  raw-0@10: offsets 10 to 49 (at most 40) were deleted before they were read: set "
     )
     assert [] == logs
     assert [] == kafka.fenced
@@ -60,7 +60,8 @@ def test_a_pause_is_told() -> None:
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (
-        "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1: winnow resume -c winnow.yaml ends it" == said[-1]
+        "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1; to resume, run winnow resume -c winnow.yaml"
+        == said[-1]
     )
 
 
@@ -85,16 +86,16 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (
-        "warns    Winnow may not Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls "
+        "warns    Winnow lacks Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls "
         "--bootstrap-server there:9092 --add --allow-principal User:NAME --operation Describe --operation Read --group g.pause"
     ) == said[0]
-    assert "ok       the brokers know the requests of Kafka 4.1" == said[1]
+    assert "ok       the brokers support the API of Kafka 4.1" == said[1]
 
     sound.rights["raw"] = frozenset({"Describe"})
     said.clear()
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert (
-        "refuses  Winnow may not Read on topic 'raw': kafka-acls --bootstrap-server there:9092 --add "
+        "refuses  Winnow lacks Read on topic 'raw': kafka-acls --bootstrap-server there:9092 --add "
         "--allow-principal User:NAME --operation Read --topic raw"
     ) == said[0]
     assert ["refuses", "warns"] == [line.split()[0] for line in said]
@@ -108,11 +109,11 @@ def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
     other = "sink.kafka.bootstrap.servers=elsewhere:1"
 
     assert 0 == connected(config(other), kafka.clients, noted(said))
-    assert said[0].startswith("warns    sink.kafka is the cluster of the source (id one): ")
+    assert said[0].startswith("warns    sink.kafka is the source's cluster (id one): ")
 
     said.clear()
     assert 3 == connected(config(other, "sink.topic=raw"), kafka.clients, noted(said))
-    assert said[0].startswith("refuses  sink.kafka is the cluster of the source (id one), and the source 'raw' is also")
+    assert said[0].startswith("refuses  sink.kafka is the source's cluster (id one), and the source 'raw' is also")
 
 
 def test_a_missing_topic_is_told() -> None:
@@ -136,7 +137,7 @@ def test_what_a_task_has_found_is_told() -> None:
     assert 1 == connected(config(), kafka.clients, noted(said))
     assert [
         "ok       raw-2: starts at 0, 10 offsets behind",
-        f"waits    raw-1: its lines cannot be delivered: no leader for clean-1: {BRING_BACK}",
+        f"waits    raw-1: its output cannot be delivered: clean-1 has no leader: {BRING_BACK}",
         "blocked  raw-0@4: 9 of 9 records are dead letters: mend the parser",
     ] == said[2:]
 
@@ -177,7 +178,7 @@ def test_what_winnow_would_create_is_told() -> None:
 
     assert 0 == connected(config(), kafka.clients, noted(said))
 
-    assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
+    assert "to do    raw.offsets: Winnow will create 2 partitions on the sink's cluster, for offsets only" == said[-1]
     assert {} == kafka.room
 
 

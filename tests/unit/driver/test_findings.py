@@ -57,8 +57,8 @@ class TestClusters:
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
         assert (
-            "sink.kafka is the cluster of the source (id a), and the source 'clean' is also sink.topic: Winnow would feed "
-            "itself: name another topic in sink.topic, or another cluster in sink.kafka"
+            "sink.kafka is the source's cluster (id a), and the source 'clean' is also sink.topic: Winnow would feed "
+            "itself: set sink.topic to another topic, or sink.kafka to another cluster"
         ) == str(found[0])
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:
@@ -66,7 +66,7 @@ class TestClusters:
         (finding,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("sink.kafka is the cluster of the source (id a): offsets are committed to")
+        assert str(finding).startswith("sink.kafka is the source's cluster (id a): offsets are committed to")
 
     @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
     def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
@@ -74,7 +74,7 @@ class TestClusters:
         (finding,) = of_clusters(ids, ["clean"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
-        assert "a cluster does not tell its id: they may be one topic" in str(finding)
+        assert "a cluster has no id: they may be the same topic" in str(finding)
         assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN))
 
 
@@ -88,7 +88,7 @@ class TestRights:
         assert Severity.REFUSES is finding.severity
         assert isinstance(finding.error, NotAllowed)
         assert (
-            "Winnow may not Read on topic 'raw': "
+            "Winnow lacks Read on topic 'raw': "
             "kafka-acls --bootstrap-server there:9092 --add --allow-principal User:NAME --operation Read --topic raw"
         ) == str(finding)
 
@@ -97,7 +97,7 @@ class TestRights:
         (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
 
         assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("Winnow may not Read on group 'g', so winnow pause does not work: kafka-acls ")
+        assert str(finding).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
 
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
@@ -120,7 +120,7 @@ class TestFeatures:
         refusal, other, warning = without_features(old, Guarantee.EXACTLY_ONCE)
 
         assert (
-            "a broker does not know OffsetFetch version 7: stable offsets (KIP-447): upgrade it to Kafka 2.5, or set "
+            "a broker does not support OffsetFetch version 7: stable offsets (KIP-447): upgrade it to Kafka 2.5, or set "
             "delivery.guarantee to at-least-once"
         ) == str(refusal)
         assert "TxnOffsetCommit version 3" in str(other)
@@ -160,7 +160,7 @@ class TestTopics:
         (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
 
         assert Severity.REFUSES is finding.severity
-        assert "the sink 'clean' takes no record: its replication factor is 1, and min.insync.replicas is 2" in str(
+        assert "the sink 'clean' accepts no records: its replication factor is 1 but min.insync.replicas is 2" in str(
             finding
         )
 
@@ -168,7 +168,9 @@ class TestTopics:
         """An audit knows lines by their time."""
         (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
 
-        assert "winnow audit cannot know them: set lineage.headers to true, or kafka-configs" in str(finding)
+        assert "winnow audit cannot match them to their records: set lineage.headers to true, or kafka-configs" in str(
+            finding
+        )
         assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime"), TOOLS))
 
     def test_records_that_are_too_old_for_the_sink(self) -> None:
@@ -178,7 +180,7 @@ class TestTopics:
 
         (finding,) = of_limits(sources, ("clean", topic(**sink)), TOOLS)
 
-        assert "older than 1 day (message.timestamp.before.max.ms), and 'b' (and 1 more) keeps older" in str(finding)
+        assert "older than 1 day (message.timestamp.before.max.ms), but 'b' (and 1 more) keeps older" in str(finding)
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink)), TOOLS))
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
 
@@ -186,7 +188,7 @@ class TestTopics:
         """The headers of a dead letter need room, too."""
         (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
 
-        assert "takes 1000 bytes (max.message.bytes), and 'raw' takes 9000: a rejected record" in str(finding)
+        assert "accepts 1000 bytes (max.message.bytes), but 'raw' accepts 9000: larger rejected records" in str(finding)
         assert str(finding).endswith("--add-config max.message.bytes=17192")
 
 
@@ -210,8 +212,8 @@ class TestExpiry:
         (said,) = self.found(10_080, 14 * DAY_MS)
 
         assert (
-            "brokers forget offsets that nobody commits after 7 days (offsets.retention.minutes), and 'raw' keeps records "
-            "for longer: after a stop of that length the service would begin at starting.offsets (earliest): set "
+            "brokers delete the offsets of an idle group after 7 days (offsets.retention.minutes), but 'raw' keeps records "
+            "for longer: after an outage of that length the service would start at starting.offsets (earliest): set "
             "starting.offsets to error once the group has offsets, or offsets.retention.minutes to 20160"
         ) == said
         assert [] == self.found(10_080, 14 * DAY_MS, self.EXPIRY._replace(starting="error"))
@@ -222,7 +224,7 @@ class TestExpiry:
         """Their offsets would vanish while the service runs."""
         (said,) = self.found(10, 1)
 
-        assert "10:00 (offsets.retention.minutes), and those of idle partitions are renewed every 0:10:00" in said
+        assert "10:00 (offsets.retention.minutes), but those of idle partitions are renewed only every 0:10:00" in said
         assert "set round.interval to 5s or less" in said
 
 
@@ -234,8 +236,8 @@ class TestClocks:
         [
             (Look(None, 1000), Look(None, 1001), ""),
             (Look(900, 1000), Look(900, 1001), ""),
-            (Look(1099, 1000), Look(1099, 1001), "98 s or more behind"),
-            (Look(899, 1000), Look(900, 1001), "100 s or more ahead of"),
+            (Look(1099, 1000), Look(1099, 1001), "at least 98 s behind"),
+            (Look(899, 1000), Look(900, 1001), "at least 100 s ahead of"),
             (Look(999, 1000), Look(1000, 1001), ""),
         ],
         ids=["nothing is known", "an old commit", "a commit in the future", "a new commit in the past", "alike"],

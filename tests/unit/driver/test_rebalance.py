@@ -60,11 +60,11 @@ def test_a_good_plan_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        ({}, "partitions came or went"),
-        (LATER | {Partition("raw", 4): at()}, "partitions came or went"),
-        (LATER | {B: at(500, topic_id="other")}, "raw-1: its topic was deleted and created again"),
+        ({}, "partitions were added or removed"),
+        (LATER | {Partition("raw", 4): at()}, "partitions were added or removed"),
+        (LATER | {B: at(500, topic_id="other")}, "raw-1: its topic was deleted and recreated"),
         (LATER | {B: at(None)}, "raw-1: the group's offset vanished"),
-        (LATER | {B: at(99)}, "raw-1: the group's offset was set back"),
+        (LATER | {B: at(99)}, "raw-1: the group's offset was moved back"),
         (LATER | {B: at(100, low=200)}, "raw-1: its next record was deleted"),
         (LATER | {B: at(100, stable=50)}, "raw-1: its next record was deleted"),
     ],
@@ -103,7 +103,7 @@ def test_an_operator_unblocks_a_partition() -> None:
     round_ = balance(before, blocked=(B,))
 
     assert not round_.needs_rebalance(SourceOffsets(LATER | {B: at(None)}), 2, 10)
-    assert "raw-1: it was blocked, and the group's offset was set" == round_.needs_rebalance(
+    assert "raw-1: it was blocked, and the group's offset has been set" == round_.needs_rebalance(
         SourceOffsets(LATER | {B: at(7)}), 2, 20
     )
 
@@ -114,7 +114,7 @@ def test_a_stalled_partition() -> None:
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, STALLED_SECONDS + 5
     )
 
@@ -125,7 +125,7 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
     waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 80 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 80 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(waiting), 2, 80
     )
 
@@ -139,8 +139,8 @@ def test_a_partition_of_a_large_task_may_wait_longer() -> None:
 
     assert not few.needs_rebalance(stuck, 4, 15.75)
     assert not many.needs_rebalance(stuck, 1, 16.5)
-    assert "raw-1: nothing was committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
-    assert "raw-1: nothing was committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
+    assert "raw-1: nothing has been committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
+    assert "raw-1: nothing has been committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
 
 
 def test_a_task_that_has_not_committed_yet_may_take_longer() -> None:
@@ -149,7 +149,7 @@ def test_a_task_that_has_not_committed_yet_may_take_longer() -> None:
     stuck = SourceOffsets(LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))})
 
     assert not round_.needs_rebalance(stuck, 4, START_SECONDS + 15.75)
-    assert "raw-1: nothing was committed for 46 s" in round_.needs_rebalance(stuck, 4, START_SECONDS + 16.0)
+    assert "raw-1: nothing has been committed for 46 s" in round_.needs_rebalance(stuck, 4, START_SECONDS + 16.0)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -186,7 +186,7 @@ def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
 
     assert not round_.needs_rebalance(SourceOffsets(stuck, frozenset({B})), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, 1_020
     )
 
@@ -196,7 +196,7 @@ def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
     round_ = balance(BEFORE)
     lost = [partition for partition in PARTITIONS if partition.number % 2]
     backlog = everywhere(at(1_000)) | dict.fromkeys(lost, at(100, stable=1_000_000))
-    undeliverable = {each: Undeliverable(each, "no leader for clean-1") for each in lost}
+    undeliverable = {each: Undeliverable(each, "clean-1 has no leader") for each in lost}
 
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 2_000)
@@ -223,12 +223,12 @@ def test_a_leaderless_partition_that_answers_again_is_planned() -> None:
     later = {partition: LATER[partition] for partition in without}
 
     assert not round_.needs_rebalance(SourceOffsets(later, frozenset({B})), 2, 10)
-    assert "partitions came or went" == round_.needs_rebalance(SourceOffsets(LATER), 2, 20)
+    assert "partitions were added or removed" == round_.needs_rebalance(SourceOffsets(LATER), 2, 20)
 
 
 def test_slots_that_came_or_went() -> None:
     """A new executor gets work after the next check."""
-    assert "there are slots for 3 tasks, not 2" == balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 3, 10)
+    assert "there are slots for 3 tasks instead of 2" == balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 3, 10)
     assert not balance(BEFORE, slots=4).needs_rebalance(SourceOffsets(LATER), 5, 10)  # no more tasks than partitions
 
 

@@ -179,7 +179,7 @@ def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
     scene = Scene()
     scene.tasks.after_fence = {2: FENCE_ALL_SECONDS - 0.2}
 
-    assert not scene.watch(lambda: "partitions came or went")
+    assert not scene.watch(lambda: "partitions were added or removed")
     assert [CONTROL, EVERY] == scene.fenced
     first, second = scene.fenced_at
     assert OVERRUN == pytest.approx(second - first, abs=0.2)
@@ -190,7 +190,7 @@ def test_tasks_that_do_not_end_are_killed() -> None:
     """After both fences the job is cancelled; another fence shuts out what may still run, and the status tells it."""
     scene = Scene()
 
-    assert scene.watch(lambda: "partitions came or went")
+    assert scene.watch(lambda: "partitions were added or removed")
     assert [CONTROL, EVERY, EVERY] == scene.fenced
     _, second, third = scene.fenced_at
     assert scene.tasks.cancelled_at is not None
@@ -358,7 +358,7 @@ class TestTakeover:
         scene = Scene()
         scene.tracker.taken_over(dict.fromkeys(EVERY, self.LATER))
 
-        assert scene.watch(lambda: "everything is taken over")
+        assert scene.watch(lambda: "all partitions were taken over")
 
         assert scene.tasks.cancelled_at is not None
         assert scene.tasks.cancelled_at - 1_000 < 10 + A_LOOK + 0.5

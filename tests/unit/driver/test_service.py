@@ -274,7 +274,7 @@ class TestRounds:
         """A receipt with in ≠ out + dead letters is a bug that must not go on."""
         rounds = FakeRounds(lambda _: [Receipt(A, 0, 10, records=10, out=8, dead={"empty": 1})])
 
-        with pytest.raises(AccountingError, match="10 records came in, 8 went out, 1"):
+        with pytest.raises(AccountingError, match="10 records in, but 8 out and 1"):
             service(DriverKafka(p0=(0, 10)), rounds).run(until_end=True)
 
         assert rounds.stopped
@@ -336,7 +336,7 @@ class TestRounds:
         with capture_logs() as logs:
             assert 1 == service(kafka, rounds).run(until_end=True)
 
-        assert any("deleted and created again" in entry.get("error", "") for entry in logs)
+        assert any("deleted and recreated" in entry.get("error", "") for entry in logs)
 
     def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
         """The service goes on, because there may be other topics and this one may be created again."""
@@ -641,7 +641,7 @@ def test_a_sink_partition_with_too_few_replicas_in_sync_takes_nothing() -> None:
 
     (error,) = found.values()
     assert {A} == found.keys()
-    assert "its lines cannot be delivered: clean-0 has 1 in-sync replicas, its min.insync.replicas is 2" == error.cause
+    assert "its output cannot be delivered: clean-0 has 1 in-sync replicas but min.insync.replicas is 2" == error.cause
 
 
 def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
@@ -654,7 +654,7 @@ def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
     found = Destinations(settings, kafka.clients.destinations).undeliverable([A, B])
     service(kafka, rounds, settings).run(until_end=True)
 
-    assert dict.fromkeys((A, B), "its lines cannot be delivered: no leader for clean-0") == {
+    assert dict.fromkeys((A, B), "its output cannot be delivered: clean-0 has no leader") == {
         partition: error.cause for partition, error in found.items()
     }
     ((assignment, *_), *_) = rounds.rounds
@@ -901,14 +901,14 @@ class TestChecks:
 
         assert [2, 3] == [sum(len(task.ranges) for task in round_) for round_ in rounds.rounds]
         assert [A, B] == sorted(kafka.fenced[1])
-        assert any("partitions came or went" in entry.get("reason", "") for entry in logs)
+        assert any("partitions were added or removed" in entry.get("reason", "") for entry in logs)
 
     def test_a_task_that_has_reported_ends_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A round ends when one of its tasks has returned its receipts, because the slot would stay empty."""
         rounds, logs = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, done_tasks=1)
 
         assert 1 < len(rounds.rounds)
-        assert any("a task has nothing left to do" == entry.get("reason") for entry in logs)
+        assert any("a task has no work left" == entry.get("reason") for entry in logs)
 
     def test_our_own_fences_are_no_news(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tasks report that their control partitions were fenced, which ended the round; a third one is somebody's doing."""
@@ -961,8 +961,8 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
         waiting = [each for each in logs if each["event"] == "partition_waiting"]
         assert [1, 3] == [each["partition"] for each in waiting]
-        cause = "its lines cannot be delivered: no leader for clean-1"
-        assert f"raw-1: {cause}: bring the broker back; the partition goes on by itself" == waiting[0]["error"]
+        cause = "its output cannot be delivered: clean-1 has no leader"
+        assert f"raw-1: {cause}: restore the broker; the partition then resumes by itself" == waiting[0]["error"]
         assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition_wait_over"]
 
     def test_a_sink_that_is_deleted_ends_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_an_offset_that_vanished_is_an_error() -> None:
 
 def test_an_offset_that_vanished_with_its_topic_is_not_a_first_start() -> None:
     """Kafka deletes a group's offsets with their topic; a new topic of that name still waits for an operator."""
-    with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and created again"):
+    with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and recreated"):
         start(offsets(None, topic_id="id-2"), "earliest", had_offset_in="id-1")
 
 
@@ -100,7 +100,7 @@ def test_the_edges_are_in_range(committed: int) -> None:
 
 def test_out_of_range_names_the_lost_range() -> None:
     """The error names the offsets that were deleted unread."""
-    with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(60 at most\)"):
+    with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(at most 60\)"):
         start(offsets(40))
 
 

@@ -194,9 +194,7 @@ def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
     """The error names the partition and the counts, and calls it a bug."""
     begin(watch, at(A, 0))
 
-    with pytest.raises(
-        AccountingError, match="raw-0@0: 10 records came in, 8 went out, 1 to the dead letters: this is"
-    ):
+    with pytest.raises(AccountingError, match="raw-0@0: 10 records in, but 8 out and 1 dead letters: this is"):
         watch.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
 
 
@@ -273,13 +271,13 @@ def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch
 def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
     """The snapshot has its number, slots, tasks and the reason for its end."""
     begin(watch, at(A, 40))
-    watch.tracker.round_ends(End.REBALANCE, "partitions came or went")
+    watch.tracker.round_ends(End.REBALANCE, "partitions were added or removed")
     watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
 
     ended = watch.snapshot.round
     assert ended is not None
     assert (1, 2, 1, 1, 60) == (ended.number, ended.slots, ended.tasks, ended.partitions, ended.lag_before)
-    assert (End.REBALANCE, "partitions came or went", 12.5) == (ended.ending, ended.reason, ended.seconds)
+    assert (End.REBALANCE, "partitions were added or removed", 12.5) == (ended.ending, ended.reason, ended.seconds)
     assert Counts(60, 60) == ended.counts
 
     begin(watch, at(A, 100))
@@ -328,16 +326,16 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
 def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(watch: Watch) -> None:
     """Before a task has it and while it works, the same one; it goes when the next discovery does not find it any more."""
     found = workload(at(A, 10), at(B, 10))
-    lost = replace(found, undeliverable={B: Undeliverable(B, "no leader for clean-1")})
+    lost = replace(found, undeliverable={B: Undeliverable(B, "clean-1 has no leader")})
     for _ in range(2):
         watch.tracker.discovered(lost)
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
         watch.now += 10
         watch.tracker.round_began(2, 1, list(found.ranges.values()))
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
         watch.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
     watch.tracker.discovered(found)
     assert [] == watch.snapshot.problems
@@ -348,10 +346,10 @@ def test_another_problem_of_a_partition_begins_anew(watch: Watch) -> None:
     begin(watch, at(A, 10))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
     watch.now += 10
-    undeliverable = {A: Undeliverable(A, "no leader for clean-0")}
+    undeliverable = {A: Undeliverable(A, "clean-0 has no leader")}
     watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
 
-    assert [("no leader for clean-0", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert [("clean-0 has no leader", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
 
 def test_what_a_task_got_over_is_known(watch: Watch) -> None:
@@ -473,9 +471,7 @@ def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
     getattr(watch.tracker, look)(replace(found, mirrors=(failing, well)))
 
     assert (failing, well) == watch.snapshot.mirrors
-    assert [("the mirror redis fails: refused", 990.0)] == [
-        (each.cause, each.since) for each in watch.snapshot.problems
-    ]
+    assert [("mirror redis fails: refused", 990.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
 
 def test_the_window_has_each_look(watch: Watch) -> None:

@@ -65,7 +65,7 @@ def test_one_of_two_hosts_is_enough() -> None:
     found = ADMISSION.refusal("GET", ["localhost", "evil.example"], [])
     assert found is not None
     assert HTTPStatus.MISDIRECTED_REQUEST == found.status
-    assert b"this server has another name: use its IP address, or add the name to http.allowed.hosts\n" == found.body
+    assert b"unknown host name: use this server's IP address, or add the name to http.allowed.hosts\n" == found.body
 
 
 @pytest.mark.parametrize(

@@ -226,12 +226,12 @@ def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
 
 def test_the_lines_are_written() -> None:
     """The tracker's listener writes the lines with structlog, and with the number of the round."""
-    after = with_round(ending=End.REBALANCE, reason="partitions came or went")
+    after = with_round(ending=End.REBALANCE, reason="partitions were added or removed")
     assert after.round is not None
     with capture_logs() as written:
         log.write(BEFORE, after)
 
-    fields = {"round": after.round.number, "reason": "partitions came or went"}
+    fields = {"round": after.round.number, "reason": "partitions were added or removed"}
     assert [{"log_level": "info", "event": "rebalance", "message": REBALANCE.message, **fields}] == written
 
 
@@ -242,7 +242,7 @@ def test_a_pause_is_said_again_each_minute() -> None:
 
     assert [("warning", "paused")] == events(BEFORE, paused)
     assert {
-        "reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1: winnow resume -c winnow.yaml ends it"
+        "reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1; to resume, run winnow resume -c winnow.yaml"
     } == fields(BEFORE, paused)
     assert [] == events(paused, replace(paused, at=159))
     assert [("warning", "paused")] == events(paused, later)

@@ -97,7 +97,7 @@ def test_a_scrape_during_an_outage(page: Page) -> None:
 
     assert "\nwinnow_snapshot_age_seconds 600.0\n" in page.ask("/metrics")[2]
     assert 600.0 == json.loads(page.ask("/api/status")[2])["age"]
-    assert (503, "Kafka does not answer: connection refused\n") == page.ask("/readyz")[::2]
+    assert (503, "Kafka is not responding: connection refused\n") == page.ask("/readyz")[::2]
     assert (200, "alive\n") == page.ask("/healthz")[::2]
 
 
@@ -105,7 +105,7 @@ def test_a_service_that_stands_by_is_not_ready_and_says_so(page: Page) -> None:
     """Whoever waits for it learns what it waits for."""
     page.snapshot = replace(NOTHING_YET, rival=Problem("the service on there works for the same group", "", 9_995.0))
 
-    text = "another service works for this group; this one stands by until that is gone\n"
+    text = "another service is working for this group; this one stands by until it is gone\n"
     assert (503, text) == page.ask("/readyz")[::2]
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_here(page: Page) -> None:
     assert (404, "here are: / /api/status /metrics /healthz /readyz\n") == (status, body)
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FLY"):
         status, headers, body = page.ask("/api/status", method)
-        assert (405, "GET, HEAD", "this server only reads: ask with GET or HEAD\n") == (status, headers["Allow"], body)
+        assert (405, "GET, HEAD", "this server is read-only: use GET or HEAD\n") == (status, headers["Allow"], body)
 
     status, headers, body = page.ask("/metrics", "HEAD")
     assert (200, "") == (status, body)
@@ -315,7 +315,7 @@ def test_a_taken_port_is_a_clear_error(page: Page) -> None:
 
 def test_an_address_that_is_not_ours_is_a_clear_error() -> None:
     """It names the address."""
-    with pytest.raises(NotUsable, match=r"the status page cannot listen at 192\.0\.2\.1, port 0"):
+    with pytest.raises(NotUsable, match=r"the status page cannot listen on 192\.0\.2\.1, port 0"):
         StatusServer("192.0.2.1", 0, lambda: SNAPSHOT).__enter__()
 
 
