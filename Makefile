@@ -1,6 +1,6 @@
 # Everything a newcomer types. Each target does its own set-up; only Python 3.11+, Java 17+ and make are assumed.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit clean prerequisites packages
+.PHONY: help setup demo test unit faults neighbours chaos chaos-long refusals takeover proof controls bench mutants fuzz image-size manifests lint format lock release sbom licences audit docs clean prerequisites packages
 SHELL := /bin/bash
 # Without bytecode each Python that starts compiles up to two thousand modules again: half of the time of all tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,6 +12,7 @@ RUNTIME := .venv/.runtime-ready
 READY := .venv/.ready
 CLASSES := .venv/.classes-ready
 COMPILED := .venv/.compiled-ready
+MKDOCS := .venv/mkdocs
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 UV_CACHE := .venv/.cache
@@ -50,7 +51,7 @@ setup: $(READY)  ## create .venv with the winnow command, from hash-pinned depen
 demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
 	@$(BIN)/winnow demo
 
-test: $(CLASSES) $(COMPILED)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark
+test: $(CLASSES) $(COMPILED) $(MKDOCS)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark
 	$(BIN)/python -m pytest -n $(STREAMS)
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
@@ -112,6 +113,7 @@ lock: $(READY)  ## resolve the pinned dependencies anew
 	$(LOCK) pyproject.toml -o docker/requirements.lock
 	$(LOCK) --all-extras --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
 	$(LOCK) --extra stores -c tests/requirements.lock pyproject.toml -o docker/image.lock
+	$(LOCK) --group docs -c tests/requirements.lock -o docs/requirements.lock
 	$(BIN)/python -m app.embedded.jars > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
 
 release: $(READY)  ## wheel, sdist, chart, image recipe, SBOM and their hashes in dist/: equal bytes for equal sources
@@ -125,6 +127,10 @@ licences: $(READY)  ## the licence of each thing that the image ships; fails at 
 
 audit: $(READY)  ## ask PyPI for known vulnerabilities of what the locks name (3 if it does not answer for all of it)
 	$(BIN)/python -m tests.release audit
+
+docs: $(MKDOCS)  ## build the documentation with its search into SITE (dist/docs); a broken link fails
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(MKDOCS) $(BIN)/python -m mkdocs build --strict --config-file $(or $(DOCS),docs)/site/mkdocs.yml --site-dir "$(abspath $(or $(SITE),dist/docs))"
+	@echo "to read it, with its search: $(BIN)/python -m http.server --directory $(or $(SITE),dist/docs)"
 
 clean:  ## remove what the other targets created here
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz dist
@@ -157,6 +163,13 @@ $(READY): $(RUNTIME) tests/requirements.lock
 packages:
 	@$(call install,--target "$(FOLDER)" --require-hashes -r "$(PINS)")
 	@rm -rf $(UV_CACHE)
+
+# What builds the site, in a folder of its own: the service and its tests run without it.
+$(MKDOCS): docs/requirements.lock | $(READY)
+	@echo "  MkDocs (once)"
+	@rm -rf $@ $@.new
+	@$(MAKE) --silent packages FOLDER=$@.new PINS=docs/requirements.lock
+	@mv $@.new $@
 
 # Archives of the classes of Kafka and Spark: in tests they start with half the work.
 $(CLASSES): $(READY)

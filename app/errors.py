@@ -1,35 +1,35 @@
 """
-Everything that can go wrong, as an operator meets it. Each says what happened, where, and what to do.
+Every error that an operator may see. Each says what happened, where, and what to do.
 
     WinnowError
     ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
-    ├── NotUsable            Kafka or Spark cannot be worked with as they are                     exit 3
+    ├── NotUsable            Kafka or Spark cannot be used as they are                            exit 3
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
-    │   ├── NotAllowed           credentials, certificates or ACLs refuse us, for some seconds: once may be a restart
-    │   ├── ForeignMember        somebody else consumes with our group.id
+    │   ├── NotAllowed           credentials, certificates or ACLs are rejected, and not just once during a restart
+    │   ├── ForeignMember        another consumer is a member of the group
     │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
-    │   ├── Superseded           a later run of the service works with our group.id; the later one goes on
-    │   ├── ServiceRuns          the service works, and what was asked for needs it to be stopped
-    │   └── SparkFailed          Spark could not start, or lost every round that it was given
-    ├── Unreachable          Kafka does not answer: the service waits with a back-off and logs it each minute
+    │   ├── Superseded           a later run of the service works for the group and continues
+    │   ├── ServiceRuns          the command needs the service to be stopped, but it is running
+    │   └── SparkFailed          Spark could not start, or lost every round
+    ├── Unreachable          Kafka does not answer: the service retries with a back-off and logs it every minute
     ├── AccountingError      in ≠ out + dead letters: a bug; the service stops                    exit 1
-    └── PartitionError       one source partition; the others go on
-        ├── Fenced               another owner took the partition over: drop everything, no harm done
+    └── PartitionError       one source partition; the others continue
+        ├── Fenced               another owner took the partition over: drop everything; no harm is done
         ├── Transient            retire the producer, open a new one, resume at the committed offset
-        │   └── Refused              Kafka refuses a record; it is looked for, and becomes a dead letter
-        ├── Undeliverable        no broker leads a partition that takes its lines; it goes on by itself
+        │   └── Refused              Kafka rejects a record, which is searched for and becomes a dead letter
+        ├── Undeliverable        a partition that receives its lines has no leader; it resumes on its own
         ├── OffsetMoved          the committed offset went back or vanished after the driver planned: plan again
-        └── Blocked              needs a person; retried with each plan, so it heals without a restart
+        └── Blocked              needs an operator; retried with each plan, so it recovers without a restart
             ├── OutOfRange           records were deleted before they were read
-            ├── Truncated            the log was cut below the committed offset: other records stand or will stand there
+            ├── Truncated            the log was cut below the committed offset: the records there are or will be others
             ├── OffsetVanished       the group's offset expired or was deleted
-            ├── OffsetLeftBehind     only the source's cluster knows the group's offset: sink.kafka is new
+            ├── OffsetLeftBehind     only the source's cluster has the group's offset: sink.kafka is new
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
-            ├── CorruptOffset        the offset store holds something else than an offset
-            ├── OffsetPending        a transaction hangs beside the group's offset, and nobody can tell how it ended
-            ├── Leaderless           no broker leads the partition now, or the one that does is silent
-            ├── TooManyDeadLetters   the circuit breaker; it waits for another configuration or another offset
-            ├── TopicGone            the topic was there at the start and was deleted
+            ├── CorruptOffset        the offset store holds something other than an offset
+            ├── OffsetPending        a hanging transaction covers the group's offset, and its outcome is unknown
+            ├── Leaderless           the partition has no leader, or its leader does not answer
+            ├── TooManyDeadLetters   the circuit breaker; it needs another configuration or another offset
+            ├── TopicGone            the topic existed at the start and was deleted
             └── TopicRecreated       the offset belongs to a deleted topic of the same name
 """
 
@@ -44,17 +44,17 @@ from app.secrets import without_secrets
 
 class WinnowError(Exception):
     """
-    Base of all errors; `exit_code` is what the command ends with when nobody handles it.
+    Base of all errors; `exit_code` is the command's exit code if the error is not handled.
 
     Args:
         cause: what happened.
-        cure: what to do about it; empty where nothing needs to be done.
+        cure: what to do about it; empty if nothing needs to be done.
     """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, cause: str, cure: str = "") -> None:
-        # Other systems' clients repeat URLs, and those may hold a password or a token.
+        # Clients of other systems quote URLs, which may hold a password or a token.
         self.cause = without_secrets(cause)
         self.cure = cure
         super().__init__(self.cause, cure)
@@ -73,12 +73,12 @@ class ConfigError(WinnowError):
         super().__init__("\n".join(self.problems))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive the trip from an executor to the driver."""
+        """Pickle with the problems as the only argument."""
         return type(self), (self.problems,)
 
 
 class NotUsable(WinnowError):
-    """Kafka or Spark cannot be worked with as they are."""
+    """Kafka or Spark cannot be used as they are."""
 
     exit_code = 3
 
@@ -88,29 +88,29 @@ class TopicMissing(NotUsable):
 
     @classmethod
     def named(cls, name: str, tools: KafkaTools, partitions: int = 8) -> TopicMissing:
-        """Return the error of a topic, which can be created with so many partitions."""
+        """Return the error; its cure creates the topic with this number of partitions."""
         command = tools.create_topic(name, partitions, {})
         return cls(f"topic {name!r} does not exist", f"{command}; or correct the configuration")
 
 
 class NotAllowed(NotUsable):
-    """Kafka refuses us: credentials, certificates or ACLs."""
+    """Kafka rejects our credentials, certificate or request for lack of rights."""
 
 
 class ForeignMember(NotUsable):
-    """A consumer that is not ours is a live member of our group."""
+    """The group has a live member that is not Winnow."""
 
 
 class ForeignSink(NotUsable):
-    """Somebody commits our group's offsets and writes to another sink."""
+    """The group's offsets are committed by a service that writes to another sink."""
 
 
 class Superseded(NotUsable):
-    """A run of the service that started later works with our group."""
+    """A run of the service that started later works for the group."""
 
 
 class ServiceRuns(NotUsable):
-    """A service works for the group, and what was asked for would be lost to it, or disturb it."""
+    """A running service would overwrite, or be disturbed by, what the command does."""
 
 
 class SparkFailed(NotUsable):
@@ -124,11 +124,11 @@ class Unreachable(WinnowError):
 
 
 class AccountingError(WinnowError):
-    """A receipt in which in ≠ out + dead letters."""
+    """A receipt does not balance: in ≠ out + dead letters."""
 
 
 class PartitionError(WinnowError):
-    """Something about one source partition; its text begins with `topic-partition@offset`."""
+    """A problem of one source partition; its text begins with `topic-partition@offset`."""
 
     def __init__(self, partition: Partition, cause: str, offset: int | None = None, cure: str = "") -> None:
         super().__init__(cause, cure)
@@ -140,24 +140,24 @@ class PartitionError(WinnowError):
         return f"{where}: {super().__str__()}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive the trip from an executor to the driver."""
+        """Pickle with the constructor's arguments."""
         return type(self), (self.partition, self.cause, self.offset, self.cure)
 
 
 class Fenced(PartitionError):
-    """Another owner has opened this partition: this one stops, drops what was open, and nothing is lost."""
+    """Another owner has opened this partition: this one stops and drops its open work; no data is lost."""
 
 
 class Transient(PartitionError):
-    """The outcome of a Kafka call is unknown or bad: the producer is retired and the partition opened again."""
+    """A Kafka call failed or its outcome is unknown: retire the producer and open the partition again."""
 
 
 class Refused(Transient):
-    """Kafka refuses a record of a transaction, and would refuse it again."""
+    """Kafka rejects a record of a transaction, and would reject it again."""
 
 
 class Undeliverable(PartitionError):
-    """A partition that takes what comes of this one has no leader, or too few replicas; its task tries again."""
+    """A partition that receives this one's output has no leader or too few replicas; the task tries again."""
 
 
 class OffsetMoved(PartitionError):
@@ -165,11 +165,11 @@ class OffsetMoved(PartitionError):
 
 
 class Blocked(PartitionError):
-    """This partition waits for a person; the others go on."""
+    """This partition waits for an operator; the others continue."""
 
 
 class OutOfRange(Blocked):
-    """The committed offset lies below what the partition still holds."""
+    """The committed offset is below the partition's first offset."""
 
 
 class Truncated(Blocked):
@@ -177,31 +177,30 @@ class Truncated(Blocked):
     The partition ends below the committed offset, or did before it grew again.
 
     Args:
-        partition: which partition.
         offset: the committed offset.
-        cut: where the log ended; what follows was not there when the offset was committed.
+        cut: where the log ended; records from there on are newer than the committed offset.
     """
 
     offset: int
 
     def __init__(self, partition: Partition, offset: int, cut: int) -> None:
-        what = f"the partition was cut to {cut}, or the group's offset was set too high"
+        what = f"the partition was truncated to {cut}, or the group's offset was set too high"
         super().__init__(
-            partition, f"{what}: offsets {cut} to {offset - 1} are not those that were read", offset, go_on(partition)
+            partition, f"{what}: offsets {cut} to {offset - 1} are not the ones already read", offset, go_on(partition)
         )
         self.cut = cut
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Survive the trip from an executor to the driver."""
+        """Pickle with the constructor's arguments."""
         return type(self), (self.partition, self.offset, self.cut)
 
 
 class OffsetVanished(Blocked):
-    """The group had an offset for this partition, and has none now."""
+    """The group had an offset for this partition, but has none now."""
 
 
 class OffsetLeftBehind(Blocked):
-    """The group has an offset on the source's cluster, and none on the sink's, where offsets are with `sink.kafka`."""
+    """The group has an offset on the source's cluster but none on the sink's, where `sink.kafka` keeps them."""
 
 
 class NoStartingOffset(Blocked):
@@ -209,7 +208,7 @@ class NoStartingOffset(Blocked):
 
 
 class CorruptOffset(Blocked):
-    """What the offset store holds for this partition is not an offset."""
+    """The offset store holds something other than an offset for this partition."""
 
     def __init__(
         self,
@@ -222,42 +221,41 @@ class CorruptOffset(Blocked):
 
 
 class OffsetPending(Blocked):
-    """Kafka never wrote the end of a transaction beside the group's offset: no stable read of it answers any more."""
+    """A transaction that covers the group's offset never ended, so stable reads of the offset never return."""
 
     def __init__(
         self,
         partition: Partition,
-        cause: str = "a transaction hangs in __consumer_offsets, and its records do not show how it ended",
+        cause: str = "a transaction is hanging in __consumer_offsets, and its records do not show how it ended",
         offset: int | None = None,
         cure: str = "",
     ) -> None:
         end = (
-            f"find it by {ANY.find_hanging('--topic __consumer_offsets')}, and abort it by the same tool; then, "
-            "if its lines are readable in the sink (from the last header winnow.transaction of this partition on), set "
+            f"find it with {ANY.find_hanging('--topic __consumer_offsets')}, and abort it with the same tool; then, "
+            "if its lines are readable in the sink (they start at this partition's last winnow.transaction header), "
         )
-        past = f"the offset past them: {reset(partition, '--to-offset OFFSET')}"
+        past = f"set the offset past them: {reset(partition, '--to-offset OFFSET')}"
         super().__init__(partition, cause, offset, cure or end + past)
 
 
 class Leaderless(Blocked):
-    """No broker answers for this partition; brokers answer for others."""
+    """No broker answers for this partition, although brokers answer for others."""
 
     def __init__(
         self,
         partition: Partition,
         cause: str = "the partition has no leader, or its broker does not answer",
         offset: int | None = None,
-        cure: str = "bring its broker back; the partition goes on by itself",
+        cure: str = "bring its broker back; the partition resumes on its own",
     ) -> None:
         super().__init__(partition, cause, offset, cure)
 
 
 class TooManyDeadLetters(Blocked):
     """
-    So many of the records become dead letters that the parser or its options are probably wrong.
+    So many records become dead letters that the parser or its options are probably wrong.
 
-    Nothing that is not committed was sent for good. A new task would count anew, and drain more of them, so this is not
-    retried.
+    Only committed work counts. This is not retried: a new task would start counting again and drain more records.
     """
 
     def __init__(
@@ -268,15 +266,15 @@ class TooManyDeadLetters(Blocked):
         cure: str = "",
     ) -> None:
         mend = (
-            "mend the parser or its options and start Winnow again; to take the dead letters, start it with a higher "
-            "dead.letters.breaker.ratio or none; to pass over these records, "
+            "fix the parser or its options and restart Winnow; to accept the dead letters, restart it with a higher "
+            "dead.letters.breaker.ratio or none; to skip these records, "
         )
         super().__init__(partition, cause, offset, cure or mend + reset(partition, "--to-offset OFFSET"))
 
 
 class TopicGone(Blocked):
-    """The source topic was there when the service started, and does not exist any more."""
+    """The source topic existed when the service started, and was deleted."""
 
 
 class TopicRecreated(Blocked):
-    """The committed offset was written for another topic of the same name."""
+    """The committed offset belongs to a deleted topic of the same name."""

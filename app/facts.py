@@ -11,10 +11,10 @@ class TopicFacts(NamedTuple):
     What a preflight asks about a topic.
 
     Args:
-        rights: what we may do with it, such as `Read`; None where the broker does not tell.
-        replicas: how many its partitions have, at least.
-        settings: its configuration; None where we may not read it.
-        partitions: how many it has; 0 where that is not known.
+        rights: what we may do with it, such as `Read`; None if the broker does not say.
+        replicas: the smallest replica count of its partitions.
+        settings: its configuration; None if we may not read it.
+        partitions: 0 if unknown.
     """
 
     rights: frozenset[str] | None
@@ -23,7 +23,7 @@ class TopicFacts(NamedTuple):
     partitions: int = 0
 
     def setting(self, name: str) -> str:
-        """Return a setting; empty where it is not known."""
+        """Return a setting; empty if it is unknown."""
         return (self.settings or {}).get(name, "")
 
 
@@ -32,8 +32,8 @@ class BrokerFacts(NamedTuple):
     What a preflight asks about the brokers of a cluster.
 
     Args:
-        versions: the newest version of each request that all of them know; empty where that is not known.
-        settings: the configuration of one of them; None where we may not read it.
+        versions: the newest version of each request that all of them support; empty if unknown.
+        settings: the configuration of one of them; None if we may not read it.
     """
 
     versions: Mapping[str, int] = {}

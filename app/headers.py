@@ -1,9 +1,9 @@
 """
-The headers that Winnow adds to records, and how a reader tells them from those of the source records.
+The headers that Winnow adds to records, and how to tell them from those of the source records.
 
-A line bears ours only: `source.flume.headers` can name none of them. A dead letter bears those of its source record,
-whatever their names are, and ours behind them. Ours begin with the stage and the topic, so the last such pair is ours.
-That holds for all that 0.1.0 and 0.2.0 have written, too.
+A line's `winnow.*` headers are all ours: `source.flume.headers` cannot name one. A dead letter has the headers of its
+source record, whatever their names, followed by ours. Ours begin with the stage and the topic, so the last such pair
+marks where they start. That also holds for records written by 0.1.0 and 0.2.0.
 """
 
 from __future__ import annotations
@@ -16,23 +16,22 @@ Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
 
 TRANSACTION = "winnow.transaction"
-"""Whose transaction began with this record, and at which committed offset: `TRANSACTIONAL-ID@OFFSET`."""
+"""Marks the first record of a transaction: `TRANSACTIONAL-ID@OFFSET`, with the committed offset it starts at."""
 SOURCE = "winnow.source"
-"""Which record a line was: `topic-partition@offset`."""
+"""A line's source record: `topic-partition@offset`."""
 REPLAYS = "winnow.replays"
-"""How often a record was replayed; a line that bears it comes from a replay."""
+"""How often a record was replayed; only a replay's line has it."""
 ERRORS = "__connect.errors."
-"""What the headers that make a dead letter begin with; Kafka Connect's names, which existing tools read."""
+"""The prefix of a dead letter's headers: Kafka Connect's names, which existing tools read."""
 OURS = ("winnow.", ERRORS)
-"""What our names begin with."""
 STAGE, TOPIC = f"{ERRORS}stage", f"{ERRORS}topic"
 TOPIC_ID = f"{ERRORS}topic.id"
-"""In which of the topics of that name the record was."""
+"""The source topic's id, which tells topics of the same name apart."""
 _LARGEST = 2**63 - 1
 
 
 def ours(headers: Headers) -> dict[str, str]:
-    """Return the headers that Winnow has added to a line or a dead letter; none where somebody else made it one."""
+    """Return the headers that Winnow added to a line or a dead letter; none if another tool wrote it."""
     return as_text(headers[_begin(headers) :])
 
 
@@ -42,7 +41,7 @@ def theirs(headers: Headers) -> Headers:
 
 
 def origin_of(headers: Headers) -> tuple[Partition, int] | None:
-    """Return the source record that a dead letter stands for, as partition and offset; None where it does not say."""
+    """Return the partition and offset of a dead letter's source record; None if the headers do not say."""
     own = ours(headers)
     number, offset = (whole_number(own.get(f"{ERRORS}{name}", "")) for name in ("partition", "offset"))
     topic = own.get(TOPIC, "")
@@ -55,14 +54,14 @@ def as_text(headers: Headers) -> dict[str, str]:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the offset, partition or count that a text is; None where it is none, or larger than any."""
+    """Return text as an offset, partition or count; None if it is not one, or exceeds 64 bits."""
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST))):
         return None
     return number if (number := int(text)) <= _LARGEST else None
 
 
 def _begin(headers: Headers) -> int:
-    """Return where ours begin: first in a line, behind the last header where another tool wrote a stage."""
+    """Return where ours begin: at 0 in a line; after the last header if another tool wrote the stage."""
     names = [name for name, _ in headers]
     if STAGE not in names:
         return 0

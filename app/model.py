@@ -1,4 +1,4 @@
-"""The values that cross processes: frozen, picklable, made of str and int. Clients never travel."""
+"""The frozen, picklable values that cross process boundaries. Clients never do."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Guarantee(StrEnum):
 
 
 class Partitioner(StrEnum):
-    """What decides which partition of the sink a line goes to."""
+    """What chooses a line's sink partition."""
 
     SOURCE = "source"
     KEY = "key"
 
 
 SOURCE_KEY = "source"
-"""What stands for the key of the source record, where a field of the output could be a line's key."""
+"""The `sink.key` that keeps the source record's key; any other value names an output field."""
 
 
 class Partition(NamedTuple):
-    """One partition of a source topic."""
+    """One partition of a topic."""
 
     topic: str
     number: int
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
 
 
 def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
-    """Return the numbers of these partitions for each of their topics, in the given order."""
+    """Group partition numbers by topic, in the given order."""
     numbers = defaultdict(list)
     for partition in partitions:
         numbers[partition.topic].append(partition.number)
@@ -49,7 +49,7 @@ def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]
 
 
 class Topic(NamedTuple):
-    """A topic as it is now; a topic that was deleted and created again has another id."""
+    """A topic as it is now; a topic that is deleted and created again gets another id."""
 
     name: str
     id: str
@@ -57,16 +57,16 @@ class Topic(NamedTuple):
     leaderless: frozenset[int] = frozenset()
     """The partitions that have no leader now."""
     behind: frozenset[tuple[int, int]] = frozenset()
-    """The partitions of which not all replicas are in sync, and how many are."""
+    """The under-replicated partitions, each with its number of in-sync replicas."""
 
 
 def partitions_of(topics: Iterable[Topic]) -> list[Partition]:
-    """Return every partition of these topics, those without a leader, too."""
+    """Return every partition of these topics, including those without a leader."""
     return [Partition(topic.name, number) for topic in topics for number in range(topic.partitions)]
 
 
 class Watermarks(NamedTuple):
-    """The first offset that still exists, the last stable offset (committed records end there), the high watermark."""
+    """A partition's log start offset, last stable offset (where committed records end) and high watermark."""
 
     log_start: int
     last_stable: int
@@ -75,12 +75,12 @@ class Watermarks(NamedTuple):
 
 class Waiting(NamedTuple):
     """
-    The first record of a partition that waits to be read.
+    The first unread record of a partition.
 
     Args:
-        since: its timestamp, in seconds since the epoch, or that of a record before it, which is older. None where only
-            offsets without a record wait, such as those of an aborted transaction.
-        retention: for how many seconds its topic keeps records; None where that is not limited or not known.
+        since: its timestamp in seconds since the epoch, or that of an older record before it. None if only offsets
+            without a record wait, such as those of an aborted transaction.
+        retention: the topic's retention in seconds; None if it is unlimited or unknown.
     """
 
     since: float | None
@@ -89,15 +89,15 @@ class Waiting(NamedTuple):
 
 class Owner(NamedTuple):
     """
-    A run of the service, as it names itself beside each offset that its tasks commit.
+    A run of the service, as named in the metadata of each offset that its tasks commit.
 
-    Of two runs of one generation the later one is larger.
+    Within a generation, a later run compares as larger.
 
     Args:
-        started: when it started, in milliseconds since the epoch.
+        started: milliseconds since the epoch.
         host: where its driver runs.
         sink: the topic that it writes to.
-        generation: a run of a later generation takes over from it.
+        generation: a run of a higher generation takes over.
     """
 
     started: int = 0
@@ -107,7 +107,7 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, Owner]:
-        """Which of two runs goes on where they meet: the one whose rank is larger."""
+        """The order of takeover: of two runs, the one with the larger rank continues."""
         return self.generation, self
 
     def __str__(self) -> str:
@@ -117,23 +117,23 @@ class Owner(NamedTuple):
 
 
 def latest(owners: Iterable[Owner]) -> Owner:
-    """Return the run that goes on where these meet: the latest of the last generation."""
+    """Return the run that continues: the latest one of the highest generation."""
     return max(owners, key=lambda owner: owner.rank)
 
 
 NOBODY = Owner()
-"""The owner of an offset that names none: a person or an earlier version committed it."""
+"""The owner of an offset that names none: an operator or an earlier version committed it."""
 NO_EPOCH = -1
-"""The leader epoch where none is known."""
+"""An unknown leader epoch."""
 
 
 class Pause(NamedTuple):
     """
-    That a person has paused the service.
+    An operator's pause of the service.
 
     Args:
-        since: when, in milliseconds since the epoch.
-        by: on which machine.
+        since: milliseconds since the epoch.
+        by: the machine on which it was requested.
     """
 
     since: int
@@ -146,11 +146,11 @@ class Pause(NamedTuple):
 
 class LastRead(NamedTuple):
     """
-    The last record that was read of a partition: by its leader epoch Kafka tells whether the log was cut (KIP-320).
+    The last record read from a partition; its leader epoch lets Kafka detect a truncated log (KIP-320).
 
     Args:
-        after: the offset after it. The committed offset may be larger: control records follow.
-        epoch: the term of the leader that took it.
+        after: the offset after it. The committed offset may be larger because of control records.
+        epoch: its leader epoch.
     """
 
     after: int
@@ -163,9 +163,9 @@ class CommittedOffset:
     The next offset to read of one partition.
 
     Args:
-        offset: the offset; -1 where it cannot be read.
-        metadata: what was committed beside it.
-        corrupt: what stands there instead of an offset; empty where it is one.
+        offset: -1 if it is corrupt.
+        metadata: committed with the offset.
+        corrupt: what the store holds instead of an offset; empty if it holds an offset.
     """
 
     offset: int
@@ -174,23 +174,22 @@ class CommittedOffset:
 
     @classmethod
     def not_readable(cls, what: str) -> CommittedOffset:
-        """Return what stands for something that is stored and is not an offset."""
+        """Return the value for something stored that is not an offset."""
         return cls(-1, corrupt=what)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """
-    What a task reads of one source partition.
+    The part of one source partition that a task reads.
 
     Args:
-        partition: which partition.
-        committed: the committed offset that the driver planned with; None where there was none.
+        committed: the committed offset at planning; None if there was none.
         start: the first offset to read, if the committed offset is still `committed` when the task opens.
-        end: the offset to stop before; None means that the task reads until its deadline.
-        topic_id: the id of its topic, which goes into the metadata of each commit.
-        log_start: the first offset that the partition still held when it was planned.
-        backlog: where committed records ended then: if the group begins here, what waits up to there is its backlog.
+        end: the offset to stop before; None to read until the task's deadline.
+        topic_id: goes into the metadata of each commit.
+        log_start: the partition's first offset at planning.
+        backlog: the last stable offset at planning: if the group starts here, records below it are its backlog.
     """
 
     partition: Partition
@@ -203,7 +202,7 @@ class OffsetRange:
 
 
 class TimestampLimit(NamedTuple):
-    """How far from the broker's clock the timestamp of a record may lie, by a setting of its topic."""
+    """A topic setting that limits how far a record's timestamp may be from the broker's clock."""
 
     setting: str
     milliseconds: int
@@ -212,18 +211,16 @@ class TimestampLimit(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Destination:
     """
-    A topic that Winnow writes to, and which records it takes.
+    A topic that Winnow writes to, and the records it accepts.
 
     Args:
-        topic: its name.
-        partitions: how many it has.
-        max_bytes: the size of the largest record batch that it takes.
-        compression: the codec that the broker stores records with; `producer` keeps that of the producer.
-        compacted: whether it takes only records that have a key.
-        before: how old a record may be; None where it may have any age.
-        after: how far in the future the timestamp of a record may lie; None where it may lie anywhere.
-        append_time: whether records get the time of writing instead of their own.
-        retention: for how many milliseconds it keeps records; None where time alone does not decide, or is not known.
+        max_bytes: the largest record batch it accepts.
+        compression: the codec that the broker stores records with; `producer` keeps the producer's.
+        compacted: whether it accepts only records with a key.
+        before: how old a record may be; None for any age.
+        after: how far in the future a record's timestamp may be; None for any distance.
+        append_time: whether the broker replaces timestamps with the time of writing.
+        retention: in milliseconds; None if unknown, or if not time alone decides what is deleted.
     """
 
     topic: str
@@ -239,7 +236,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """The name that a parser or an offset store is registered under, and its options."""
+    """The registered name of a parser or an offset store, and its options."""
 
     name: str
     options: Mapping[str, object] = field(default_factory=dict)
@@ -248,12 +245,12 @@ class Plugin:
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
     """
-    What every task of a run has in common; durations are in seconds.
+    The configuration shared by all tasks of a run; durations are in seconds.
 
-    `kafka` are the properties of the source's cluster. `sink_kafka` are those of the cluster of sink, dead letters and
-    offsets; empty where that is the same. `placeholder` names the topics that offsets are committed to there.
-    `sink_key` is the field of the output that is the key of a line, or `SOURCE_KEY`. `lineage` says whether lines tell
-    which record they were. `buffer_memory` is how many bytes a task may hold that are not acknowledged.
+    `kafka` holds the properties of the source's cluster, and `sink_kafka` those of the cluster of sink, dead letters
+    and offsets if it is another one. `placeholder` is the template of the topics that offsets are committed under
+    there. `sink_key` is an output field, or `SOURCE_KEY`. `lineage` adds the source record to each line's headers.
+    `buffer_memory` limits a task's unacknowledged bytes.
     """
 
     group: str
@@ -281,7 +278,7 @@ class TaskConfig:
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the cluster that is written to."""
+        """The properties of the sink's cluster."""
         return self.sink_kafka or self.kafka
 
 
@@ -290,9 +287,9 @@ class Attempt(NamedTuple):
     An attempt at a task.
 
     Args:
-        round: 1 for the first round of a run of the service.
-        task: 0 for the first task of the round.
-        number: 0 for the first attempt at the task.
+        round: from 1 in each run of the service.
+        task: from 0 in each round.
+        number: from 0 for each task.
     """
 
     round: int = 0
@@ -309,14 +306,12 @@ class Assignment:
     What one task does in one round.
 
     Args:
-        config: what all tasks have in common.
         ranges: the partitions that the task owns.
         seconds: how long the task works.
-        deadline: when the round ends by the driver's clock, in seconds since the epoch; only a retried task uses it.
-        attempt: which task it is.
-        isolate: whether the parser gets a process of its own, because a record may have ended the last worker.
+        deadline: the end of the round by the driver's clock, in seconds since the epoch; only a retried task uses it.
+        isolate: whether to run the parser in a process of its own, because a record may have killed the last worker.
         takes_over: whether another run works on these partitions, so that they are taken over one by one.
-        allowances: how many bytes a partition took in a transaction in the last round, where its sink was slow.
+        allowances: the bytes per transaction that the last round settled on, for partitions with a slow sink.
     """
 
     config: TaskConfig
@@ -329,7 +324,7 @@ class Assignment:
     allowances: Mapping[Partition, int] = field(default_factory=dict)
 
     def control_partition(self, hanging: Container[Partition] = ()) -> Partition:
-        """Return the partition that the driver fences to end the task: its first one that does not hang."""
+        """Return the partition that the driver fences to end the task: the first one that is not hanging."""
         partitions = [each.partition for each in self.ranges]
         return next((each for each in partitions if each not in hanging), partitions[0])
 
@@ -340,29 +335,27 @@ class Outcome(StrEnum):
     DONE = "done"
     FENCED = "fenced"
     FAILED = "failed"  # the next round tries again
-    BLOCKED = "blocked"  # it waits for a person
+    BLOCKED = "blocked"  # it waits for an operator
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """
-    What one task did with one partition: only what is committed counts.
+    What one task did with one partition; only committed work counts.
 
     Args:
-        partition: which partition.
         start: the first offset of the task's work.
-        end: the committed offset: the next one to read.
+        end: the committed offset.
         records: source records between them.
         out: records written to the sink.
-        dead: records written to the dead letters, by reason.
-        outcome: how it ended.
-        error: the last error, for the operator; empty if there was none.
-        cure: what to do about it, where a person must act.
-        cut: where the partition ends or ended below `end`; None where the task found no such thing.
-        reopened: how often the producer had to be replaced.
-        metadata: what the task committed beside `end`; empty if it committed nothing.
-        tripped: whether it holds too many dead letters; then it waits for another configuration or another offset.
-        allowance: how many bytes it takes in a transaction, because its sink is slow; None where it is not.
+        dead: dead letters by reason.
+        error: the last error; empty if there was none.
+        cure: what an operator must do about it.
+        cut: where the log was truncated below `end`; None if the task found no truncation.
+        reopened: how often the producer was replaced.
+        metadata: committed with `end`; empty if the task committed nothing.
+        tripped: whether the breaker tripped, so that it waits for another configuration or another offset.
+        allowance: the bytes per transaction that its slow sink allows; None if it is not slow.
     """
 
     partition: Partition
@@ -382,10 +375,10 @@ class Receipt:
 
     @property
     def balances(self) -> bool:
-        """Whether every record that came in went to the sink or to the dead letters."""
+        """Whether every record went to the sink or to the dead letters."""
         return self.records == self.out + sum(self.dead.values())
 
 
 def transactional_id(group: str, partition: Partition) -> str:
-    """Return the id of the one producer that may write for a source partition; no topic name can hold its `/`."""
+    """Return the id of a source partition's only producer; it is unambiguous because topic names cannot contain `/`."""
     return f"winnow/{group}/{partition.topic}/{partition.number}"

@@ -1,4 +1,4 @@
-"""How fast partitions are read, and when their dead letters are too many: values that driver and tasks share."""
+"""Read rates and the dead-letter breaker: values that the driver and tasks share."""
 
 from __future__ import annotations
 
@@ -6,35 +6,29 @@ from typing import NamedTuple
 
 
 class Rates(NamedTuple):
-    """
-    How many records of one partition are read in a second; 0 is no limit.
-
-    Args:
-        most: at any time.
-        initial: while the group reads what waited when it began with the partition.
-    """
+    """The most records to read from a partition per second, at any time and in the initial backlog; 0 is no limit."""
 
     most: int = 0
     initial: int = 0
 
     def limit(self, *, backlog: bool) -> int | None:
-        """Return the limit that applies now, in what waited at the beginning or behind it; None if there is none."""
+        """Return the limit inside or after that backlog; None if there is none."""
         return min((rate for rate in (self.most, self.initial if backlog else 0) if rate), default=None)
 
 
 UNLIMITED = Rates()
 BUFFER_MEMORY = 256 << 20
-"""How many bytes a task may hold that are not acknowledged, if nobody says otherwise."""
+"""The default for how many unacknowledged bytes a task may hold."""
 
 
 class BreakerLimit(NamedTuple):
     """
-    When the dead letters of a partition are too many.
+    When a partition has too many dead letters.
 
     Args:
         ratio: the share of its records that may be dead letters.
-        minimum: how many records there must be before that is judged.
-        seconds: how far the window reaches back.
+        minimum: how many records the window must hold before the breaker can trip.
+        seconds: the length of the window.
     """
 
     ratio: float

@@ -1,4 +1,4 @@
-"""What flows between consume, parse and produce, inside one task: Arrow arrays, never one object per record."""
+"""The Arrow batches that flow between consume, parse and produce inside a task, without an object per record."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.headers import Headers
 from app.model import Partition
 
 HeaderColumns = Sequence[tuple[str, pa.BinaryArray]]
-"""The values of some headers, by name, row by row; null where a record does not have that header."""
+"""Header values by name, one per row; null if a record lacks the header."""
 NO_TIMESTAMP = -1
 HEADER_FRAMING = 8
-"""What a header takes besides its name and its value, in bytes, at most."""
+"""The most bytes that a header takes besides its name and value."""
 
 
 def offsets_of(values: pa.BinaryArray) -> NDArray[np.int32]:
-    """Return the offset of each value and the end of the last, from the array's own buffer; nothing is copied."""
+    """Return the offset of each value and the end of the last as a view of the array's own buffer."""
     buffer = values.buffers()[1]
     if buffer is None:  # an empty array may have no offsets
         return np.zeros(1, np.int32)
@@ -37,19 +37,17 @@ class Chunk:
     A batch of consumed records, perhaps of several partitions; row i of every array is the same record.
 
     Args:
-        partitions: the partitions that `sources` points into.
-        sources: which partition each record came from.
-        offsets: where it stood there.
+        sources: the index of each record's partition in `partitions`.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
-        keys: null where a record has no key (an empty key is not null).
-        values: null where a record has no value (a tombstone).
-        headers: reads the headers of one row, until the consumer is polled again; only rejects need them.
-        epoch_of: reads the leader epoch of one row, until the consumer is polled again; NO_EPOCH if unknown.
+        keys: null if a record has no key (an empty key is not null).
+        values: null if a record has no value (a tombstone).
+        headers: reads the headers of a row, until the consumer is polled again; only rejects need them.
+        epoch_of: reads the leader epoch of a row, until the consumer is polled again; NO_EPOCH if unknown.
         ends: partitions whose end was reached, with the offset after it (past control and aborted records).
-        failures: the error of each partition that the broker refuses to read.
-        full: whether there are as many records as were asked for: more are likely to wait.
-        kept: the headers of cleansed lines; without those that nobody wants.
-        line_keys: the keys of the cleansed lines; None where they keep those of their records.
+        failures: the errors of partitions that the broker does not let us read.
+        full: whether it has as many records as were requested, so that more are likely to wait.
+        kept: the headers that cleansed lines keep.
+        line_keys: the keys of the cleansed lines; None if they keep their records' keys.
     """
 
     partitions: Sequence[Partition]
@@ -71,11 +69,11 @@ class Chunk:
 
     @property
     def keys_of_lines(self) -> pa.BinaryArray:
-        """The keys that cleansed lines get."""
+        """The keys of the cleansed lines."""
         return self.keys if self.line_keys is None else self.line_keys
 
     def first(self, rows: int) -> Chunk:
-        """Return the first rows alone, without the ends of the partitions of which rows are left out."""
+        """Return only the first rows, without the ends of the partitions that lose rows."""
         if rows == len(self):
             return self
         left = self.partitions_from(rows)
@@ -90,13 +88,13 @@ class Chunk:
         )
 
     def partitions_from(self, row: int) -> set[Partition]:
-        """Return the partitions that have this row, or a later one."""
+        """Return the partitions that have rows from this one on."""
         if row == len(self):
             return set()
         return {self.partitions[source] for source in np.unique(self.sources[row:]).tolist()}
 
     def by_partition(self) -> Iterator[tuple[Partition, int, int]]:
-        """Yield each partition with its rows, which stand together: the first row, and the one after the last."""
+        """Yield each partition with its first row and the row after its last; its rows are contiguous."""
         begins = [0, *(np.flatnonzero(np.diff(self.sources)) + 1).tolist(), len(self)]
         for begin, end in pairwise(begins):
             if end > begin:
@@ -111,9 +109,9 @@ class Lines:
     Args:
         values: the lines.
         rows: for each line, the row of its key, timestamp and headers; ascending.
-        keys: null where a line has no key.
+        keys: null if a line has no key.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
-        headers: what `Chunk.kept` is.
+        headers: as `Chunk.kept`.
     """
 
     values: pa.BinaryArray
@@ -127,7 +125,7 @@ class Lines:
 
 
 class Record(NamedTuple):
-    """A record as it lies in a topic, for what a person looks at; `timestamp` is in milliseconds since 1970."""
+    """A record of a topic, for operators' commands; `timestamp` is in milliseconds since the epoch."""
 
     partition: Partition
     offset: int
@@ -138,7 +136,7 @@ class Record(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """One rejected record, as it goes to the dead-letter topic."""
+    """A rejected record as written to the dead-letter topic."""
 
     key: bytes | None
     value: bytes | None
@@ -148,11 +146,11 @@ class DeadLetter(NamedTuple):
 
 class DeadLetters(Sequence[DeadLetter]):
     """
-    Rejected records of one source partition as one Arrow array; iterating over it makes them one by one.
+    Rejected records of one source partition as one Arrow array; iteration creates them one by one.
 
     Args:
-        parts: for each dead letter its value, its key, and of each header the name, followed by a zero, and the value.
-        begins: for each dead letter, its first part; and, at the end, how many there are.
+        parts: for each dead letter its value, its key, and for each header its name with a trailing NUL and its value.
+        begins: the first part of each dead letter, and the total at the end.
         timestamps: milliseconds since the epoch, or `NO_TIMESTAMP`.
     """
 
@@ -161,7 +159,7 @@ class DeadLetters(Sequence[DeadLetter]):
 
     @classmethod
     def of(cls, dead_letters: Sequence[DeadLetter]) -> Self:
-        """Return dead letters in this form; those that have it are returned as they are."""
+        """Return dead letters in this form, unchanged if they already have it."""
         if isinstance(dead_letters, cls):
             return dead_letters
         parts: list[bytes | None] = []
@@ -198,14 +196,13 @@ class DeadLetters(Sequence[DeadLetter]):
 
 class Fate(NamedTuple):
     """
-    What becomes of a record.
+    The outcome of a source record.
 
     Args:
-        record: the record, as it lies in the source.
-        to: the topic and partition that its line or its dead letter goes to; the number is -1 where the key decides.
+        to: the topic and partition of its line or dead letter; the number is -1 if the key chooses the partition.
         written: the line or the dead letter.
         reason: why it is rejected; empty if it is not.
-        detail: a sentence about that.
+        detail: a sentence about the reason.
     """
 
     record: Record

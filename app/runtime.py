@@ -1,4 +1,4 @@
-"""The clocks and threads of a process: the real ones, unless a simulation hands in its own."""
+"""The clocks and threads of a process, which a simulation can replace."""
 
 from __future__ import annotations
 
@@ -14,42 +14,41 @@ T = TypeVar("T")
 
 
 class Timings(NamedTuple):
-    """For how many seconds the driver waits for what may never come."""
+    """The driver's patience, in seconds."""
 
     stalled: float = 15.0
     """
-    How long records may wait after their commit was due before something is wrong with their partition or its task.
+    How long a commit may be overdue before its partition or task is considered stalled.
 
-    That is more than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`).
+    Longer than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`). A stopped worker
+    is found within 30 s: python -m tests.chaos run --fault "worker stopped".
     """
     start: float = 30.0
     """
-    How much longer before the first commit of a task.
+    Added to it before a task's first commit.
 
-    On a busy machine its Python worker takes long to start, and the next round would have to start it again.
+    On a busy machine a Python worker is slow to start, and a new round would have to start it again.
     """
     election: float = 15.0
     """
-    For how long no rebalance follows when partitions have lost their leader, or got one.
+    How long to defer rebalancing after partitions lose or gain a leader.
 
-    All partitions pause while Kafka elects leaders and coordinators. What a task keeps up with is not to be seen then,
-    and a new plan in the middle of it would cost all of them a second pause.
+    All partitions pause while Kafka elects leaders and coordinators. A task's throughput cannot be judged then, and
+    a new plan would cost all of them a second pause.
     """
     gone: float = 60.0
-    """After how long a run that has committed nothing counts as gone."""
+    """How long a run may commit nothing before it counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """
-    What the driver and a task need of the machine they run on.
+    What the driver and a task use of the machine they run on.
 
     Args:
-        monotonic: a clock in seconds that never goes back.
+        monotonic: a monotonic clock in seconds.
         wall_clock: seconds since the epoch.
-        threads: makes a pool of at most so many threads, whose names begin with a prefix.
-        host: the name of the machine.
-        timings: how long the driver waits.
+        threads: creates a pool from its maximum size and the prefix of its threads' names.
     """
 
     monotonic: Callable[[], float] = time.monotonic
@@ -59,7 +58,7 @@ class Runtime:
     timings: Timings = field(default_factory=Timings)
 
     def background(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call in a thread of its own, and return its future; the process may end before the call."""
+        """Run a call in a daemon thread of its own and return its future; the process may exit before the call ends."""
         future: Future[T] = Future()
 
         def run() -> None:

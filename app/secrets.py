@@ -1,7 +1,7 @@
 """
-Which values may be shown: those whose keys are known to hold no secret. All others are `***`, also of misspelt keys.
+Masks secrets. Only values of keys known to hold none are shown; all others, including misspelt keys, become `***`.
 
-The one place for the configuration, the arguments of Spark, the texts of errors and the log. Any process.
+The configuration, Spark's arguments, error messages and the log all use it, in any process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 KAFKA_SECRETS = frozenset(
-    # As text, the names can be compared with librdkafka's CONFIGURATION.md.
+    # Kept as text for comparison with librdkafka's CONFIGURATION.md.
     """
     https.ca.pem sasl.kerberos.kinit.cmd sasl.oauthbearer.assertion.private.key.passphrase
     sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.credentials.client.secret
@@ -23,7 +23,7 @@ KAFKA_SECRETS = frozenset(
     ssl.ca.pem ssl.certificate.pem ssl.key.password ssl.key.pem ssl.keystore.password ssl_ca ssl_certificate ssl_key
     """.split()  # noqa: SIM905
 )
-"""The properties of librdkafka that may hold a secret. `NAME.file` is a path to one."""
+"""The librdkafka properties that may hold a secret. `NAME.file` is a path to one."""
 
 KAFKA = frozenset(
     """
@@ -65,9 +65,9 @@ KAFKA = frozenset(
     transaction.timeout.ms transactional.id
     """.split()  # noqa: SIM905
 )
-"""All other properties of librdkafka 2.16 that are text or numbers."""
+"""All other librdkafka 2.16 properties with text or number values."""
 
-# Those that a service may need, each by its whole name. Any other one is given to Spark only after its JVM has started.
+# Spark properties a service may need, by full name. Any other is passed to Spark only after its JVM has started.
 _SPARK = re.compile(
     r"""spark\.(
     app\.name | master | home | log\.level | local\.dir | default\.parallelism | files | archives | blockManager\.port
@@ -114,19 +114,19 @@ OPTIONS: Mapping[str, frozenset[str]] = {
         {"fields", "output", "separator", "marker", "checks", "escape", "output_separator", "engine"}
     ),
 }
-"""The options of stores and parsers that hold no secret; those of another package are not known."""
+"""The options of built-in stores and parsers that hold no secret; those of other packages are unknown."""
 _OPTION_SECRETS = frozenset({"password", "passphrase", "key", "secret", "token"})
 _PARAMETERS = frozenset({"db", "protocol", "timeout", "socket_timeout", "socket_connect_timeout", "max_connections"})
-"""The parameters in the query of a URL that hold no secret."""
+"""The URL query parameters that hold no secret."""
 
-# So short a text is found in any other: to hide each 5 would leave nothing readable.
+# Texts up to this length are not masked in messages: hiding every 5 would leave nothing readable.
 _SHORT = 3
 _URL = re.compile(r"\b[\w+.-]+://[^\s\"'<>]+")
 _IN_A_QUERY = re.compile(r"(?<=[?&])[\w.~%-]+=[^\s&\"'<>]+")
 
 
 def shown_property(section: str, name: str, value: str) -> str:
-    """Return what may be shown of a property; the section is that of Spark, or one of librdkafka's."""
+    """Return what may be shown of a property; the section is `spark` or one of librdkafka's."""
     if section == "spark":
         java = bool(_JAVA_OPTIONS.fullmatch(name)) and all(map(_HARMLESS_JAVA_OPTION.fullmatch, value.split()))
         return shown_url(value) if java or _SPARK.fullmatch(name) else MASK
@@ -145,13 +145,13 @@ def shown_option(plugin: str, name: str, value: object) -> Any:  # noqa: ANN401 
 
 
 def hidden(plugin: str, options: Mapping[str, object]) -> list[str]:
-    """Return the texts among the options of a store that may not be shown, to be looked for in its errors."""
+    """Return the secret texts among a store's options, to mask in its errors."""
     texts = ((name, value) for name, value in options.items() if isinstance(value, str) and len(value) > _SHORT)
     return [value for name, value in texts if shown_option(plugin, name, value) == MASK]
 
 
 def hint(name: str) -> str:
-    """Return which property of librdkafka a user may have meant by an unknown name; empty where none is near."""
+    """Suggest the librdkafka property closest to an unknown name; return nothing if none is close."""
     if name.removesuffix(".file") in KAFKA | KAFKA_SECRETS:
         return ""
     near = get_close_matches(name, KAFKA | KAFKA_SECRETS, n=1, cutoff=0.8)
@@ -159,7 +159,7 @@ def hint(name: str) -> str:
 
 
 def shown_url(value: str) -> str:
-    """Return a URL without user, password, fragment, and the parameters that are not known; any other text as it is."""
+    """Mask a URL's user, password, fragment and unknown parameters; return any other text unchanged."""
     scheme, slashes, rest = value.partition("://")
     if not slashes:
         return value
@@ -180,7 +180,7 @@ def _parameter(text: str) -> str:
 
 
 def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text in which what URLs may hide is hidden, and these secrets, also as a URL's query has them."""
+    """Mask these secrets, also in their URL-encoded forms, and the secret parts of URLs in a text."""
     for secret in filter(None, secrets):
         for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret)):
             text = text.replace(form, MASK)

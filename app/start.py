@@ -1,4 +1,4 @@
-"""Puts the service together: the driver with its Kafka clients, its status, its log and its status page."""
+"""Assembles the service: the driver with its Kafka clients, status tracker, log and status page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from app.topics import OwnTopics
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
-    """Return what the driver talks to; nothing connects before the first question."""
+    """Return the driver's clients; none connects before its first call."""
     group, placeholder, here = config.group_id, config.placeholder, StoreContext(config.group_id, config.kafka)
     output = StoreContext(group, config.output_kafka, placeholder=placeholder)
     source = sink = AdminConnection(config.kafka)
@@ -69,7 +69,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
 
 
 def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runtime: Runtime = REAL) -> Service:
-    """Return a service that logs what happens, and shows it by HTTP while it runs."""
+    """Return a service that logs its status and, if enabled, serves it over HTTP."""
     tracker = StatusTracker(config.group_id, [log.write], runtime, config.rates, about(config))
     http = config.http
     page: AbstractContextManager[object] = nullcontext()
@@ -81,7 +81,7 @@ def service(config: Config, start_rounds: Callable[[], Rounds], stop: Stop, runt
 
 
 def about(config: Config) -> About:
-    """Return what runs, and what it is to do."""
+    """Describe this build and its configuration for the status page."""
     engine = expected_backend(config.kafka, config.output_kafka)
     source, sink, dead_letters = config.source, config.sink.topic, config.dead_letters.topic
     return About(

@@ -1,24 +1,18 @@
-"""The names of the topics that Winnow creates beside those of its user: nobody means them by a pattern. Any process."""
+"""The names of the topics that Winnow creates, which a topic pattern never matches. Any process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 PLACEHOLDER = "{topic}.winnow-offsets"
-"""What stands for a source topic on the cluster of the sink, unless the configuration says otherwise."""
+"""The default name of a source topic's placeholder on the sink's cluster."""
 LEDGER, PARKING = "{}.replayed", "{}.parked"
-"""The topics beside the dead letters: what replays have done, and what failed too often."""
+"""The topics named after the dead-letter topic: what replays have done, and what failed too often."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTopics:
-    """
-    The topics that Winnow creates.
-
-    Args:
-        dead_letters: the dead-letter topic.
-        placeholder: the template of the placeholders in use; empty where there are none.
-    """
+    """The topics that Winnow creates; `placeholder` is the template of placeholders in use, or empty."""
 
     dead_letters: str = ""
     placeholder: str = ""
@@ -30,7 +24,7 @@ class OwnTopics:
 
 
 def _is_made_of(template: str, name: str) -> bool:
-    """Return whether a topic is a placeholder; one that bears the name of its source topic is not told from that."""
+    """Return whether a name fits the template; a placeholder named like its source topic cannot be told from it."""
     before, _, after = template.partition("{topic}")
     around = len(before) + len(after)
     return 0 < around < len(name) and name.startswith(before) and name.endswith(after)

@@ -1,8 +1,8 @@
 """
-Notices what does not return: a call of a thread, by its deadline, and a whole worker, which then ends.
+Detects what hangs: a thread's call, by its deadline, and a whole worker process, which is then killed.
 
-Nothing in Python can interrupt a C call. Where one thread hangs, the others can go on without it; where the task's own
-thread does, or the interpreter's lock is held, only the end of the process helps.
+Python cannot interrupt a C call. If one thread hangs, the others can continue without it. If the task's own thread
+hangs, or a call holds the GIL, only exiting the process helps.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Never, Self
 
-# Longer than the task's own thread may be busy between two feedings. What may wait for Kafka runs in other threads.
+# Longer than the task's own thread is ever busy between two feeds. Calls that may wait for Kafka run in other threads.
 LIMIT_SECONDS = 30.0
-# How much longer than its own timeout a call may take before it counts as overdue.
+# How far a call may exceed its own timeout before it counts as overdue.
 GRACE_SECONDS = 2.0
-# To set faulthandler's timer ends one thread and starts another, which takes up to a millisecond.
+# Setting faulthandler's timer ends one thread and starts another, which takes up to a millisecond.
 RESET_SECONDS = 1.0
 
 _of_thread = threading.local()
 
 
 class Deadline:
-    """By when a thread must return from what it does in the `with` block; any thread may ask."""
+    """The deadline of the calls that a thread makes in the `with` block; any thread may read it."""
 
     def __init__(self) -> None:
         self._due = (math.inf, "")
-        """When what must return."""
 
     @property
     def overdue(self) -> str:
@@ -52,7 +51,7 @@ class Deadline:
 
     @contextmanager
     def within(self, seconds: float, call: str) -> Iterator[None]:
-        """Surround a call that promises to return within so many seconds; an earlier deadline around it stays."""
+        """Expect the block to end within this many seconds; an earlier outer deadline still applies."""
         outer = self._due
         self._due = min(outer, (time.monotonic() + seconds + GRACE_SECONDS, f"{call} ({seconds:.0f} s)"))
         try:
@@ -64,10 +63,10 @@ class Deadline:
 @contextmanager
 def in_time(seconds: float, call: str) -> Iterator[None]:
     """
-    Surround a call that promises to return within so many seconds, for whoever waits for this thread.
+    Expect the block to end within this many seconds, for the thread that waits for this one.
 
-    `send_offsets_to_transaction` can ignore its timeout while a coordinator is down (librdkafka #5456), and its open
-    transaction holds back every read_committed reader meanwhile.
+    `send_offsets_to_transaction` can ignore its timeout while a coordinator is down (librdkafka #5456), and meanwhile
+    its open transaction holds back every read_committed reader.
     """
     with getattr(_of_thread, "deadline", Deadline()).within(seconds, call):
         yield
@@ -75,9 +74,9 @@ def in_time(seconds: float, call: str) -> Iterator[None]:
 
 class Watchdog:
     """
-    A dead man's switch: unless it is fed, the process prints its stacks to stderr and exits, and Spark tries again.
+    A dead man's switch: unless it is fed, the process dumps its stacks to stderr and exits, and Spark retries the task.
 
-    faulthandler's timer is a C thread, so it works even if a hanging call holds the interpreter's lock.
+    faulthandler's timer is a C thread, so it fires even if a hanging call holds the GIL.
     """
 
     def __init__(self, seconds: float = LIMIT_SECONDS) -> None:
@@ -94,7 +93,7 @@ class Watchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def feed(self) -> None:
-        """Report that the task is alive; again within a second this costs nothing."""
+        """Report that the task is alive; calls within a second of the last one cost nothing."""
         now = time.monotonic()
         if now < self._next_reset:
             return

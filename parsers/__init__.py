@@ -2,5 +2,5 @@
 Parsers turn raw lines into cleansed lines and rejects. They are pure: they import nothing of app, Spark or Kafka.
 
 To use one, read `registry` and `idc_access_log` or `delimited`; to write one, read `contract` and `testing`. `flume`
-takes lines out of Flume's envelope, and `compiled` holds the kernels that make it all fast.
+opens Flume's envelope, and `compiled` holds the kernels.
 """

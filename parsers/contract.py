@@ -12,18 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Rows = NDArray[np.int32]
-"""Row numbers in the batch that was parsed, from 0, ascending: a one-dimensional array."""
+"""Ascending row numbers in the parsed batch, from 0, in a one-dimensional array."""
 
 
 class Reject(NamedTuple):
-    """
-    One raw value that was rejected.
-
-    Args:
-        row: its row number in the batch.
-        reason: its reason code.
-        detail: a sentence for a person.
-    """
+    """A rejected raw value: its row number in the batch, its reason code, and a sentence for people."""
 
     row: int
     reason: str
@@ -33,15 +26,15 @@ class Reject(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """
-    The outcome of one batch. Each input row is either a cleansed value or a reject.
+    The result for one batch. Each input row is either a cleansed value or a reject.
 
     Args:
         values: the cleansed values, in input order, without nulls.
-        rows: `rows[i]` is the input row of `values[i]`. As long as `values`.
+        rows: `rows[i]` is the input row of `values[i]`.
         reject_rows: the input rows that were rejected.
-        reasons: `reasons[i]` is the reason code of `reject_rows[i]`: short, lower-case, from a list that the parser
-            does not extend while it runs.
-        details: `details[i]` is a sentence about `reject_rows[i]` for a person.
+        reasons: `reasons[i]` is the reason code of `reject_rows[i]`: short, lower-case, from a list that is fixed while
+            the parser runs.
+        details: `details[i]` explains `reject_rows[i]` in a sentence.
     """
 
     values: pa.BinaryArray
@@ -52,7 +45,7 @@ class Parsed:
 
     @property
     def records(self) -> int:
-        """How many input rows this is the outcome of."""
+        """The number of input rows."""
         return len(self.rows) + len(self.reject_rows)
 
     def rejects(self) -> Iterator[Reject]:
@@ -66,34 +59,34 @@ class Parser(Protocol):
     """
     Turns raw lines into cleansed lines.
 
-    Each task builds its parser from the `parser` section of the configuration. The keys of that section, except `name`,
-    become keyword arguments, with `.` and `-` written as `_`. A parser is pure: it uses no network, no files and no
-    clock, and keeps no state between batches.
+    Each task builds its parser from the `parser` section of the configuration. Its keys except `name` become keyword
+    arguments, with `.` and `-` written as `_`. A parser is pure: it uses no network, files or clock, and keeps no
+    state between batches.
     """
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         """
-        Return the outcome of one batch.
+        Return the result for one batch.
 
-        No data makes this raise: a value that cannot be parsed is a reject. The bytes of one row never change the
-        outcome of another. A null is a record without a value (a Kafka tombstone).
+        It never raises because of data: a value that cannot be parsed is a reject. The bytes of one row never change
+        the result of another. A null is a record without a value (a Kafka tombstone).
         """
         ...
 
 
 FIELD = "field"
-"""The group of a pattern that holds a field."""
+"""The group of a pattern that captures a field."""
 
 
 @runtime_checkable
 class HasFields(Protocol):
-    """What a parser may tell besides: where the fields of its lines are, so that one of them can be a line's key."""
+    """An optional part of the contract: the fields of a parser's lines, any of which can be a line's key."""
 
     @property
     def output_fields(self) -> Mapping[str, str]:
         """
-        The pattern of each field that can be told apart: a regular expression of RE2, applied to the bytes of a line.
+        The patterns of the fields that can be located: RE2 regular expressions, applied to the bytes of a line.
 
-        Its one group, `(?P<field>…)`, is the field. A line that it does not match has no key.
+        The only group, `(?P<field>…)`, is the field. A line that does not match has no key.
         """
         ...

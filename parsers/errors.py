@@ -1,9 +1,9 @@
 """
-The errors in the `parser` section of a configuration. They are raised when a parser is built, never for data.
+The errors in the `parser` section of a configuration, raised when a parser is built, never because of data.
 
 ValueError
- ├── UnknownParser       there is no parser of that name, or the one that is registered cannot be used
- └── ParserOptionError   the parser does not accept its options
+ ├── UnknownParser       there is no usable parser of that name
+ └── ParserOptionError   an option is unknown, missing or wrong
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from difflib import get_close_matches
 
 
 class UnknownParser(ValueError):
-    """No usable parser is registered under that name."""
+    """No usable parser has that name."""
 
 
 class ParserOptionError(ValueError):
-    """An option of the parser is unknown, missing or wrong; the message names every problem found."""
+    """An option of the parser is unknown, missing or wrong; the message names every problem."""
 
 
 def listed(problems: Iterable[str]) -> str:
-    """Return one message for all problems, which must be at least one: a line for each if there are several."""
+    """Return one message for at least one problem, with a line for each if there are several."""
     found = list(problems)
     return found[0] if len(found) == 1 else "".join(f"\n  - {problem}" for problem in found)
 
 
 def hint(wrong: str, known: Iterable[str]) -> str:
-    """Return a question that names the known name nearest to the wrong one, or else a list of all known names."""
+    """Suggest the nearest known name, or list all known names if none is near."""
     names = sorted(str(name) for name in known)
     nearest = get_close_matches(wrong, names, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(names) or 'none'}"

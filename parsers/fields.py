@@ -1,4 +1,4 @@
-"""The fields of cleansed lines, as a parser tells of them: one of them can be a line's key."""
+"""The fields of cleansed lines, any of which can be a line's key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def pattern_of(parser: Parser, name: str) -> str:
     Return the pattern that finds a field in a line.
 
     Raises:
-        ParserOptionError: the parser tells of no such field, or its pattern is of no use.
+        ParserOptionError: the parser has no such field, or its pattern is invalid.
     """
     patterns = parser.output_fields if isinstance(parser, HasFields) else {}
     if name not in patterns:
@@ -23,11 +23,11 @@ def pattern_of(parser: Parser, name: str) -> str:
     try:
         cut(pa.array([], pa.binary()), patterns[name])
     except (ValueError, IndexError, TypeError) as error:
-        msg = f"the parser's pattern of {name!r} is of no use: {error}"
+        msg = f"the parser's pattern for {name!r} is invalid: {error}"
         raise ParserOptionError(msg) from error
     return patterns[name]
 
 
 def cut(values: pa.BinaryArray, pattern: str) -> pa.BinaryArray:
-    """Return what a pattern finds in each line; null where it finds nothing."""
+    """Return what a pattern finds in each line; null if it finds nothing."""
     return pc.struct_field(pc.extract_regex(values, pattern), FIELD)

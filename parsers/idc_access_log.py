@@ -37,7 +37,6 @@ class IdcAccessLog(Delimited):
     """
 
     def __init__(self, *, engine: str = "auto") -> None:
-        """Set every option of `Delimited` but the engine."""
         super().__init__(
             marker="<<<!>>>",
             separator=",",

@@ -1,7 +1,7 @@
 """
-Finds what is registered under a name and builds it from its options: parsers here, offset stores in `app.offsets`.
+Finds plugins by name and builds them from their options: parsers here, offset stores in `app.offsets`.
 
-Built-in plugins stand in a table in code, because an executor that was sent the sources has no package metadata. Other
+Built-in plugins are listed in code, because an executor that gets only the sources has no package metadata. Other
 packages register theirs with entry points.
 """
 
@@ -18,7 +18,7 @@ from parsers.errors import hint, listed
 Factory = Callable[..., object]
 
 PRODUCT = "winnow-kafka"
-"""Our distribution, whose extras built-in plugins name; on the package index, `winnow` is somebody else's."""
+"""Our distribution, in the install hints for built-in plugins' extras; on PyPI, `winnow` is another project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Plugins:
     The plugins of one kind.
 
     Args:
-        kind: what a plugin is called in messages, such as `parser`.
-        method: the method that makes an object one of them, written with its arguments.
+        kind: the kind in messages, such as `parser`.
+        method: the method that makes an object such a plugin, with its arguments, for messages.
         group: the group of their entry points.
-        built_in: name → `module:attribute`, and `[extra]` after it if it needs a package that is optional.
-        unknown: the error for a name that leads to no usable plugin.
+        built_in: name → `module:attribute`, followed by `[extra]` if it needs an optional package.
+        unknown: the error for a name without a usable plugin.
         wrong_option: the error for an option that is unknown, missing or wrong.
     """
 
@@ -43,7 +43,7 @@ class Plugins:
     wrong_option: type[ValueError]
 
     def names(self) -> list[str]:
-        """Return the names of all that are installed, sorted."""
+        """Return the names of all installed plugins, sorted."""
         return sorted({point.name for point in self._points()})
 
     def load(self, name: str, options: Mapping[str, object], protocol: type, *arguments: object) -> object:
@@ -51,9 +51,8 @@ class Plugins:
         Build the plugin of that name.
 
         Args:
-            name: what it is registered under.
-            options: its options as a user writes them; `.` and `-` in a key stand for `_`.
-            protocol: what it must be an instance of.
+            options: its options as the user writes them; `.` and `-` in a key stand for `_`.
+            protocol: the type that the plugin must be an instance of.
             arguments: what every plugin of this kind takes before its options.
         """
         factory = self._factory(name)
@@ -103,7 +102,7 @@ class Plugins:
         for key, value in options.items():
             keyword = str(key).replace(".", "_").replace("-", "_")
             if keyword in keywords:
-                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: keep one"
+                msg = f"{self.kind} {name}: option {keyword} is given twice, once as {key!r}: remove one"
                 raise self.wrong_option(msg)
             keywords[keyword] = value
         return keywords
@@ -114,7 +113,7 @@ def _is_not_ours(module: str | None) -> bool:
 
 
 def _problems(factory: Factory, keywords: Mapping[str, object], positional: int) -> Iterator[str]:
-    """Yield a sentence for each option that the factory does not know, or misses."""
+    """Yield a sentence for each unknown or missing option."""
     parameters = list(inspect.signature(factory).parameters.values())[positional:]
     named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):

@@ -1,9 +1,8 @@
 """
 Finds a parser by its name in the configuration.
 
-Another package adds a parser with an entry point in the group `winnow.parsers`. The name of the entry point is what a
-user writes as `parser.name`; its value is a class or a function that takes the options as keyword arguments and returns
-the parser:
+Other packages add parsers with an entry point in the group `winnow.parsers`. Its name is what a user writes as
+`parser.name`; its value is a class or function that takes the options as keyword arguments and returns the parser:
 
     [project.entry-points."winnow.parsers"]
     nginx-combined = "acme.parsers:NginxCombined"
@@ -40,14 +39,12 @@ def names() -> list[str]:
 
 def load(name: str, options: Mapping[str, object]) -> Parser:
     """
-    Build the parser of that name.
+    Build the parser of that name, which is built-in or an entry point.
 
-    Args:
-        name: the name of a built-in parser or of an entry point.
-        options: the parser's options as a user writes them; `.` and `-` in a key stand for `_`.
+    `options` are the parser's options as the user writes them; `.` and `-` in a key stand for `_`.
 
     Raises:
-        UnknownParser: there is no parser of that name, or more than one, or it cannot be imported, or it has no method
+        UnknownParser: there is no parser of that name, or more than one, or it cannot be imported or has no method
             `parse`.
         ParserOptionError: an option is missing, unknown or given twice, or the parser refuses its value.
     """

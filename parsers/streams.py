@@ -1,4 +1,4 @@
-"""Cleanses a stream of lines with a parser: what `winnow parse` does, without Kafka and without Spark."""
+"""Cleanses a stream of lines with a parser, as `winnow parse` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH_LINES = 10_000
 
 
 def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
-    """Yield what became of each line, in order: its cleansed form, or its reject, whose row counts all lines."""
+    """Yield the result for each line, in order: its cleansed form, or its reject, whose row counts all lines."""
     before = 0
     while lines := list(islice(source, BATCH_LINES)):
         parsed = parser.parse(pa.array([line.removesuffix(b"\n") for line in lines], pa.binary()))
@@ -26,13 +26,9 @@ def outcomes(parser: Parser, source: IO[bytes]) -> Iterator[bytes | Reject]:
 
 def cleanse(parser: Parser, source: IO[bytes], sink: IO[bytes], reject: Callable[[int, Reject], object]) -> int:
     """
-    Write the cleansed form of each line to a sink, in order; return how many lines were rejected.
+    Write the cleansed form of each line to `sink`, in order; return the number of rejected lines.
 
-    Args:
-        parser: makes cleansed lines.
-        source: raw lines.
-        sink: takes cleansed lines.
-        reject: called for each rejected line with its number, from 1, and why it was rejected.
+    `reject` is called for each rejected line with its number, from 1, and the reject.
     """
     before = rejected = 0
     while lines := list(islice(source, BATCH_LINES)):

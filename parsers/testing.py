@@ -5,7 +5,7 @@ Tests of the contract, for any parser. They need pytest and hypothesis.
         def make_parser(self):
             return Mine()
 
-        good_lines = (b"a line that it must accept",)  # optional, and makes the tests sharper
+        good_lines = (b"a line that it must accept",)  # optional; makes the tests more thorough
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from parsers.contract import Parsed, Parser
 
 Outcome = bytes | tuple[str, str]
-"""The outcome of one line: its cleansed value, or its reason and detail."""
+"""The result for one line: its cleansed value, or its reason and detail."""
 
-# Several classes inherit each test on purpose, which is what this health check would warn of.
+# Each test is inherited by several classes on purpose, which this health check would report.
 _INHERITED = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.differing_executors])
 _ANY = st.lists(st.none() | st.binary(max_size=64), max_size=8)
 
@@ -34,7 +34,7 @@ def batch(lines: Sequence[bytes | None]) -> pa.BinaryArray:
 
 
 def outcomes(parsed: Parsed, count: int) -> list[Outcome]:
-    """Return the outcome of each of the `count` rows of a batch. Fail if a row has none, or two."""
+    """Return the result for each of the `count` rows of a batch. Fail if a row has none or two."""
     values = cast("list[bytes]", parsed.values.to_pylist())
     found: dict[int, Outcome] = dict(zip(parsed.rows.tolist(), values, strict=True))
     assert len(found) == len(parsed.rows), "a row has two values"
@@ -49,14 +49,14 @@ class ParserContract:
     """The tests that every parser must pass. Subclass it and define `make_parser`."""
 
     good_lines: Sequence[bytes] = ()
-    """Lines that the parser must accept, without rejecting any."""
+    """Lines that the parser must accept."""
 
     def make_parser(self) -> Parser:
         """Return a new parser to test."""
         raise NotImplementedError
 
     def lines(self, drawn: Sequence[bytes | None]) -> list[bytes | None]:
-        """Return the drawn values mixed with good lines, whole and broken."""
+        """Return the drawn values mixed with good lines, some of them damaged."""
         return [mixed for pair in self._pairs(drawn) for mixed in pair]
 
     def _pairs(self, drawn: Sequence[bytes | None]) -> Iterator[tuple[bytes | None, ...]]:
@@ -75,7 +75,7 @@ class ParserContract:
     @settings(_INHERITED, max_examples=40)
     @given(drawn=_ANY)
     def test_every_row_has_one_outcome(self, drawn: list[bytes | None]) -> None:
-        """No bytes make the parser raise. Each row is a value or a reject, and rows ascend."""
+        """No bytes make the parser raise. Each row is a value or a reject, and row numbers ascend."""
         lines = self.lines(drawn)
 
         parsed = self.make_parser().parse(batch(lines))
@@ -85,7 +85,7 @@ class ParserContract:
         assert (np.diff(parsed.reject_rows) > 0).all()
 
     def test_types(self) -> None:
-        """The outcome has the types that the contract names, and its arrays are valid."""
+        """The result has the types of the contract, and its arrays are valid."""
         parsed = self.make_parser().parse(batch([None, b"", b"\xff", *self.good_lines]))
 
         parsed.values.validate(full=True)
@@ -100,7 +100,7 @@ class ParserContract:
     @settings(_INHERITED, max_examples=40)
     @given(drawn=_ANY)
     def test_neighbours_do_not_matter(self, drawn: list[bytes | None]) -> None:
-        """A row has the same outcome alone and among other rows."""
+        """A row has the same result alone and among other rows."""
         parser, lines = self.make_parser(), self.lines(drawn)
 
         alone = [outcomes(parser.parse(batch([line])), 1)[0] for line in lines]
@@ -119,11 +119,11 @@ class ParserContract:
         assert outcomes(parser.parse(batch(part)), len(part)) == outcomes(parser.parse(sliced), len(part))
 
     def test_no_lines(self) -> None:
-        """An empty batch has an empty outcome."""
+        """An empty batch has an empty result."""
         assert outcomes(self.make_parser().parse(batch([])), 0) == []
 
     def test_null_and_empty_are_rejects(self) -> None:
-        """A record without a value, and one whose value is empty, are rejected with a reason."""
+        """A record without a value, or with an empty one, is rejected with a reason."""
         rejects = list(self.make_parser().parse(batch([None, b""])).rejects())
 
         assert [reject.row for reject in rejects] == [0, 1]

@@ -15,10 +15,9 @@ import pyspark
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess
-from tests.support.waiting import alive_after
+from tests.support.waiting import PATIENCE, alive_after
 
 JARS = Path(pyspark.__file__).with_name("jars")
-START_SECONDS = 60
 # What Spark's launcher adds for Java 17 and later.
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -103,7 +102,7 @@ class StandaloneSpark:
 
     def _await_state(self, workers: int) -> None:
         """Wait until the master's page shows that it and so many workers are alive."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=2) as page:
@@ -112,7 +111,7 @@ class StandaloneSpark:
             except OSError:
                 time.sleep(0.1)
         logs = "\n".join(log.read_text(errors="replace")[-2_000:] for log in sorted(self._folder.glob("*.log")))
-        raise AssertionError(f"Spark's master did not find {workers} workers within {START_SECONDS} s:\n{logs}")
+        raise AssertionError(f"Spark's master did not find {workers} workers within {PATIENCE:.0f} s:\n{logs}")
 
     def close(self) -> None:
         """End all processes; executors end with their workers."""

@@ -1,4 +1,4 @@
-"""The command line: one file for each command, without logic. Only here argv is read and the exit code set."""
+"""The command line, a file per command. Only this package reads argv and sets the exit code; it decides nothing."""
 
 from __future__ import annotations
 

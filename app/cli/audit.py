@@ -1,4 +1,4 @@
-"""`winnow audit`: whether the sink and the dead letters hold what they must of a range of the source."""
+"""`winnow audit`: compares a range of the source with the sink and the dead letters."""
 
 from __future__ import annotations
 
@@ -27,24 +27,28 @@ from app.operate.resets import seconds_of
 from app.operate.verdict import counted
 
 MOST = 10_000_000
-"""How many records are compared at once, in about 0.6 GB of memory."""
+"""How many records are compared together, in about 0.6 GB of memory."""
 SHOWN = 100
-"""How many findings the table shows; JSON holds all of them."""
+"""How many findings the table shows; JSON has all of them."""
 NAMED = 5
-"""How many partitions of which something is left out the last line names; JSON names all of them."""
+"""How many partitions the last line names for each reason; JSON has all of them."""
 NOT_JUDGED = 4
-"""The exit code where nothing is wrong, but not all could be judged."""
+"""The exit code if nothing is wrong but not everything could be judged."""
 
 
 @click.command()
 @configuration
 @overrides
-@click.option("--from", "begin", metavar="TIME", help="From the first record at or after a time; UTC without a zone.")
 @click.option(
-    "--to", "end", metavar="TIME", help="To the first record at or after a time; by default all that is done."
+    "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."
 )
-@click.option("--last", metavar="DURATION", help="The last 2h, or PT2H.")
-@click.option("--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Only so much of it.")
+@click.option(
+    "--to", "end", metavar="TIME", help="Stop at the first record at or after this time; by default audit all of it."
+)
+@click.option("--last", metavar="DURATION", help="Audit the last 2h (or PT2H).")
+@click.option(
+    "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random sample."
+)
 @as_json
 @reports_errors
 def audit(  # click's options
@@ -58,10 +62,10 @@ def audit(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Read a range of the source again, cleanse it, and compare it with the sink and the dead letters.
+    Cleanse a range of the source again, and compare the result with the sink and the dead letters.
 
-    Works beside the service, changes nothing. Ends with 1 if something is wrong, and with 4 if nothing is, but not all
-    could be judged.
+    Changes nothing; the service may be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but
+    not everything could be judged.
     """
     since, until = _times(begin, end, last)
     settings = read(file, assignments).config
@@ -83,14 +87,13 @@ def audit(  # click's options
 
 class _Scope(NamedTuple):
     """
-    What is looked at.
+    What to audit.
 
     Args:
-        layout: where lines and dead letters lie.
         sources: all source partitions.
         judged: what can be judged of them.
         left_out: what cannot.
-        ends: where sink and dead letters end.
+        ends: the ends of the partitions of sink and dead letters.
     """
 
     layout: Layout
@@ -102,7 +105,7 @@ class _Scope(NamedTuple):
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
     if (begin is None) == (last is None) or (last is not None and end is not None):
-        raise click.UsageError("give either --from, with or without --to, or --last")
+        raise click.UsageError("give either --from (and perhaps --to) or --last")
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
     assert begin is not None  # otherwise --last is given
@@ -113,7 +116,7 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
 
 
 def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None) -> _Scope:
-    """Return what is looked at: no more than what was committed before we look into the sink."""
+    """Return what to audit: at most what was committed before the sink's ends are read."""
     found = offsets_of(settings, kafka)
     topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
     layout = Layout.of(tasks, topics)
@@ -136,13 +139,13 @@ def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: in
 
 
 def _packs(scope: _Scope, judged: Mapping[Partition, Range]) -> list[list[Partition]]:
-    """Return the source partitions that are compared at once."""
+    """Return groups of source partitions to compare together."""
     sizes = {each: found.read for each, found in judged.items()}
     groups = [each for each in together(scope.layout, scope.sources) if judged.keys() & each]
     for group in groups:
         if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
-            msg = f"{size} records share partitions of the sink and must be compared at once; at most {MOST} can be: "
-            raise click.UsageError(f"{msg}choose less with --from and --to, or a --sample")
+            msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
+            raise click.UsageError(f"{msg}narrow the range with --from and --to, or use --sample")
     return packed(groups, sizes, MOST)
 
 
@@ -163,7 +166,7 @@ def _auditor(
 
 
 def _without_times(topic: Destination) -> Destination:
-    """Return a topic that takes any timestamp: what it would refuse now, it may have taken then."""
+    """Return the topic with any timestamp allowed: it may have accepted then what it would reject now."""
     return replace(topic, before=None, after=None)
 
 
@@ -187,9 +190,9 @@ def _view(
         (why_not, f"not judged: {', '.join(why_not)}"),
         (
             by_text,
-            f"{by_text} lines have neither a header nor the time of their record, and are known by their text only",
+            f"{by_text} lines have neither a header nor their record's timestamp, so only their text was compared",
         ),
-        (sample, f"a sample of {sample} % does not show lines that no record explains"),
+        (sample, f"a sample of {sample} % cannot find unexplained lines"),
         (len(findings) > SHOWN, f"the table shows the first {SHOWN}"),
     ]
     return View(
@@ -220,17 +223,15 @@ def _view(
 
 
 def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> str:
-    """Return the verdict in a few words."""
+    """Summarize the verdict."""
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
-        return wrong or ("nothing was judged" if why_not else "the range holds no record")
-    return (
-        f"{records} records audited: {wrong or ('all as they must be' if not why_not else 'these are as they must be')}"
-    )
+        return wrong or ("nothing was judged" if why_not else "the range holds no records")
+    return f"{records} records audited: {wrong or 'all correct'}"
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:
-    """Return what is not judged for a reason, where it lies if that is known, and what to do."""
+    """Say how much was not judged for a reason, where (if known), and what to do."""
     places = [str(each.partition) for each in left_out if each.why is why]
     where = f" in {', '.join(places[:NAMED])}{' and others' if len(places) > NAMED else ''}" if places else ""
     return f"{count or 'an unknown number'} {why}{where}" + (f" ({CURES[why]})" if why in CURES else "")

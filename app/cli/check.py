@@ -1,4 +1,4 @@
-"""`winnow check`: the configuration, its samples, and with --connect what it meets in Kafka."""
+"""`winnow check`: checks the configuration, its samples and, with --connect, the cluster."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from app.operate.samples import surprises
 @click.command()
 @configuration
 @overrides
-@click.option("--connect", is_flag=True, help="Also ask Kafka for topics, offsets and group members; changes nothing.")
+@click.option("--connect", is_flag=True, help="Also check topics, offsets and group members in Kafka; changes nothing.")
 @as_json
 @reports_errors
 def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Check the configuration and parser.samples, and with --connect what Kafka says.
+    Check the configuration and parser.samples, and with --connect also the cluster.
 
-    Ends with 1 if a sample becomes something else, or a partition is blocked, and with 3 if `run` would refuse.
+    Exits with 1 if a sample gives another result or a partition is blocked, and with 3 if `run` would refuse to start.
     """
     report = Report()
     try:
@@ -42,13 +42,13 @@ def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_jso
 @dataclass(slots=True)
 class Report:
     """
-    What has been found out so far.
+    The findings so far.
 
     Args:
-        loaded: the configuration; None where it cannot be read.
+        loaded: the configuration; None if it cannot be read.
         problems: what is wrong with it.
         clients: which backend moves the records, and why.
-        findings: further findings, each with a word for its state.
+        findings: further findings, each with its state.
     """
 
     loaded: config.Loaded | None = None
@@ -66,7 +66,7 @@ class Report:
         return shown + clients + "".join(f"{state:<8} {what}\n" for state, what in self.findings)
 
     def as_json(self) -> str:
-        """Return all of it as one JSON object; a configuration that is wrong has problems."""
+        """Return the report as one JSON object; only a wrong configuration has problems."""
         values = [each._asdict() for each in config.values(self.loaded)] if self.loaded else []
         findings = [{"state": state, "what": what} for state, what in self.findings]
         found = {"problems": self.problems, "values": values, "clients": self.clients, "findings": findings}

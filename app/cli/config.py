@@ -1,4 +1,4 @@
-"""`winnow config`: what is configured, and where."""
+"""`winnow config`: shows the configuration and where each value comes from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from app.cli.tables import as_json
 @click.command("config")
 @configuration
 @overrides
-@click.option("--schema", is_flag=True, help="Print the JSON schema of the file instead, for editors.")
+@click.option("--schema", is_flag=True, help="Print the file's JSON schema instead, for editors.")
 @as_json
 @reports_errors
 def show_config(file: Path | None, assignments: tuple[str, ...], schema: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
-    """Show each value with the file and line, variable or option that it comes from; secrets are masked."""
+    """Show each value and the file and line, variable or option that it comes from; secrets are masked."""
     if schema:
         click.echo(json.dumps(config.schema(), indent=2, ensure_ascii=False))
         return 0

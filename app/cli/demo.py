@@ -1,4 +1,4 @@
-"""`winnow demo`: the service on an embedded real Kafka."""
+"""`winnow demo`: runs the service on a real, embedded Kafka."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.cli.options import reports_errors
 
 @click.command()
 @click.option("--records", default=1_000_000, show_default=True, help="How many lines to produce.")
-@click.option("--keep", is_flag=True, help="Keep Kafka, the service and its status page up afterwards, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep Kafka, the service and its status page running until Ctrl-C.")
 @reports_errors
 def demo(records: int, keep: bool) -> int:  # noqa: FBT001  # click's flag
-    """Cleanse generated lines on an embedded real Kafka, and count that none is lost or doubled."""
+    """Cleanse generated lines on a real, embedded Kafka, and verify that none is lost or doubled."""
     from app.demo.show import show
 
     return show(records, keep=keep)

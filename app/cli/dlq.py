@@ -1,4 +1,4 @@
-"""`winnow dlq`: what a person sees of the dead letters."""
+"""`winnow dlq`: lists, shows and counts dead letters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def chosen(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that choose dead letters; the command takes them as one `choice`."""
+    """Add the options that select dead letters; the command receives them as one `choice`."""
 
-    @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC without a zone.")
+    @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
     @click.option("--until", metavar="TIME", help="Only records before this time.")
     @click.option("--reason", "reasons", multiple=True, help="Only those with this reason; repeatable.")
     @wraps(command)
@@ -37,13 +37,13 @@ def chosen(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.group()
 def dlq() -> None:
-    """Look at the dead letters, and cleanse them again. The group of the service is left alone."""
+    """Inspect and replay dead letters. The service's consumer group is not touched."""
 
 
 @dlq.command()
 @configuration
 @overrides
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many, the newest ones.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
 @as_json
 @reports_errors
 @chosen
@@ -55,7 +55,7 @@ def ls(  # click's options
     limit: int,
     as_json: bool,
 ) -> int:
-    """List the newest dead letters: where they lie, why they are there, and which record they were."""
+    """List the newest dead letters with their place, reason and source record."""
     settings = read(file, assignments).config
     letters = _last_written(settings, limit) if choice.takes_all else newest(_letters(settings, choice), limit)
     view = View(
@@ -79,7 +79,7 @@ def stats(  # click's options
     choice: Choice,
     as_json: bool,
 ) -> int:
-    """Count the dead letters by reason. Reads all of them: with millions, say --since."""
+    """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
     settings = read(file, assignments).config
     found = Statistics.of(_letters(settings, choice))
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))
@@ -118,7 +118,6 @@ def show_letter(place: str, file: Path | None, assignments: tuple[str, ...], as_
 
 
 def _choice_of(since: str | None, until: str | None, reasons: tuple[str, ...]) -> Choice:
-    """Return which dead letters are wanted."""
     first = None if since is None else built("--since", lambda: milliseconds_of(since))
     end = None if until is None else built("--until", lambda: milliseconds_of(until))
     refuse_backward("--until", first, end)
@@ -132,7 +131,7 @@ def _last_written(settings: config.Config, limit: int) -> list[Letter]:
 
 
 def _letters(settings: config.Config, choice: Choice) -> Iterator[Letter]:
-    """Yield the dead letters that are wanted, from the first time on."""
+    """Yield the selected dead letters."""
     watermarks = watermarks_of(settings)
     ends = {partition: marks.last_stable for partition, marks in watermarks.items()}
     return choice.of(_between(settings, starts_of(settings, watermarks, choice), ends))
@@ -141,7 +140,7 @@ def _letters(settings: config.Config, choice: Choice) -> Iterator[Letter]:
 def starts_of(
     settings: config.Config, watermarks: Mapping[Partition, Watermarks], choice: Choice
 ) -> dict[Partition, int]:
-    """Return where to begin to read in each partition, so that none that is wanted lies before that."""
+    """Return where to start reading each partition so that no selected dead letter is missed."""
     from app.start import clients
 
     since = choice.since
@@ -151,10 +150,10 @@ def starts_of(
 
 def watermarks_of(settings: config.Config, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
     """
-    Return where each partition of the dead letters begins and ends, or one of them.
+    Return the watermarks of all dead-letter partitions, or of only one.
 
     Raises:
-        Unreachable: one does not answer.
+        Unreachable: a partition does not answer.
     """
     from app.start import clients
 

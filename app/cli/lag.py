@@ -1,4 +1,4 @@
-"""`winnow lag`: how far the group is behind."""
+"""`winnow lag`: shows how far the group is behind."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SECONDS, PROBLEM = "#LAG-SECONDS", "PROBLEM"
 @click.command()
 @configuration
 @overrides
-@click.option("--watch", "again", is_flag=True, help="Look again every two seconds, until Ctrl-C.")
+@click.option("--watch", "again", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @as_json
 @reports_errors
 def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Show how far the group is behind in each partition, also while the service runs.
+    Show the group's lag in each partition; the service may be running.
 
-    Ends with 1 if something is wrong with a partition or its offset.
+    Exits with 1 if a partition or its offset has a problem.
     """
     settings = read(file, assignments).config
     from app.kafka.first_records import KafkaFirstRecords

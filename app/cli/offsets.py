@@ -1,4 +1,4 @@
-"""`winnow offsets`: what a person does with the offsets of the group."""
+"""`winnow offsets migrate` and `winnow offsets history`: moves and restores the group's offsets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from app.offsets import registry as stores
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
 
 SOURCE = "source"
-"""What stands for the group's offsets on the source's cluster, where the sink has a cluster of its own."""
+"""Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
 
 
 @click.group()
 def offsets() -> None:
-    """Work on the offsets of the group while the service is stopped."""
+    """Show or change the group's offsets. Stop the service before you change them."""
 
 
 @offsets.command()
@@ -39,12 +39,12 @@ def offsets() -> None:
     "target",
     required=True,
     metavar="STORE",
-    help="The store to move to: a name in the configuration (`offsets.store`, `offsets.mirrors`), `kafka`, or what you "
-    "would write there, such as '{name: redis, url: …}'. With sink.kafka, `kafka` is the group on the sink's cluster, "
-    "and `source` that on the source's.",
+    help="The store to move to: the name of a configured one (`offsets.store`, `offsets.mirrors`), `kafka`, or a store "
+    "in the configuration's form, such as '{name: redis, url: …}'. With sink.kafka, `kafka` is the group on the sink's "
+    "cluster and `source` the one on the source's.",
 )
-@click.option("--dry-run", is_flag=True, help="Tell what would be moved, and change nothing.")
-@click.option("--force", is_flag=True, help="Move an offset even if the other store holds a larger one.")
+@click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
+@click.option("--force", is_flag=True, help="Move an offset even if the target holds a larger one.")
 @reports_errors
 def migrate(
     *,
@@ -58,7 +58,7 @@ def migrate(
     """
     Move the group's offsets from one store to another.
 
-    Tells what becomes of each partition. Ends with 1 if the offset of one would go back, which only --force does.
+    Reports each partition. Exits with 1 if there is nothing to move, or if an offset would go back (unless --force).
     """
     settings = read(file, assignments).config
     with (
@@ -82,13 +82,13 @@ def migrate(
 @configuration
 @overrides
 @click.option(
-    "--store", metavar="STORE", help="The store that keeps the history; by default the configured one, or a mirror."
+    "--store", metavar="STORE", help="The store to read; by default the first configured one that keeps a history."
 )
-@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="How many times to list per topic.")
 @click.option(
-    "--restore", metavar="TIME", help="Set the group's offsets to what they were then, such as a listed time."
+    "--most", type=click.IntRange(1), default=20, show_default=True, help="How many entries to list per topic."
 )
-@click.option("--dry-run", is_flag=True, help="Tell what --restore would do, and change nothing.")
+@click.option("--restore", metavar="TIME", help="Set the group's offsets back to this time, such as a listed one.")
+@click.option("--dry-run", is_flag=True, help="Show what --restore would do; change nothing.")
 @reports_errors
 def history(
     *,
@@ -99,7 +99,7 @@ def history(
     restore: str | None,
     dry_run: bool,
 ) -> int:
-    """List the group's offsets at earlier times, which a store such as hbase keeps; or go back to one of them."""
+    """List the group's earlier offsets, which a store such as hbase keeps, or restore them."""
     settings = read(file, assignments).config
     with contextlib.closing(_with_history(store, settings)) as past:
         assert isinstance(past, OffsetHistory)
@@ -121,7 +121,7 @@ def history(
 
 
 def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
-    """Return the store that is named, or the first configured one that keeps a history."""
+    """Return the named store, or the first configured one that keeps a history."""
     configured = [each.name for each in (settings.offsets.store, *settings.offsets.mirrors)]
     for name in [named] if named else configured:
         opened = _open("--store", name, settings)
@@ -133,7 +133,7 @@ def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
 
 
 def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
-    """Return the store that a person names, or describes as the configuration would."""
+    """Open a store given by its name or in the configuration's form."""
     choice = _choice(text)
     name, options = str(choice.pop("name", "")), choice
     known = (settings.offsets.store, *settings.offsets.mirrors)
@@ -143,7 +143,7 @@ def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
         plugin, context = Plugin("kafka"), StoreContext(settings.group_id, settings.kafka)
     opened = built(option, lambda: stores.open_store(plugin, context))
     if is_local(opened):
-        raise ConfigError((f"{option}: {name} keeps nothing between two runs",))
+        raise ConfigError((f"{option}: {name} keeps nothing between runs",))
     return opened
 
 
@@ -156,7 +156,7 @@ def _choice(text: str) -> dict[str, Any]:
 
 
 def _sources(settings: config.Config) -> tuple[Clients, Mapping[str, Topic]]:
-    """Return the driver's clients, and the source topics as Kafka has them now."""
+    """Return the driver's clients and the current source topics."""
     from app.start import clients
 
     kafka, source = clients(settings), settings.source

@@ -1,4 +1,4 @@
-"""What commands share: how they take a configuration, and how they end."""
+"""Options and checks that commands share, and how they exit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from parsers.fields import pattern_of
 T = TypeVar("T")
 
 configuration = click.option(
-    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration, a YAML file."
+    "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
 )
 overrides = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override a key of the configuration; repeatable."
@@ -30,7 +30,7 @@ overrides = click.option(
 
 
 def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
-    """End the process with the exit code of the outcome, and print an error as a line rather than a traceback."""
+    """Exit with the command's code, and print an error as a line instead of a traceback."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # whatever click passes on
@@ -49,7 +49,7 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
-    """Return the configuration, after making sure that its plugins can be built, and set up logging as it says."""
+    """Return the configuration after checking that its plugins can be built, and configure logging."""
     loaded = config.read(file, assignments)
     parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
     if key != SOURCE_KEY:
@@ -60,7 +60,7 @@ def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
 
 
 def check_clients(loaded: config.Loaded) -> None:
-    """Make sure that librdkafka can work with the properties under `kafka`; connects to nothing."""
+    """Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting."""
     from app.kafka.trial import refusals
 
     settings = loaded.config
@@ -74,18 +74,18 @@ def check_clients(loaded: config.Loaded) -> None:
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:
-    """Return the parser that a configuration names."""
+    """Return the configured parser."""
     return built("parser", lambda: registry.load(choice.name, choice.options))
 
 
 def _check_stores(settings: config.Config) -> None:
-    """Make sure that the offset store and its mirrors can be opened, and can be what they are meant to be."""
+    """Check that the offset store and its mirrors can be opened and suit their roles."""
     choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
     store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
     problems: list[str] = []
     if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
         problems.append(
-            f"offsets.store.name is {choice.name}, which takes no part in Kafka's transactions: "
+            f"offsets.store.name is {choice.name}, which cannot join Kafka's transactions: "
             "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
         )
     known = [choice.plugin]
@@ -103,24 +103,24 @@ def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: 
         yield from error.problems
         return
     if is_local(opened):
-        yield f"{key}: {mirror.name} keeps nothing that a tool could watch"
+        yield f"{key}: {mirror.name} stores nothing that a tool could read"
     if mirror in known:
-        yield f"{key}: {mirror.name} holds these offsets already; name each store once"
+        yield f"{key}: {mirror.name} already holds these offsets; list each store once"
 
 
 def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
     """
-    Require that something may lie between two times; `option` names the second.
+    Reject an empty time range, in which a command would find nothing wrong; `option` names the end.
 
     Raises:
-        ConfigError: the second is not later, so a command would find nothing wrong with nothing.
+        ConfigError: the end is not later than the beginning.
     """
     if begin is not None and end is not None and end <= begin:
-        raise ConfigError((f"{option}: it is not later than the time to begin at, so nothing lies between the two",))
+        raise ConfigError((f"{option}: the end must be later than the start",))
 
 
 def built(key: str, build: Callable[[], T]) -> T:
-    """Return what is built; a problem with its options is one of the key's."""
+    """Return what `build` returns; report the problems of its ValueError under the key."""
     try:
         return build()
     except ValueError as error:

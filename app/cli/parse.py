@@ -1,4 +1,4 @@
-"""`winnow parse`: the parser on a file or on stdin."""
+"""`winnow parse`: runs the parser on a file or stdin."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from parsers.streams import cleanse, outcomes
 @click.argument("source", type=click.File("rb"), default="-", metavar="[FILE|-]")
 @configuration
 @overrides
-@click.option("--json", "as_json", is_flag=True, help="Print an object for each line, good or not, in order.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each line, in order.")
 @reports_errors
 def parse(source: IO[bytes], file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Cleanse the lines of a file or of stdin: no Kafka, no Spark.
+    Cleanse a file or stdin, without Kafka or Spark.
 
-    Cleansed lines go to stdout, one JSON object for each reject to stderr; with --json, an object for each line to
-    stdout. Ends with 1 if a line was rejected.
+    Cleansed lines go to stdout, and a JSON object for each reject goes to stderr. With --json, an object for each line
+    goes to stdout. Exits with 1 if a line was rejected.
     """
     choice = read(file, assignments).config.parser if file or assignments else config.ParserChoice()
     if as_json:

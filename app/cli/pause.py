@@ -1,4 +1,4 @@
-"""`winnow pause` and `winnow resume`: the service stops taking records, keeps its place, and goes on."""
+"""`winnow pause` and `winnow resume`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from app.model import Pause
 @reports_errors
 def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Let the service stop taking records; it keeps its place, and its process goes on.
+    Pause the service: it stops reading records, keeps its offsets and stays up.
 
-    A running one commits what it has and pauses within round.interval, and a later one begins paused.
+    A running service commits its work and pauses within round.interval. A service that starts later is paused, too.
     """
     settings = read(file, assignments).config
     from app.start import clients
@@ -42,7 +42,7 @@ def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int
 @as_json
 @reports_errors
 def resume(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
-    """Let the service take records again, from where it stands, within round.interval."""
+    """Resume the service from its offsets, within round.interval."""
     settings = read(file, assignments).config
     from app.start import clients
 

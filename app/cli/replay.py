@@ -1,4 +1,4 @@
-"""`winnow replay`: a bounded part of the source, cleansed once more into another topic."""
+"""`winnow replay`: cleanses a time range of the source again, into another topic."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ LOOK_SECONDS = 1.0
 @click.command()
 @configuration
 @overrides
-@click.option("--from", "begin", metavar="TIME", required=True, help="From the first record at or after this time.")
-@click.option("--to", "end", metavar="TIME", required=True, help="To the first record at or after this time.")
-@click.option("--into", metavar="TOPIC", required=True, help="The topic that lines are written into.")
+@click.option("--from", "begin", metavar="TIME", required=True, help="Start at the first record at or after this time.")
+@click.option("--to", "end", metavar="TIME", required=True, help="Stop at the first record at or after this time.")
+@click.option("--into", metavar="TOPIC", required=True, help="The topic for cleansed lines.")
 @click.option("--dead-letters", metavar="TOPIC", help="The topic for rejected records; by default INTO.dlq.")
-@click.option("--dry-run", is_flag=True, help="Tell what would be read, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read; change nothing.")
 @as_json
 @reports_errors
 def replay(  # click's options
@@ -53,10 +53,10 @@ def replay(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse what the source holds of a time once more, into another topic, exactly once.
+    Cleanse a time range of the source again, into another topic, exactly once.
 
-    The group of the service is not touched. What was stopped or killed goes on when the same command is given again.
-    Ends with 1 if it could not be finished.
+    The service's group is not touched. If a replay was stopped or killed, the same command resumes it. Exits with 1 if
+    the replay could not finish.
     """
     times = built("--from", lambda: milliseconds_of(begin)), built("--to", lambda: milliseconds_of(end))
     refuse_backward("--to", *times)
@@ -79,7 +79,7 @@ def replay(  # click's options
 
 
 def _tasks(settings: config.Config, kafka: Clients, into: str, rejects: str, group: str) -> TaskConfig:
-    """Return what a task works with: as the service's, but for another group, into other topics, exactly once."""
+    """Return the service's task configuration for another group and other topics, exactly once."""
     return replace(
         task_config(settings, kafka.destinations, NOBODY),
         group=group,
@@ -98,7 +98,7 @@ def _positions(tasks: TaskConfig) -> OffsetStore:
 def _carry_out(
     tasks: TaskConfig, kafka: Clients, wanted: Sequence[Part], store: OffsetStore
 ) -> dict[Partition, Receipt]:
-    """Run a task in this process until it has come to all ends; return its receipts."""
+    """Run a task in this process until it reaches all ends; return its receipts."""
     from app.executor import task
     from app.executor.parse import make_parser
     from app.kafka.clients import TaskClients
@@ -126,7 +126,7 @@ def _carry_out(
 
 
 def _done(open_parts: Sequence[Part], store: OffsetStore) -> int:
-    """Return how many offsets are done, for the bar; none, while Kafka does not tell."""
+    """Return how many offsets are done, for the progress bar; 0 while Kafka does not answer."""
     try:
         positions = store.load([each.partition for each in open_parts], stable=False)
     except (Unreachable, NotUsable):

@@ -1,4 +1,4 @@
-"""`winnow dlq replay`: dead letters, cleansed again."""
+"""`winnow dlq replay`: cleanses dead letters again."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from app.topics import LEDGER, PARKING, OwnTopics
 @click.command("replay")
 @configuration
 @overrides
-@click.option("--limit", type=click.IntRange(1), help="Replay so many at most.")
-@click.option("--rate", type=click.IntRange(1), help="Replay so many a second at most.")
-@click.option("--into", metavar="TOPIC", help="Write the lines into this topic rather than into the sink.")
+@click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
+@click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")
+@click.option("--into", metavar="TOPIC", help="Write the lines to this topic instead of the sink.")
 @click.option(
     "--attempts",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="After so many replays, a dead letter that still fails goes to the parking topic.",
+    help="Move a dead letter to the parking topic after this many failed replays.",
 )
-@click.option("--dry-run", is_flag=True, help="Tell what would become of them, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the result without writing anything.")
 @as_json
 @reports_errors
 @chosen
@@ -53,11 +53,11 @@ def replay_letters(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse dead letters again, with the parser and the options of this configuration.
+    Cleanse dead letters again, with the parser and options of this configuration.
 
-    No line is written twice, however often a replay is stopped, killed or repeated. What fails again goes back to the
-    dead letters with a count. Replayed lines come after newer ones: their order is not kept. Ends with 1 if one fails
-    again.
+    No line is written twice, even if a replay is stopped, killed or repeated. A dead letter that fails again goes back
+    to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if
+    a dead letter fails again.
     """
     settings = read(file, assignments).config
     from app.executor.fates import Fates
@@ -77,7 +77,7 @@ def replay_letters(  # click's options
 
 
 def _work(settings: config.Config, into: str | None) -> TaskConfig:
-    """Return what tasks would work with, with the group of the replays and the topic that lines go to."""
+    """Return the task configuration with the replays' group and the target topic."""
     from app.start import clients
 
     service = clients(settings)
@@ -128,7 +128,7 @@ def _carry_out(
         closing(kafka.open(watermarks, others)) as opened,
         progress("replaying dead letters", sum(watermarks[each].last_stable - begins[each] for each in begins)) as done,
     ):
-        _read_ledger(work, replay.ledger)  # now nobody else writes to it any more
+        _read_ledger(work, replay.ledger)  # only now: the fence has ended all other writers
         for writer, committed in opened.writers:
             partition = writer.partition
             span = Span.of(work.sink.topic, committed, (partition, begins[partition], watermarks[partition]))
@@ -140,7 +140,7 @@ def _carry_out(
 
 
 def _make_room(work: TaskConfig) -> Iterator[Partition]:
-    """Create what a replay needs beside the dead letters, if it is missing; yield its partitions."""
+    """Create the ledger and parking topics if they are missing; yield their partitions."""
     from app.kafka.admin import AdminConnection
     from app.kafka.companions import KafkaCompanions
 

@@ -1,4 +1,4 @@
-"""`winnow offsets show` and `winnow offsets reset`: what stands in the offset store, and how a person changes it."""
+"""`winnow offsets show` and `winnow offsets reset`: shows and sets the offsets in the store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ topics = click.option(
     "topics",
     multiple=True,
     metavar="TOPIC[:PARTITIONS]",
-    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. All source topics without it.",
+    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. By default all source topics.",
 )
 
 
@@ -42,9 +42,9 @@ topics = click.option(
 @reports_errors
 def show_offsets(file: Path | None, assignments: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Show the offsets of the group, what became of the records before them, and who committed them.
+    Show the group's offsets, the record counts stored with them, and who committed them.
 
-    Ends with 1 if something is wrong with a partition or its offset.
+    Exits with 1 if a partition or its offset has a problem.
     """
     settings = read(file, assignments).config
     _, found = _found(settings, topics)
@@ -75,13 +75,15 @@ def _row_of_commit(at: PartitionLag) -> list[object]:
 @overrides
 @click.option("--to-earliest", is_flag=True, help="To the beginning of each partition.")
 @click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
-@click.option("--to-current", is_flag=True, help="To where they are: takes the run of the service away beside them.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record at or after a time; UTC without a zone.")
+@click.option("--to-current", is_flag=True, help="To where they are; forgets which run committed them.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record at or after this time; UTC unless it has a zone."
+)
 @click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
-@click.option("--shift-by", type=int, help="By so many offsets, back if negative.")
-@click.option("--by-duration", metavar="DURATION", help="To the first record as young as this: 2h, or PT2H.")
+@click.option("--shift-by", type=int, help="By this many offsets; back if negative.")
+@click.option("--by-duration", metavar="DURATION", help="To the first record no older than 2h (or PT2H).")
 @topics
-@click.option("--dry-run", is_flag=True, help="Tell what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @as_json
 @reports_errors
 def reset(  # click's options
@@ -94,9 +96,9 @@ def reset(  # click's options
     **goals: Any,  # noqa: ANN401  # each option has its own type
 ) -> int:
     """
-    Set the offsets of the group, in whichever store keeps them, while the service is stopped.
+    Set the group's offsets in the configured store, while the service is stopped.
 
-    Nothing is changed while the service runs (exit code 3), or if one of the partitions cannot be set (1).
+    Changes nothing if the service is running (exit code 3) or if a partition cannot be set (exit code 1).
     """
     target = _target(goals)
     settings = read(file, assignments).config
@@ -123,7 +125,7 @@ def _target(goals: dict[str, Any]) -> Target:
 
 
 def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
-    """Return the driver's clients, and the offsets of the chosen partitions."""
+    """Return the driver's clients and the offsets of the chosen partitions."""
     from app.start import clients
 
     kafka = clients(settings)
@@ -145,7 +147,7 @@ def _carry_out(planned: list[Reset], clients: Clients, settings: config.Config) 
 
 
 def stopped_service(settings: config.Config, clients: Clients) -> StoppedService:
-    """Return what makes sure that the service of the group is stopped, on whichever cluster it commits."""
+    """Return the check that the group's service is stopped, on each cluster that it may commit to."""
     from app.kafka.commit_log import KafkaCommitLog
 
     clusters = [settings.output_kafka, *([settings.kafka] if settings.sink.kafka else [])]
@@ -162,7 +164,7 @@ def _view(group: str, planned: list[Reset], *, done: bool) -> View:
     blocked = [each for each in planned if each.offset is None]
     notes = any(each.note for each in planned)
     verdict = (
-        "set" if done else f"nothing is changed: {len(blocked)} cannot be set" if blocked else "nothing is changed"
+        "set" if done else f"nothing was changed: {len(blocked)} cannot be set" if blocked else "nothing was changed"
     )
     return View(
         columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", *(["NOTE"] if notes else [])),

@@ -1,4 +1,4 @@
-"""`winnow run`: the service."""
+"""`winnow run`: runs the service."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from app.events import PREFLIGHT_WARNING
 @click.command()
 @configuration
 @overrides
-@click.option("--until-end", is_flag=True, help="Stop at the ends that the partitions have when the service starts.")
-@click.option("--stand-by", is_flag=True, help="Wait while another service of this generation works for the group.")
+@click.option("--until-end", is_flag=True, help="Stop at the end offsets that the partitions have at the start.")
+@click.option(
+    "--stand-by", is_flag=True, help="Wait while another service of this generation is working for the group."
+)
 @reports_errors
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
-    """Run the service until SIGTERM, SIGINT, or the end."""
+    """Run the service until SIGTERM or SIGINT, or until the end with --until-end."""
     loaded = read(file, assignments)
     check_clients(loaded)
     settings = loaded.config
@@ -32,7 +34,7 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     from app.spark.job import start_rounds
     from app.start import service
 
-    # Spark starts Python workers with this; unless told otherwise, with what runs the driver.
+    # Spark starts Python workers with this interpreter, by default the driver's own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     submitted = "PYSPARK_SUBMIT_ARGS" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     stop = Stop()

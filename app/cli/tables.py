@@ -1,4 +1,4 @@
-"""How commands show what they find: a table for a person, one JSON value for a program, and both again and again."""
+"""How commands print what they find: as a table or as JSON, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rich.text import Text
 from app.errors import Unreachable
 
 WATCH_SECONDS = 2.0
-"""How often `--watch` looks."""
+"""The refresh interval of `--watch`."""
 UNKNOWN = "-"
-"""What stands for a value that there is not, as in Kafka's own tools."""
-# Lines that go to a file or a pipe are as long as they have to be.
+"""Shown for a missing value, as in Kafka's own tools."""
+# Lines that go to a file or a pipe are never wrapped.
 UNLIMITED = 100_000
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -33,9 +33,9 @@ class View(NamedTuple):
     What a command has found.
 
     Args:
-        columns: the heads of the table; those of numbers begin with `#`.
+        columns: the table's headings; those of numbers begin with `#`.
         rows: the cells; None is shown as a dash.
-        value: the same for a program.
+        value: the same as JSON.
         code: the exit code.
         footer: a line below the table.
     """
@@ -48,7 +48,7 @@ class View(NamedTuple):
 
 
 def show(view: View, *, as_json: bool) -> int:
-    """Print what was found; return the exit code."""
+    """Print a view; return its exit code."""
     if as_json:
         click.echo(json.dumps(view.value, ensure_ascii=False))
     else:
@@ -57,7 +57,7 @@ def show(view: View, *, as_json: bool) -> int:
 
 
 def watch(look: Callable[[], View], *, as_json: bool) -> int:
-    """Show what a look finds every WATCH_SECONDS until Ctrl-C: in place on a terminal, else one below the other."""
+    """Refresh a view every WATCH_SECONDS until Ctrl-C: in place on a terminal, otherwise below the last one."""
     console = _console()
     try:
         if console.is_terminal and not as_json:
@@ -75,7 +75,7 @@ def _again(act: Callable[[], object]) -> NoReturn:
 
 
 def _looked(look: Callable[[], View]) -> Table | Group | Text:
-    """Return a look as a table; while Kafka is away, its error: it may be back at the next look."""
+    """Return a view as a table, or the error while Kafka is unreachable, so that watching continues."""
     try:
         return _drawn(look())
     except Unreachable as error:
@@ -91,7 +91,7 @@ def _show_again(look: Callable[[], View], *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def progress(doing: str, total: int) -> Iterator[Callable[..., object]]:
-    """Show a bar on a terminal; yield what takes by how much the work has advanced, by default 1."""
+    """Show a progress bar on a terminal; yield the function that advances it."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         yield partial(bar.advance, bar.add_task(doing, total=total))

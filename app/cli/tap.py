@@ -1,4 +1,4 @@
-"""`winnow tap`: live records of the source, and what becomes of them."""
+"""`winnow tap`: shows live records of the source and their outcomes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from parsers.flume import envelope
 @click.command()
 @configuration
 @overrides
-@click.option("--reason", "reasons", multiple=True, help="Only records that are rejected for this reason; repeatable.")
-@click.option("--limit", type=click.IntRange(1), help="End after so many records.")
+@click.option("--reason", "reasons", multiple=True, help="Only records rejected for this reason; repeatable.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many records.")
 @as_json
 @reports_errors
 def tap(
@@ -32,9 +32,9 @@ def tap(
     as_json: bool,  # noqa: FBT001  # click's flag
 ) -> int:
     """
-    Show records as they arrive in the source, and what the parser makes of them, until Ctrl-C.
+    Show records as they arrive in the source, with what the parser makes of them, until Ctrl-C.
 
-    It writes nothing, commits nothing, and needs no running service.
+    Writes nothing, commits nothing, and needs no running service.
     """
     settings = read(file, assignments).config
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)
@@ -43,7 +43,7 @@ def tap(
 
     found = offsets_of(settings, clients(settings))
     starts = {each.partition: each.watermarks.last_stable for each in found if each.watermarks is not None}
-    click.echo(f"records of {len(starts)} partitions, from now on; Ctrl-C ends it", err=True)
+    click.echo(f"showing new records of {len(starts)} partitions; press Ctrl-C to stop", err=True)
     batches = KafkaRecords(settings.kafka, settings.group_id).batches(starts)
     shown = (pair for records in batches for pair in pairs(records, partial(parse, parser), reasons))
     try:

@@ -1,4 +1,4 @@
-"""`winnow top`: the partitions with lag and rates, live."""
+"""`winnow top`: shows the lag and rates of the partitions, live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = (
     "#CLOSES-IN-S",
     "PROBLEM",
 )
-# The head, the footer, and a line for a long problem.
+# The headings, the footer, and a line for a long problem.
 OTHER_LINES = 4
 
 
@@ -36,9 +36,9 @@ OTHER_LINES = 4
 @reports_errors
 def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Show the partitions with lag and rates, the worst first, and look again every two seconds, until Ctrl-C.
+    Show the lag and rates of the partitions, worst first, every two seconds until Ctrl-C.
 
-    It changes nothing, and needs no HTTP port of the service.
+    Changes nothing, and does not need the service's HTTP port.
     """
     settings = read(file, assignments).config
     from app.kafka.first_records import KafkaFirstRecords
@@ -61,7 +61,7 @@ def _view(group: str, found: list[Row], pause: Pause | None) -> View:
     fit = max(1, shutil.get_terminal_size().lines - OTHER_LINES)
     footer = f"group {group}: lag {total['lag']}, {total['records_per_second']} records/s"
     footer += f", {total['dead_letters_per_second']} dead letters/s; {len(found)} partitions"
-    footer += f", the first {fit} are shown" if len(found) > fit else ""
+    footer += f", showing the first {fit}" if len(found) > fit else ""
     paused = pause._asdict() if pause else None
     return View(
         columns=COLUMNS,

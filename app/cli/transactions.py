@@ -1,4 +1,4 @@
-"""`winnow transactions`: what a service that is gone has left open, and its end."""
+"""`winnow transactions`: lists open transactions, and aborts those of a dead service."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from app.cli.tables import View, as_json, show
 from app.model import Partition, transactional_id
 from app.offsets.history import time_of
 
-if TYPE_CHECKING:  # `winnow parse` works where Kafka's client is not installed
+if TYPE_CHECKING:  # `winnow parse` works without Kafka's client
     from app.kafka.transaction_log import OpenTransaction
 
-# A broker aborts a transaction that is older than its timeout; nothing that it still knows began before twice of it.
+# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
 TIMEOUTS = 2
 
 
 @click.group()
 def transactions() -> None:
-    """Look at the open transactions of the group's transactional ids, and end them after the service is gone."""
+    """List the open transactions of the group's transactional ids, and abort those of a dead service."""
 
 
 @transactions.command()
@@ -33,7 +33,7 @@ def transactions() -> None:
 @as_json
 @reports_errors
 def ls(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
-    """List the open transactions and how old they are. A running service has one for each partition with records."""
+    """List the open transactions and their age. A running service has one for each partition with records."""
     settings = read(file, assignments).config
     return show(_view(settings, _open(settings)), as_json=as_json)
 
@@ -41,14 +41,14 @@ def ls(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  
 @transactions.command()
 @configuration
 @overrides
-@click.option("--dry-run", is_flag=True, help="Tell what would be aborted, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be aborted; change nothing.")
 @as_json
 @reports_errors
 def abort(file: Path | None, assignments: tuple[str, ...], dry_run: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
     Abort the open transactions, so that readers of the sink need not wait for their timeout.
 
-    Nothing is changed while the service runs (exit code 3).
+    Changes nothing if the service is running (exit code 3).
     """
     settings = read(file, assignments).config
     found = _open(settings)

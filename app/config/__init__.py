@@ -1,10 +1,10 @@
 """
-What a user can set: declared once, read once at the edge, passed on as one frozen value.
+The configuration: declared once, read once at the edge, and passed on as one frozen value.
 
 `--set key=value` wins over the environment (`WINNOW_SOURCE__TOPICS`), the environment over the file, and the file over
-the default. An image may bring defaults of its own (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys are written as in the file,
-with dots; sections nest. `kafka` and `spark` take their owners' names verbatim (from the environment and `--set` their
-values, too), `parser` its parser's options, `offsets.store` and each of `offsets.mirrors` its store's.
+the defaults, which an image may change (`WINNOW_DEFAULT__HTTP__ADDRESS`). Keys are written with dots; sections nest.
+`kafka` and `spark` take names verbatim (and values, from the environment and `--set`), `parser` its parser's options,
+`offsets.store` and each of `offsets.mirrors` its store's.
 """
 
 from app.config.model import (

@@ -1,7 +1,7 @@
 """
-Every key that a user can set: its name, type, default, limits and meaning, declared once.
+Every configuration key: its name, type, default, limits and meaning, declared once.
 
-A key is checked here on its own. What two keys owe each other is in `app.config.rules`.
+Each key is checked here on its own. Rules between keys are in `app.config.rules`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def _regular_expression(pattern: str | None) -> str | None:
 
 def _topic_template(name: str) -> str:
     if name.count("{topic}") != 1 or not re.fullmatch(r"[\w.-]*", name.replace("{topic}", ""), re.ASCII):
-        msg = "must hold {topic} once, and otherwise only what a topic's name may hold"
+        msg = "must contain {topic} once, and otherwise only characters that a topic name allows"
         raise ValueError(msg)
     return name
 
 
 PROPERTY_SECTIONS = (("kafka",), ("sink", "kafka"), ("spark",))
-"""The sections whose keys and values are others': taken verbatim, and possibly secret."""
+"""The sections of librdkafka and Spark properties: taken verbatim, and possibly secret."""
 
 
 class _Part(BaseModel):
@@ -53,7 +53,7 @@ class _Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_sections(cls, value: object) -> object:
-        """Add the sections that are absent as empty ones, so that a problem names the key that is missing in them."""
+        """Add absent sections as empty ones, so that a problem names the key that is missing in them."""
         written = {} if value is None else value
         if not isinstance(written, dict):
             return value
@@ -61,13 +61,13 @@ class _Part(BaseModel):
 
 
 class Section(_Part):
-    """A part whose keys are all declared; a key is its field's name with dots."""
+    """A part whose keys are all declared; a key is its field's name with dots for underscores."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=lambda name: name.replace("_", "."))
 
 
 class Choice(_Part):
-    """A part that chooses something by `name`; every other key is an option of what is chosen."""
+    """A part that chooses a plugin by `name`; every other key is one of the plugin's options."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -80,7 +80,7 @@ class Choice(_Part):
 
     @property
     def plugin(self) -> Plugin:
-        """What is chosen, as it travels."""
+        """The picklable form of the choice."""
         return Plugin(self.name, self.options)
 
 
@@ -90,16 +90,15 @@ class Source(Section):
     topics: Names = Field(default=(), description="the source topics, by name")
     topics_pattern: Annotated[str | None, AfterValidator(_regular_expression)] = Field(
         default=None,
-        description="a regular expression that whole topic names match, never internal ones (`__…`) nor those that "
-        "Winnow creates; new ones join in "
-        "`round.interval`",
+        description="a regular expression for whole topic names; internal topics (`__…`) and those that Winnow creates "
+        "never match, and new topics join within `round.interval`",
     )
     format: Literal["raw", "flume-avro", "auto"] = Field(
         default="raw",
-        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either, record by record (`auto`)",
+        description="`raw` lines, Flume's Avro envelope (`flume-avro`), or either one per record (`auto`)",
     )
     flume_headers: Names = Field(
-        default=(), description="the headers of Flume's events that cleansed lines keep as record headers"
+        default=(), description="the Flume event headers to copy to the record headers of cleansed lines"
     )
 
 
@@ -109,65 +108,68 @@ class Sink(Section):
     topic: str = Field(description="the topic for cleansed lines")
     key: str = Field(
         default=SOURCE_KEY,
-        description="the key of a line: `source` is that of its source record, any other name is a field of the "
-        "parser's output, such as `houseid`",
+        description="the key of each line: `source` keeps the key of its source record; any other name is a field of "
+        "the parser's output, such as `houseid`",
     )
     partitioner: Partitioner = Field(
         default=Partitioner.SOURCE,
-        description="the partition of a line: `source` is the source partition mod the sink's partitions and keeps the "
-        "order of each source partition; `key` is what Java's producer gives the key",
+        description="the partition of each line: `source` is the source partition mod the number of sink partitions, "
+        "which keeps the order of each source partition; `key` hashes the key as Java's producer does",
     )
     kafka: Properties = Field(
         default={},
-        description="the cluster of the sink and the dead letters, where it is not that of the source; as `kafka`",
+        description="the properties of the cluster of the sink and the dead letters, if it is not the source's; see "
+        "`kafka`",
     )
 
 
 class DeadLetterBreaker(Section):
-    """When a partition waits for a person, rather than going on to the dead letters."""
+    """When too many dead letters block a partition."""
 
     ratio: float | None = Field(
         default=None,
         ge=0,
         lt=1,
-        description="the share of dead letters above which a partition is blocked, such as `0.5`; without it none is",
+        description="the share of dead letters above which a partition is blocked, such as `0.5`; off by default",
     )
     minimum: int = Field(
-        default=1_000, ge=1, description="how many records of a partition the window must hold before that is judged"
+        default=1_000, ge=1, description="how many of a partition's records the window must hold before it can block"
     )
-    window: Seconds = Field(default=60.0, ge=1, le=3600, description="how far that window reaches back")
+    window: Seconds = Field(default=60.0, ge=1, le=3600, description="the length of the window")
 
     @property
     def limit(self) -> BreakerLimit | None:
-        """When the dead letters of a partition are too many; None if they never are."""
+        """The breaker's limit; None if it is off."""
         return None if self.ratio is None else BreakerLimit(self.ratio, self.minimum, self.window)
 
 
 class DeadLetterTopic(Section):
     """Where rejected records go."""
 
-    topic: str = Field(description="the topic for rejected records, unchanged, with `__connect.errors.*` headers")
+    topic: str = Field(
+        description="the topic for rejected records: the original bytes and `__connect.errors.*` headers"
+    )
     breaker: DeadLetterBreaker
 
 
 class FromTimestamp(Section):
-    """A point in time to start from, since the epoch."""
+    """The time to start from, since the epoch."""
 
     timestamp: int = Field(ge=0, description="milliseconds")
 
 
 class FromDuration(Section):
-    """A point in time to start from, as long before the service's start."""
+    """The time to start from, before the service's start."""
 
     by_duration: Seconds = Field(ge=0, allow_inf_nan=False, description="2h")
 
 
 class Sample(Section):
-    """A line, and what the parser must make of it."""
+    """A line and the result that the parser must give."""
 
     line: str = Field(description="the raw line, without an envelope")
-    output: str | None = Field(default=None, description="its cleansed line")
-    reason: str | None = Field(default=None, description="the reason for which it is rejected")
+    output: str | None = Field(default=None, description="the expected cleansed line")
+    reason: str | None = Field(default=None, description="the expected reason for rejection")
 
     @model_validator(mode="after")
     def _expects_one_thing(self) -> Sample:
@@ -178,77 +180,77 @@ class Sample(Section):
 
 
 class ParserChoice(Choice):
-    """Which parser, its options, and what is expected of it."""
+    """The parser, its options and its samples."""
 
-    name: str = Field(default="idc-access-log", description="a parser's name; every other key here is its option")
+    name: str = Field(default="idc-access-log", description="the parser; every other key here is one of its options")
     samples: tuple[Sample, ...] = Field(
         default=(),
-        description="lines, and what must become of them: a list such as `[{line: …, output: …}, {line: '', reason: "
+        description="lines with their expected results: a list such as `[{line: …, output: …}, {line: '', reason: "
         "empty}]`; `winnow check` tries them",
     )
 
 
 class StoreChoice(Choice):
-    """Which offset store, and its options."""
+    """The offset store and its options."""
 
     name: str = Field(
         default="kafka",
-        description="where the next offsets are remembered; `kafka` is the group's own offsets, in the transaction; "
-        "every other key here is the store's option",
+        description="where committed offsets are stored; `kafka` is the consumer group itself, which exactly-once "
+        "needs; every other key here is one of the store's options",
     )
 
 
 class MirrorChoice(Choice):
-    """A store that gets a copy of the offsets, and its options."""
+    """A store that gets a copy of the offsets."""
 
 
 class Offsets(Section):
-    """What happens to the offsets that say how far each source partition is done."""
+    """Where committed offsets are stored."""
 
     store: StoreChoice
     mirrors: tuple[MirrorChoice, ...] = Field(
         default=(),
-        description="other stores that get a copy of each committed offset, for tools that watch them: a list such as "
-        "`[{name: redis, url: …}]`; a mirror that fails never stops the flow",
+        description="other stores that get a copy of each committed offset, for tools that read them: a list such as "
+        "`[{name: redis, url: …}]`; a failing mirror never stops the service",
     )
     placeholder: Annotated[str, AfterValidator(_topic_template)] = Field(
         default=PLACEHOLDER,
-        description="with `sink.kafka`: the empty topic on the sink's cluster that the offsets of a source topic are "
-        "committed to, in the transaction; Winnow creates it",
+        description="with `sink.kafka`: the empty topic on the sink's cluster under whose name a source topic's "
+        "offsets are committed in the transaction; Winnow creates it",
     )
 
 
 class Lineage(Section):
-    """What a cleansed line tells of where it comes from."""
+    """Whether cleansed lines name their source records."""
 
     headers: bool = Field(
         default=False,
-        description="whether each line bears the header `winnow.source`: topic, partition and offset of its record",
+        description="whether each line carries the header `winnow.source`: topic, partition and offset of its record",
     )
 
 
 class Http(Section):
-    """The HTTP server of the driver: the status page, its figures, and whether the service is well."""
+    """The driver's HTTP server: status page, metrics and health."""
 
-    enabled: bool = Field(default=True, description="whether the driver shows its status by HTTP")
+    enabled: bool = Field(default=True, description="whether the driver serves its status over HTTP")
     address: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="the address that the status page, `/metrics`, `/healthz` and `/readyz` listen at; in the image "
-        "`0.0.0.0`, which means all",
+        description="the address to serve the status page, `/metrics`, `/healthz` and `/readyz` on; the image sets "
+        "`0.0.0.0` (all addresses)",
     )
-    port: int = Field(default=8090, ge=0, le=65535, description="its port; `0` takes a free one and logs it")
+    port: int = Field(default=8090, ge=0, le=65535, description="the port; `0` picks a free one and logs it")
     allowed_hosts: Names = Field(
         default=(),
-        description="names by which browsers may ask, such as that of an ingress; IP addresses, names without a dot, "
-        "`http.address` and the machine's own name always are",
+        description="additional host names that requests may use, such as an ingress's; IP addresses, names without a "
+        "dot, `http.address` and the machine's own name are always allowed",
     )
 
 
 class Config(Section):
-    """All of it."""
+    """The whole configuration."""
 
-    group_id: str = Field(min_length=1, description="the consumer group whose offsets say what is done")
+    group_id: str = Field(min_length=1, description="the consumer group whose committed offsets record the progress")
     source: Source
     sink: Sink
     dead_letters: DeadLetterTopic
@@ -257,14 +259,14 @@ class Config(Section):
     )
     starting_offsets: Literal["earliest", "latest", "error"] | FromTimestamp | FromDuration = Field(
         default="earliest",
-        description="where to begin where the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
-        "`{by.duration: 2h}`; a partition that was added later begins at its beginning",
+        description="where to start if the group has no offset: `earliest`, `latest`, `error`, `{timestamp: ms}`, "
+        "`{by.duration: 2h}`; a partition that is added later starts at its beginning",
     )
     out_of_range: Literal["error", "earliest", "latest", "nearest"] = Field(
         default="error",
-        description="where to go on if the partition does not hold the group's offset: `error` waits for a person, "
-        "`nearest` goes to the beginning from below it and to the end from above it, `earliest` always to the "
-        "beginning, `latest` always to the end",
+        description="where to continue if the group's offset is outside the partition: `error` blocks the partition "
+        "until an operator acts, `nearest` moves to the beginning or the end, whichever is closer, `earliest` always "
+        "to the beginning, `latest` always to the end",
     )
     offsets: Offsets
     lineage: Lineage
@@ -273,25 +275,26 @@ class Config(Section):
         default=10.0,
         ge=1,
         le=3600,
-        description="how often to check whether the partitions need a rebalance; if not, tasks go on without a pause",
+        description="how often to check whether the partitions need a rebalance; if not, tasks continue uninterrupted",
     )
     commit_interval: Seconds = Field(
         default=0.5,
         ge=0.01,
         le=60,
-        description="how often each partition commits output and offset together; more rarely where hundreds catch up",
+        description="how often each partition commits its output and offset together; less often while hundreds of "
+        "partitions catch up",
     )
     transaction_timeout: Seconds = Field(
-        default=60.0, ge=10, le=900, description="when the broker aborts a transaction whose owner went silent"
+        default=60.0, ge=10, le=900, description="how soon the broker aborts a transaction whose owner has gone silent"
     )
     max_rate_per_partition: int = Field(
-        default=0, ge=0, description="the most records that are read of a partition in a second; `0` is no limit"
+        default=0, ge=0, description="the most records to read from a partition per second; `0` means no limit"
     )
     initial_rate: int = Field(
         default=0,
         ge=0,
-        description="the same for the records that waited when the group began with the partition; what came later is "
-        "read at `max.rate.per.partition`",
+        description="the same limit for the backlog that existed when the group started on the partition; later "
+        "records are read at `max.rate.per.partition`",
     )
     buffer_memory: int = Field(
         default=BUFFER_MEMORY,
@@ -302,55 +305,57 @@ class Config(Section):
         default=0,
         ge=0,
         le=1_000_000_000,
-        description="a service with a larger one takes over from one that runs, without a gap; that one ends",
+        description="a service with a higher generation takes over from the running one, which exits; there is no gap",
     )
     handover_timeout: Seconds = Field(
         default=0.0,
         ge=0,
         le=3600,
-        description="how long a service that gets SIGTERM works on, so that another one can take over; it ends when "
-        "one has",
+        description="how long a service keeps working after SIGTERM so that another one can take over; it exits once "
+        "that has happened",
     )
     kafka: Properties = Field(
-        default={}, description="librdkafka's names, verbatim; `NAME.file` reads the value from a file"
+        default={}, description="librdkafka properties, verbatim; `NAME.file` reads the value from a file"
     )
     spark: Properties = Field(
-        default={"spark.master": "local[*]"}, description="Spark's names, verbatim; what spark-submit has set stands"
+        default={"spark.master": "local[*]"}, description="Spark properties, verbatim; those set by spark-submit win"
     )
     http: Http
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="what to log")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the lowest level to log"
+    )
 
     @property
     def output_kafka(self) -> Mapping[str, str]:
-        """The properties of the cluster that is written to."""
+        """The properties of the sink's cluster."""
         return self.sink.kafka or self.kafka
 
     @property
     def rates(self) -> Rates:
-        """How many records of a partition are read in a second."""
+        """The limits of records per second and partition."""
         return Rates(self.max_rate_per_partition, self.initial_rate)
 
     @property
     def mirrors(self) -> tuple[Plugin, ...]:
-        """The stores that get copies; where the sink has a cluster of its own, lag tools still look at the source's."""
+        """The stores that get copies; with `sink.kafka` also the source's cluster, where lag tools look."""
         lag_tools = (Plugin("kafka"),) if self.sink.kafka else ()
         return (*lag_tools, *(each.plugin for each in self.offsets.mirrors))
 
     @property
     def placeholder(self) -> str:
-        """The topics that stand for those of the source on the sink's cluster; empty where there is one cluster."""
+        """The template of the placeholder topics; empty without `sink.kafka`."""
         return self.offsets.placeholder if self.sink.kafka else ""
 
 
 def keys_of(model: object) -> Mapping[str, FieldInfo]:
-    """Return the declared keys of a section, as a user writes them; nothing for what is not a section."""
+    """Return the declared keys of a section as users write them; empty for any other type."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return {}
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield every key that holds a value and not a section, with its full name."""
+    """Yield every key that is not a section, by its full name."""
     for name, field in keys_of(model).items():
         if keys_of(field.annotation):
             yield from declared(field.annotation, f"{prefix}{name}.")
@@ -359,7 +364,7 @@ def declared(model: object = Config, prefix: str = "") -> Iterator[tuple[str, Fi
 
 
 def path_of(key: str, model: object = Config) -> tuple[str, ...]:
-    """Split a full name into sections and a key; names may hold dots themselves, so the declared names decide."""
+    """Split a full name into sections and a key by the declared names, because names may contain dots themselves."""
     keys = keys_of(model)
     for name, field in keys.items():
         if key.startswith(f"{name}.") and key not in keys:
@@ -369,15 +374,15 @@ def path_of(key: str, model: object = Config) -> tuple[str, ...]:
 
 
 def holds_properties(keys: tuple[object, ...]) -> bool:
-    """Return whether a key is a section of properties, or one of the properties in it."""
+    """Return whether a key is a section of properties or a property in one."""
     return any(keys[: len(section)] == section for section in PROPERTY_SECTIONS)
 
 
 def is_property(keys: tuple[object, ...]) -> bool:
-    """Return whether a key is a property of librdkafka or Spark."""
+    """Return whether a key is a librdkafka or Spark property."""
     return holds_properties(keys) and keys not in PROPERTY_SECTIONS
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as a user would."""
+    """Format seconds as in the configuration."""
     return f"{seconds:g}s"

@@ -1,7 +1,7 @@
 """
-Says in plain words what pydantic finds wrong with a single key, and where that key was written.
+Turns pydantic's errors about single keys into plain sentences with each key's origin.
 
-A value of `kafka`, `sink.kafka` or `spark` is never repeated, because it may be a secret.
+Values of `kafka`, `sink.kafka`, `spark` and `offsets` are never quoted, because they may be secrets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.config.model import Config, declared, duration, holds_properties, keys_
 from app.config.sources import Keys, Tree, full_name, named, variable
 
 _KEYS = dict(declared())
-# What a key of a simple type takes; a single property, which has no type, takes any of them.
+# The values of simple types; None is a single property, which has no declared type.
 _WORDS: dict[object, str] = {
     float: "a duration such as 500ms, 30s, 5m or 1h",
     int: "a whole number",
@@ -30,7 +30,7 @@ _WORDS: dict[object, str] = {
 
 
 def sentences(error: ValidationError, tree: Tree) -> tuple[str, ...]:
-    """Return a sentence for each key that is wrong by itself."""
+    """Return a sentence for each invalid key."""
     return tuple(dict.fromkeys(_sentence(detail, tree) for detail in error.errors()))
 
 
@@ -45,7 +45,7 @@ def _sentence(detail: ErrorDetails, tree: Tree) -> str:
 
 
 def _declared_part(location: tuple[int | str, ...]) -> Keys:
-    """Leave out what follows a key in pydantic's location: a place in a list, a member of a union."""
+    """Drop what follows a key in pydantic's location, such as a list index or a union member."""
     for depth in range(1, len(location)):
         field = _KEYS.get(full_name(location[:depth]))
         if field and get_origin(field.annotation) is not dict:
@@ -54,7 +54,7 @@ def _declared_part(location: tuple[int | str, ...]) -> Keys:
 
 
 def _predicate(kind: str, context: dict[str, Any], keys: Keys, tree: Tree) -> str:
-    """Return what is wrong, to be said of a key; the kind is pydantic's, or `part` if a part of the value is wrong."""
+    """Return what to say after the key's name; the kind is pydantic's, or `part` if a part of the value is wrong."""
     value = _value(tree, keys)
     match kind:
         case "extra_forbidden":
@@ -95,7 +95,7 @@ def _value(tree: Tree, keys: Keys) -> object:
 
 
 def _not(keys: Keys, value: object) -> str:
-    """Return what was written instead, as it was written."""
+    """Quote the value as it was written, unless it may be secret."""
     if holds_properties(keys) or keys[0] == "offsets":  # it may hold a password
         return ""
     if isinstance(value, str):
@@ -105,7 +105,7 @@ def _not(keys: Keys, value: object) -> str:
 
 
 def _form(annotation: object) -> str:
-    """Return what a key takes."""
+    """Describe the values of a type."""
     if annotation in _WORDS:
         return _WORDS[annotation]
     if get_origin(annotation) is tuple:
@@ -137,7 +137,7 @@ def _choices(annotation: object) -> Iterator[str]:
 
 
 def _hint(keys: Keys) -> str:
-    """Return what a user may have meant by an unknown key."""
+    """Suggest what an unknown key may have meant."""
     name, path = full_name(keys), path_of(full_name(keys))
     if len(path) > len(keys):
         return f"write {_nested(path)}, or {variable(path)} in the environment"

@@ -1,4 +1,4 @@
-"""Reads the configuration once, at the edge: gathers what is written, checks it, and lists every problem at once."""
+"""Reads the configuration: gathers the values, checks them, and lists every problem at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The configuration, where each key of it is written, and the file."""
+    """The configuration, the origin of each key, and the file."""
 
     config: Config
     origins: Origins
@@ -33,7 +33,7 @@ def read(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
     Read the configuration from a file, the environment and `key=value` assignments.
 
     Raises:
-        ConfigError: with every problem there is, not only the first.
+        ConfigError: with every problem, not only the first.
     """
     tree = gather(file, assignments, os.environ if environ is None else environ)
     relations = tuple(broken(tree, dict(_valid(tree.values))))
@@ -52,13 +52,13 @@ def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
 
 
 def take_from_environment() -> None:
-    """Take the configuration out of the environment of those that this process starts: it may hold secrets."""
+    """Remove the configuration, which may hold secrets, from the environment that child processes inherit."""
     for name in [each for each in os.environ if each.startswith(ENV_PREFIX)]:
         del os.environ[name]
 
 
 def _valid(values: Mapping[str, Any], model: object = Config, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the full name and the value of each key that is right by itself, whatever is wrong with the others."""
+    """Yield the full name and value of each valid key, whatever is wrong with the others."""
     for name, field in keys_of(model).items():
         if keys_of(field.annotation):
             section = values.get(name)
@@ -72,7 +72,7 @@ def _valid(values: Mapping[str, Any], model: object = Config, prefix: str = "") 
 
 
 def _checked(field: FieldInfo, value: object) -> object:
-    """Return the checked value of a key; of properties, return those that are right."""
+    """Return a key's checked value; of a section of properties, only the valid ones."""
     adapter = TypeAdapter[object](field.rebuild_annotation())
     try:
         return adapter.validate_python(value)

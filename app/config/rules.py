@@ -1,7 +1,7 @@
 """
-What keys owe each other, and what a property may not be.
+Rules between keys, and rules about properties.
 
-Each rule names the keys that it looks at. It applies if each of them is right by itself, whatever is wrong elsewhere.
+Each rule names the keys it needs, and applies if each of those is valid, whatever is wrong elsewhere.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CLUSTERS = (SOURCE_CLUSTER, "sink.kafka")
 
 
 class Rule(NamedTuple):
-    """The keys that a rule looks at, and a check that takes their values and yields what is wrong."""
+    """The keys that a rule needs, and a check that takes their values and yields what is wrong."""
 
     keys: tuple[str, ...]
     check: Callable[..., Iterator[str]]
 
 
 def broken(tree: Tree, values: Mapping[str, object]) -> Iterator[str]:
-    """Yield a sentence for each rule that the values break, as often as they break it."""
+    """Yield a sentence for each violation."""
     for rule in RULES:
         if all(key in values for key in rule.keys):
             yield from rule.check(tree, *(values[key] for key in rule.keys))
@@ -59,7 +59,7 @@ def _is_not_named(written: str) -> Rule:
     ) -> Iterator[str]:
         if topic in topics and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics", written)
-            yield f"source.topics: {topic!r} is also {written}: Winnow would feed itself{where}"
+            yield f"source.topics: {topic!r} is also {written}: Winnow would read its own output{where}"
 
     return Rule(("source.topics", written, *CLUSTERS), check)
 
@@ -68,33 +68,34 @@ def _is_not_matched(written: str) -> Rule:
     def check(tree: Tree, pattern: str | None, topic: str, kafka: Properties, sink_kafka: Properties) -> Iterator[str]:
         if pattern and re.fullmatch(pattern, topic) and _are_one(kafka, sink_kafka):
             where = tree.at("source.topics.pattern", written)
-            yield f"source.topics.pattern matches {topic!r}, which is also {written}: Winnow would feed itself{where}"
+            what = f"source.topics.pattern matches {topic!r}, which is also {written}"
+            yield f"{what}: Winnow would read its own output{where}"
 
     return Rule(("source.topics.pattern", written, *CLUSTERS), check)
 
 
 def _are_one(kafka: Properties, sink_kafka: Properties) -> bool:
-    """Return whether source and sink certainly have one cluster; two names of a broker are told apart by Kafka only."""
+    """Return whether source and sink certainly share a cluster; only Kafka knows whether two names are one broker."""
     return not sink_kafka or bool(_brokers(kafka) & _brokers(sink_kafka))
 
 
 def _brokers(kafka: Properties) -> set[str]:
-    """Return the brokers that are named, as `host:port`; librdkafka takes `SSL://host`, too."""
+    """Return the named brokers as `host:port`; librdkafka also accepts `SSL://host`."""
     named = ",".join(kafka.get(name, "") for name in kafka_properties.BROKERS).lower().split(",")
     places = (each.strip().rpartition("://")[2] for each in named)
     return {place if re.search(r":\d+$", place) else f"{place}:9092" for place in places if place}
 
 
 def undecided(config: Config) -> str:
-    """Return what only Kafka can tell: whether a topic of both clusters is one, and Winnow would feed itself."""
+    """Return a warning if only Kafka can tell whether a source topic is also one that Winnow writes to."""
     written = {config.sink.topic: WRITTEN[0], config.dead_letters.topic: WRITTEN[1]}
     pattern, other = config.source.topics_pattern or "", not _are_one(config.kafka, config.sink.kafka)
     read = [each for each in written if other and (each in config.source.topics or re.fullmatch(pattern, each))]
     if not read:
         return ""
     return (
-        f"source topic {read[0]!r} is also {written[read[0]]}, which is right only if kafka and sink.kafka are two "
-        f"clusters: {CHECK} compares their ids"
+        f"source topic {read[0]!r} is also {written[read[0]]}, which is correct only if kafka and sink.kafka are "
+        f"different clusters: {CHECK} compares their ids"
     )
 
 
@@ -108,7 +109,7 @@ def _headers_are_not_ours(tree: Tree, names: tuple[str, ...]) -> Iterator[str]:
     for name in names:
         if name.startswith(OURS):
             where = tree.at("source.flume.headers")
-            yield f"source.flume.headers: {name!r} is a name for Winnow's own headers: choose others{where}"
+            yield f"source.flume.headers: {name!r} is reserved for Winnow's own headers: remove it{where}"
 
 
 def _transactions_outlive_commits(tree: Tree, timeout: float, interval: float) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The JSON schema of the configuration, by which an editor completes and checks the file."""
+"""The JSON schema of the configuration file, for editors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def schema() -> dict[str, Any]:
     """
     Return the schema of the file.
 
-    It knows each key by itself: what keys owe each other, and what a parser or a store makes of its options, only
-    `winnow check` knows. No key is required, because it may stand in the environment.
+    It covers single keys. Only `winnow check` knows the rules between keys and the options of parsers and stores. No
+    key is required, because it may be set in the environment.
     """
     found = Config.model_json_schema(by_alias=True)
     for section in (found, *found["$defs"].values()):

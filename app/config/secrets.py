@@ -1,4 +1,4 @@
-"""The configuration as people may see it, and which of its secrets had better stand elsewhere."""
+"""Masks the secrets of the configuration, and warns about those that others can read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from app.config.sources import Keys, Origins, full_name, named, variable
 from app.secrets import MASK, hint, shown_option, shown_property
 
 PLUGINS = (("offsets", "store"), ("offsets", "mirrors"), ("parser",))
-"""The sections that choose something by `name`; `mirrors` is a list of them."""
+"""The sections that choose a plugin by `name`; `mirrors` is a list of them."""
 DECLARED = ("name", "samples")
-"""What is no option in such a section."""
+"""The keys of such a section that are not options."""
 
-# What opens a door, by the name of its key: a warning names only these. Whether a value is shown is not decided here.
+# Keys and values that look like credentials, for the warning only. `app.secrets` decides what may be shown.
 _DOOR = re.compile(r"secret|password|passphrase|token|access[._]?key|key\.pem$|^key$|kinit\.cmd$", re.IGNORECASE)
 _DOOR_IN_A_VALUE = re.compile(rf"({_DOOR.pattern})[\w.-]*\s*=|://[^/@:\s]*:\S*@", re.IGNORECASE)
 _ARGUMENT = "--set "
 
 
 def masked(config: Config) -> dict[str, Any]:
-    """Return the configuration as a tree in which each value is hidden whose key is not known to hold no secret."""
+    """Return the configuration as a tree with every value masked unless its key is known to hold no secret."""
     return {key: _masked((key,), value) for key, value in _tree(config).items()}
 
 
@@ -49,19 +49,19 @@ def _of_plugin(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def misspelt(keys: Keys) -> str:
-    """Return what a user may have meant by a property of librdkafka that nobody knows; empty for any other key."""
+    """Return a suggestion for an unknown librdkafka property; empty for any other key."""
     return hint(keys[-1]) if keys[:-1] in PROPERTY_SECTIONS and keys[0] != "spark" else ""
 
 
 def laid_open(loaded: Loaded) -> str:
     """
-    Return a warning that names each secret which stands in the file or in an argument, and what to write instead.
+    Return a warning that names each secret in the file or an argument, and what to write instead.
 
-    It is empty where there is none. What comes from the environment is nobody else's to see.
+    It is empty if there is none. Other users cannot see the environment, so secrets there are fine.
     """
     file, found, in_file = loaded.file, [], False
     seen = masked(loaded.config)
-    tree = {"kafka": {}} | _tree(loaded.config)  # what opens most doors comes first
+    tree = {"kafka": {}} | _tree(loaded.config)  # the most likely place comes first
     for keys in _doors((), tree, seen):
         origin = _origin(keys, loaded.origins)
         is_here = file is not None and origin.startswith(f"{file}:")
@@ -70,12 +70,12 @@ def laid_open(loaded: Loaded) -> str:
             in_file |= is_here
     if not found:
         return ""
-    readers = f"; every user of this machine may read {file}: chmod 600 it" if in_file and _is_public(file) else ""
-    return f"secrets are written where others may see them: {'; '.join(found)}{readers}"
+    readers = f"; every user of this machine can read {file}: chmod 600 it" if in_file and _is_public(file) else ""
+    return f"secrets are stored where others may see them: {'; '.join(found)}{readers}"
 
 
 def _doors(keys: Keys, value: Any, seen: Any) -> Iterator[Keys]:  # noqa: ANN401  # a part of each tree
-    """Yield the values that open a door: they are hidden, and their key or they themselves tell that they do."""
+    """Yield the keys of masked values that look like credentials."""
     if value == seen:
         return
     name = str(keys[-1]) if keys else ""
@@ -90,7 +90,7 @@ def _doors(keys: Keys, value: Any, seen: Any) -> Iterator[Keys]:  # noqa: ANN401
 
 
 def _origin(keys: Keys, origins: Origins) -> str:
-    """Return where a value is written; of what is in a list, where the list is."""
+    """Return a value's origin; for a list item, the list's."""
     path = named(keys)
     return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), "")
 
@@ -99,12 +99,12 @@ def _instead(keys: Keys) -> str:
     name = str(keys[-1])
     match keys:
         case ("spark", "spark.authenticate.secret"):
-            return f"write {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
+            return f"use {name}.file: /path on Kubernetes, or set {variable(keys)} in the environment"
         case ("spark", _):
             return f"set WINNOW_SPARK__{name.replace('.', '_')} in the environment"
         case ("offsets", *_) if name == "url":
-            return "write the URL without the password, and password.file: /path"
-    return f"write {name}.file: /path"
+            return "remove the password from the URL, and use password.file: /path"
+    return f"use {name}.file: /path"
 
 
 def _is_public(file: Path | None) -> bool:

@@ -1,4 +1,4 @@
-"""Shows the configuration to people: its values with their origins and without secrets, and the table of its keys."""
+"""Presents the configuration without secrets: its values with their origins, and the table of its keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shown(loaded: Loaded) -> str:
 
 
 class Value(NamedTuple):
-    """A value of the configuration: the full name of its key, the value, and where it is written."""
+    """A value with the full name of its key and its origin."""
 
     key: str
     value: object
@@ -27,7 +27,7 @@ class Value(NamedTuple):
 
 
 def values(loaded: Loaded) -> list[Value]:
-    """Return each value of the configuration without secrets, and where it is written."""
+    """Return every value, masked, with its origin."""
     return list(_values(masked(loaded.config), loaded.origins))
 
 
@@ -41,7 +41,7 @@ def _values(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...]
 
 
 def described() -> Iterator[tuple[str, str, str]]:
-    """Yield each key with its default and its meaning, for help and documents."""
+    """Yield each key with its default and meaning, for the documentation."""
     for name, field in declared():
         yield name, "" if field.is_required() else _default(field.get_default()), field.description or ""
 
@@ -59,7 +59,7 @@ def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] 
 
 
 def _flow(value: object) -> str:
-    """Write a value in one line of YAML, so that a comment can follow it."""
+    """Write a value as one line of YAML, so that a comment can follow."""
     text = _dumped(value, quotes=None)
     return text if len(text.splitlines()) == 1 else _dumped(value, quotes='"')
 

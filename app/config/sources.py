@@ -1,8 +1,8 @@
 """
-Gathers what is written in the file, the environment and `--set` into one tree of values, and notes where each is from.
+Gathers the file, the environment and `--set` into one tree of values with their origins.
 
-The later source wins. An image may bring defaults of its own (`WINNOW_DEFAULT__HTTP__ADDRESS`), which come before them.
-The only check here is that each source can be read.
+The later source wins. Defaults of an image (`WINNOW_DEFAULT__HTTP__ADDRESS`) come before them all. Values are not
+checked here, only that each source can be read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENV_PREFIX = "WINNOW_"
 DEFAULT_PREFIX = "WINNOW_DEFAULT__"
 DEFAULT = "default"
 
-# PyYAML also quotes what it expected or found: `','` or `'<block end>'`. Those stay.
+# Words quoted from the file. PyYAML also quotes tokens that it expected or found, `','` or `'<block end>'`: those stay.
 _QUOTED_WORDS = re.compile(r"(?<=\s)['\"](?![<,:?\[\]{}-]).*", re.DOTALL)
 
 _MERGE = "tag:yaml.org,2002:merge"
@@ -32,14 +32,14 @@ _DEEPEST_PROPERTY = 3
 _NUMBERS_AND_DATES = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 Keys = tuple[Any, ...]
-"""A key after the sections that it is in."""
+"""A key, preceded by its sections."""
 
 Origins = Mapping[tuple[str, ...], str]
-"""Where each section and key is written; those that nobody has written are not there."""
+"""Where each section and key was set; unset keys are absent."""
 
 
 class Entry(NamedTuple):
-    """A value that somebody wrote, and where: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`."""
+    """A value and its origin: `winnow.yaml:12`, `WINNOW_SINK__TOPIC` or `--set sink.topic`."""
 
     keys: Keys
     value: object
@@ -48,14 +48,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What is written, in sections; the origin of each section and key; the file that a missing key belongs in."""
+    """The values in sections, the origin of each section and key, and the file, if there is one."""
 
     values: Mapping[Any, Any]
     origins: Origins
     file: Path | None
 
     def has(self, name: str) -> bool:
-        """Return whether a key is written anywhere."""
+        """Return whether a key is set anywhere."""
         return path_of(name) in self.origins
 
     def at(self, *names: str) -> str:
@@ -64,17 +64,17 @@ class Tree:
         return f" ({' and '.join(origins)})"
 
     def missing(self, name: str) -> str:
-        """Return the sentence for a key that is nowhere."""
+        """Return the sentence for a missing key."""
         file = self.file or "a file (-c)"
         return f"{name} is missing: set it in {file}, as {variable(path_of(name))}, or with --set {name}=..."
 
 
 def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, str]) -> Tree:
     """
-    Return what the sources hold together.
+    Merge all sources.
 
     Raises:
-        ConfigError: if one cannot be read.
+        ConfigError: a source cannot be read.
     """
     values: dict[Any, Any] = {}
     origins: dict[tuple[str, ...], str] = {}
@@ -86,7 +86,7 @@ def gather(file: Path | None, assignments: Iterable[str], environ: Mapping[str, 
 
 
 def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], str]) -> None:
-    """Add a value in place of an earlier one; an empty section takes nothing away."""
+    """Add a value or replace an earlier one; an empty section removes nothing."""
     *sections, last = entry.keys
     path = named(entry.keys)
     for depth, section in enumerate(sections, 1):
@@ -103,12 +103,12 @@ def _put(entry: Entry, values: dict[Any, Any], origins: dict[tuple[str, ...], st
 
 
 def named(keys: Iterable[object]) -> tuple[str, ...]:
-    """Return keys as text: in YAML a key may be a number."""
+    """Return keys as text, because a YAML key may be a number."""
     return tuple(map(str, keys))
 
 
 def full_name(keys: Keys) -> str:
-    """Return a key's name with its sections, as `--set` takes it."""
+    """Return a key's full name, as in `--set`."""
     return ".".join(named(keys))
 
 
@@ -127,11 +127,11 @@ def _from_file(file: Path | None) -> Iterator[Entry]:
 
 
 def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
-    """Return the values in a file as `yaml.safe_load` reads them, properties as they are written, and their lines."""
+    """Return the values as `yaml.safe_load` reads them, but properties verbatim, and the line of each key."""
     try:
         loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
         node = loader.get_single_node()
-        # Before the values: to construct them, PyYAML writes merged keys into the sections.
+        # Before the values are constructed: that writes merged keys into the sections.
         twice = tuple(_twice(file, node, set()))
         _take_properties_verbatim(node)
         values = loader.construct_document(node) if node else None
@@ -145,12 +145,12 @@ def _parsed(file: Path) -> tuple[dict[Any, Any], dict[Keys, int]]:
     if twice:
         raise ConfigError(twice)
     if not isinstance(values, dict):
-        raise ConfigError((f"{file} must hold keys and values, such as `group.id: idc-cleansing`",))
+        raise ConfigError((f"{file} must contain keys and values, such as `group.id: idc-cleansing`",))
     return values, lines
 
 
 def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
-    """Turn the numbers and dates among properties into text: as YAML the password 012345 is the number 5349."""
+    """Retag numbers and dates among properties as text: YAML reads the password 012345 as the number 5349."""
     pairs = node.value if isinstance(node, yaml.MappingNode) and len(outer) < _DEEPEST_PROPERTY else ()
     for key, value in pairs:
         keys = (*outer, key.value) if outer else _path(key.value)
@@ -160,13 +160,13 @@ def _take_properties_verbatim(node: yaml.Node | None, outer: Keys = ()) -> None:
 
 
 def _path(key: object) -> Keys:
-    """Return a key at the top of the file with its sections: `sink.kafka: {…}` stands for `sink: {kafka: {…}}`."""
+    """Split a top-level key into sections: `sink.kafka: {…}` means `sink: {kafka: {…}}`."""
     path = path_of(key) if isinstance(key, str) else (key,)
     return path if path in PROPERTY_SECTIONS else (key,)
 
 
 def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
-    """Return where and why a file is not YAML, without the words that PyYAML quotes from it: they may be a secret."""
+    """Say where and why a file is not YAML, without the words that PyYAML quotes from it, which may be secret."""
     line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
     problem = _QUOTED_WORDS.sub("...", error.problem or "")
     return f"{file}{line} is not YAML: {problem}"
@@ -175,11 +175,11 @@ def _not_yaml(file: Path, error: yaml.MarkedYAMLError) -> str:
 def _lines(
     loader: yaml.SafeLoader, node: yaml.Node | None, keys: Keys = (), outer: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[Keys, int]]:
-    """Yield the line of each key in a mapping and in those within it."""
+    """Yield the line of each key in a mapping and its nested mappings."""
     if not isinstance(node, yaml.MappingNode):
         return
     if node in outer:
-        raise yaml.YAMLError("a section holds itself")
+        raise yaml.YAMLError("a section contains itself")
     for key_node, value_node in node.value:
         inner = (*keys, loader.construct_object(key_node, deep=True))
         yield inner, key_node.start_mark.line + 1
@@ -187,7 +187,7 @@ def _lines(
 
 
 def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) -> Iterator[str]:
-    """Yield a problem for each key that a section holds twice: PyYAML would take the last one in silence."""
+    """Yield a problem for each key that a section sets twice: PyYAML would silently take the last one."""
     if id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))
@@ -204,7 +204,7 @@ def _twice(file: Path, node: yaml.Node | None, seen: set[int], keys: Keys = ()) 
         before = first.setdefault((key_node.tag, key_node.value), key_node)
         if before is not key_node:
             lines = (f"{file}:{each.start_mark.line + 1}" for each in (before, key_node))
-            yield f"{full_name(name)} is written twice: keep one of them ({' and '.join(lines)})"
+            yield f"{full_name(name)} is set twice: keep one ({' and '.join(lines)})"
 
 
 def _from_environment(environ: Mapping[str, str], prefix: str = ENV_PREFIX) -> Iterator[Entry]:
@@ -221,7 +221,7 @@ def _dotted(part: str) -> str:
 
 def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
     pairs = [assignment.partition("=") for assignment in assignments]
-    # What follows the name is not repeated: it may be a secret.
+    # The rest is not quoted, because it may be a secret.
     if unclear := [re.split(r"[^\w.]", text)[0] for text, equals, _ in pairs if not (text.strip() and equals)]:
         raise ConfigError(tuple(f"--set {name}: write it as key=value" for name in unclear))
     for key, _, value in pairs:
@@ -229,11 +229,7 @@ def _from_assignments(assignments: Iterable[str]) -> Iterator[Entry]:
 
 
 def _written(keys: Keys, text: str, origin: str) -> Iterator[Entry]:
-    """
-    Yield what a text holds that is YAML; what is not YAML is taken as it is.
-
-    A single property is always taken as it is: as YAML the password 012345 is the number 5349.
-    """
+    """Yield the values of a text that is YAML; text that is not YAML, and single properties, are taken verbatim."""
     if is_property(keys):
         yield Entry(keys, text or None, origin)
         return

@@ -1,4 +1,4 @@
-"""How values may be written: durations, lists of names, and properties that belong to others."""
+"""How values may be written: durations, lists of names, and librdkafka's and Spark's properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(value: object) -> object:
-    """Read `500ms`, `30s`, `5m`, `1h` or a plain number of seconds."""
+    """Read `500ms`, `30s`, `5m`, `1h` or a number of seconds."""
     if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(ms|s|m|h)?\s*", value)):
         return float(match[1]) * _UNITS[match[2] or "s"]
     return value
@@ -23,7 +23,7 @@ def _names(value: object) -> object:
 
 
 def _properties(value: object) -> object:
-    """Write YAML's true, false and numbers as librdkafka and Spark expect them; an empty section has no properties."""
+    """Turn YAML's booleans and numbers into the text that librdkafka and Spark expect; None is an empty section."""
     if isinstance(value, dict):
         return {str(name): _text(setting) for name, setting in value.items()}
     return {} if value is None else value

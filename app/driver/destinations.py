@@ -35,7 +35,7 @@ class Destinations:
             wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
             if reasons := [refusing[where] for where in sorted(wanted & refusing.keys())]:
                 cause = f"its output cannot be delivered: {' and '.join(reasons)}"
-                yield each, Undeliverable(each, cause, cure="restore the broker; the partition then resumes by itself")
+                yield each, Undeliverable(each, cause, cure="restore the broker; the partition resumes on its own")
 
     def _refusing(self, topic: Topic) -> Iterator[tuple[Partition, str]]:
         """Yield the partitions that accept no records now, and why."""

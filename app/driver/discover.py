@@ -240,7 +240,7 @@ class Discovery:
         partitions = partitions_of(topics.values())
         led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
         if partitions and not led:
-            raise Unreachable("no source partition has a leader", "restore the brokers; Winnow then resumes by itself")
+            raise Unreachable("no source partition has a leader", "restore the brokers; Winnow resumes on its own")
         # Committed offsets are read before the watermarks: the end never goes back, so an offset committed in between
         # cannot appear to be past the end. The log start can still pass an offset that moves in between. A discovery
         # decides by the log start, but runs while no task commits; a refresh believes it only for offsets that have not

@@ -137,7 +137,7 @@ def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping
     elif source == sink:
         same = f"sink.kafka is the source's cluster (id {source})"
         for key, topic in both:
-            cause = f"{same}, and the source {topic!r} is also {key}: Winnow would feed itself"
+            cause = f"{same}, and the source {topic!r} is also {key}: Winnow would read its own output"
             yield Finding.refuses(NotUsable(cause, f"set {key} to another topic, or sink.kafka to another cluster"))
         if not both:
             cause = f"{same}: offsets are committed to placeholder topics that would otherwise be unnecessary"

@@ -21,14 +21,15 @@ from app.status.snapshot import End
 # end early without doing work twice, so it is short.
 CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 STOP_SECONDS = 0.1
-# Asking Spark about its tasks costs some milliseconds.
+# Asking Spark ten times a second cost 0.4 CPU-seconds per million records (make bench).
 WATCH_SECONDS = 1.0
 # After the control partitions are fenced, tasks commit and report. Then all partitions are fenced, then the job killed.
 CONTROL_FENCE_SECONDS = 2.5
 FENCE_ALL_SECONDS = 2.0
 KILL_SECONDS = 4.0
 # How long after its deadline a task may take to open and commit, plus a time for each partition. After that the task or
-# its machine is stuck, and all other partitions are waiting for the next round.
+# its machine is stuck, and all other partitions are waiting for the next round. To see how long they wait:
+# python -m tests.chaos run --fault "worker stopped".
 OVERRUN_SECONDS = 4.0
 OVERRUN_SECONDS_EACH = 0.1
 

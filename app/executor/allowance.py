@@ -1,9 +1,9 @@
 """
-How much a partition takes between two commits, where its sink is slow.
+How much a partition with a slow sink takes between two commits.
 
-What was sent must be acknowledged before it can be committed, and that must not take longer than a transaction may. So
-a slow commit tells how much the sink takes in its time, and the next transactions are that small. Quick ones let them
-grow again, gently: a broker that enforces a quota forgives a burst first, and lets its clients wait for it later.
+Records must be acknowledged before they can be committed, and within the transaction timeout. A slow commit shows how
+much the sink accepts in its time, and sets the size of the next transactions. Fast commits let them grow again, but
+gradually: a broker that enforces a quota tolerates a burst at first and throttles its clients later.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from __future__ import annotations
 from app.executor.cleansed import Cleansed
 from app.offsets.metadata import Counts
 
-# What a commit should take at most, in seconds. It gives up after ten (`app.kafka.consumer.CONTROL_SECONDS`).
+# The longest that a commit should take. It is given up after 10 s (`app.kafka.consumer.CONTROL_SECONDS`).
 SLOW_SECONDS = 2.0
 GROWTH = 1.5
-# In bytes: a partition that takes MOST in one transaction is not limited any more, and LEAST is allowed to each.
+# In bytes: a partition that takes MOST in one transaction is no longer limited; LEAST is always allowed.
 MOST, LEAST = 32 << 20, 64 << 10
-# What librdkafka and the protocol need for a record beside its value, roughly.
+# The approximate overhead of a record in librdkafka and the protocol.
 RECORD_BYTES = 256
 
 
 def size(taken: Counts | Cleansed) -> int:
-    """Return how many bytes such records take in memory, from when they are sent until they are acknowledged."""
+    """Return how many bytes of memory these records occupy from sending until acknowledgement."""
     return taken.bytes_in + RECORD_BYTES * taken.records
 
 
 class Allowance:
-    """How many bytes one partition takes before it commits; None where its commits are quick."""
+    """How many bytes one partition takes before it commits; None while its commits are fast."""
 
     def __init__(self, most: int | None = None) -> None:
         self.bytes = most
 
     def committed(self, taken: int, seconds: float) -> None:
-        """Learn how long it took to commit so many bytes."""
+        """Learn that a commit of `taken` bytes took this long."""
         if seconds > SLOW_SECONDS:
             self._shrink(taken, SLOW_SECONDS / seconds)
         elif self.bytes is not None and taken >= self.bytes:
@@ -40,7 +40,7 @@ class Allowance:
             self.bytes = grown if grown < MOST else None
 
     def failed(self, taken: int, seconds: float) -> None:
-        """Learn that so many bytes could not be committed, and after how long that was given up."""
+        """Learn that a commit of `taken` bytes was given up after this long."""
         if seconds > SLOW_SECONDS:
             self._shrink(taken, SLOW_SECONDS / seconds / 2)
 

@@ -1,4 +1,4 @@
-"""Stops a partition before good data are drained into the dead letters, because a parser or its options are wrong."""
+"""Stops a partition before a wrong parser or wrong options drain good data into the dead letters."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.executor.cleansed import Cleansed
 from app.model import Partition
 from app.rates import BreakerLimit
 
-# The window slides by this share of it; so many slices are remembered, and a few more.
+# The window slides in steps of this fraction of its length.
 SLICE = 1 / 20
 
 
 @dataclass(slots=True)
 class _Slice:
-    """How many records came since a moment, and how many of them are dead letters."""
+    """The number of records and of dead letters since a moment."""
 
     since: float
     records: int = 0
@@ -25,15 +25,7 @@ class _Slice:
 
 
 class CircuitBreaker:
-    """
-    Counts the records and the dead letters of each partition, in a window that slides.
-
-    It is asked once for each part of a chunk, before anything of that is sent.
-
-    Args:
-        limit: how many dead letters are too many; None where any number may come.
-        clock: a monotonic clock in seconds.
-    """
+    """Counts the records and the dead letters of each partition in a sliding window."""
 
     def __init__(self, limit: BreakerLimit | None, clock: Callable[[], float]) -> None:
         self._limit = limit
@@ -43,15 +35,15 @@ class CircuitBreaker:
 
     @property
     def tripped(self) -> Collection[Partition]:
-        """The partitions that it has stopped."""
+        """The partitions that were stopped."""
         return self._tripped
 
     def judge(self, partition: Partition, cleansed: Cleansed) -> None:
         """
-        Take in what became of some records, before it is sent.
+        Count the results of some records; call it before they are sent.
 
         Raises:
-            TooManyDeadLetters: these and what came before them in the window hold too many.
+            TooManyDeadLetters: the window now contains too many.
         """
         if self._limit is None:
             return
@@ -61,7 +53,7 @@ class CircuitBreaker:
             raise TooManyDeadLetters(partition, self._cause(records, dead, cleansed.reasons))
 
     def _with(self, partition: Partition, cleansed: Cleansed) -> tuple[int, int]:
-        """Add some records to the window of a partition; return how many records and dead letters it holds."""
+        """Add some records to the window of a partition; return its totals of records and dead letters."""
         assert self._limit is not None  # judge() knows
         window, now = self._windows[partition], self._clock()
         while window and window[0].since < now - self._limit.seconds:
@@ -75,6 +67,6 @@ class CircuitBreaker:
     def _cause(self, records: int, dead: int, reasons: Collection[str]) -> str:
         assert self._limit is not None  # judge() knows
         ratio, _, seconds = self._limit
-        most = "".join(f", the last ones mostly for {reason!r}" for reason, _ in Counter(reasons).most_common(1))
-        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%} of them"
-        return f"{dead} of {records} records within {seconds:g} s are dead letters{most}; {allowed}"
+        most = "".join(f" (most recently: {reason!r})" for reason, _ in Counter(reasons).most_common(1))
+        allowed = f"dead.letters.breaker.ratio allows {ratio:.1%}"
+        return f"{dead} of {records} records within {seconds:g} s were rejected{most}; {allowed}"

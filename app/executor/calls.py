@@ -1,9 +1,9 @@
 """
-The calls of a task's lanes that may wait for Kafka: they run in threads, one at a time for each lane.
+Runs the calls of a task's lanes that may block on Kafka in threads, one at a time for each lane.
 
-The task goes on for the other lanes. A step of a lane that waits is parked, and taken as soon as its call has ended.
-Where a call hangs, nothing waits for it: neither the other lanes' calls, nor the task's own thread. Where it does not
-even return in its time, not its own lane either: a successor goes on, and the call is an orphan.
+Meanwhile the task works on the other lanes. Steps of a lane with a running call are parked until the call ends. Nothing
+waits for a hanging call, neither other lanes' calls nor the task's thread. If a call passes even its deadline, a
+successor replaces its lane, and the call becomes an orphan.
 """
 
 from __future__ import annotations
@@ -21,54 +21,48 @@ from app.watchdog import Deadline, Watchdog, in_time
 
 Step = Callable[[], None]
 
-# How many calls run at once; a call that hangs does not count.
+# How many calls run at once, not counting those that hang.
 SIDE_BY_SIDE = 16
-# How many steps may wait for the calls of their lanes.
+# How many steps may be parked.
 MAX_PARKED = 8
-# A call that takes longer hangs: nothing waits for it any more. A commit that takes so long costs its lane the producer
-# in any case (`app.kafka.writers`), so to read its partition again from there costs nothing more.
+# A call that takes longer hangs, and nothing waits for it. A commit that takes this long costs its lane the producer
+# anyway (`app.kafka.writers`), so reading its partition again costs nothing extra. To measure how long the other lanes
+# wait: python -m tests.chaos refusals "sink partition leaderless".
 HANGS_SECONDS = 0.5
 # More than the sum of the timeouts in any call of a lane.
 CALL_SECONDS = 60.0
 WAIT_SECONDS = 0.05
-# What an abandoned call may still need to return.
+# How long to wait for an abandoned call to return.
 RETURN_SECONDS = 0.5
 
 
 class Call:
-    """
-    A call of a lane.
-
-    Args:
-        lane: which lane.
-        step: what is done.
-        patience: how many seconds it may take before it counts as hanging.
-    """
+    """A call of a lane; it counts as hanging after `patience` seconds."""
 
     def __init__(self, lane: Lane, step: Step, patience: float) -> None:
         self.lane = lane
         self.step = step
         self.began: float | None = None
-        """When a thread took it up."""
+        """When a thread started it."""
         self.ended: Future[bool] = Future()
         """Whether it succeeded."""
         self.abandoned = False
-        """Whether nobody waits for it any more."""
+        """Whether its result no longer counts."""
         self.deadline = Deadline()
-        """By when what it does must return."""
+        """When its current step must return."""
         self._patience = patience
 
     def hangs(self, now: float) -> bool:
-        """Whether it has taken longer than it should."""
+        """Whether it has run for longer than its patience."""
         return now > self.ends_by(self._patience)
 
     def ends_by(self, seconds: float) -> float:
-        """When it will have taken so many seconds; never, before a thread has taken it up."""
+        """When it will have run for this many seconds; infinity if it has not started."""
         return math.inf if self.began is None else self.began + seconds
 
 
 class Queue:
-    """Runs calls in order, SIDE_BY_SIDE at once, and beside them any number that hang."""
+    """Runs calls in order, SIDE_BY_SIDE at once, plus any number of hanging ones."""
 
     def __init__(self, threads: Executor, run: Callable[[Call], None], clock: Callable[[], float]) -> None:
         self._threads = threads
@@ -78,7 +72,7 @@ class Queue:
         self._waiting: deque[Call] = deque()
         self._running: set[Call] = set()
         self._at_work = 0
-        """How many threads there are."""
+        """The number of threads."""
 
     @property
     def waits(self) -> bool:
@@ -86,12 +80,12 @@ class Queue:
         return bool(self._waiting)
 
     def add(self, call: Call) -> None:
-        """Run a call as soon as it is its turn."""
+        """Run a call when its turn comes."""
         self._waiting.append(call)
         self.staff()
 
     def staff(self) -> None:
-        """Have as many threads at work as there may be and as are needed."""
+        """Start the threads that are needed, up to the limit."""
         with self._lock:
             idle = self._at_work - len(self._running)
             more = min(len(self._waiting) - idle, self._room())
@@ -110,7 +104,7 @@ class Queue:
             call = self._next(call)
 
     def _next(self, ended: Call | None) -> Call | None:
-        """Return the next call; None if there is none, or if too many threads are left of a time when calls hung."""
+        """Return the next call; None if there is none, or if hanging calls have ended and left too many threads."""
         with self._lock:
             self._running.discard(ended)
             if not self._waiting or self._room() < 0:
@@ -122,7 +116,7 @@ class Queue:
             return call
 
     def clear(self) -> None:
-        """Let the calls that wait fail."""
+        """Fail the waiting calls."""
         with self._lock:
             while self._waiting:
                 self._waiting.popleft().ended.set_result(False)
@@ -130,15 +124,15 @@ class Queue:
 
 class Calls:
     """
-    Runs the calls of lanes, and takes the steps of each lane in order.
+    Runs the calls of lanes, and the steps of each lane in order.
 
-    Lanes in trouble have a queue of their own, so that they hold up no others: their next call may well hang again.
+    Lanes in trouble have a queue of their own: their next call may well hang again, and must not delay other lanes.
 
     Args:
-        threads: a pool with two threads for each lane, of which an orphan may have one.
+        threads: a pool with two threads for each lane, one of them for an orphan.
         clock: a monotonic clock in seconds.
-        watchdog: ends the worker if a lane's successor is no better off.
-        send_rest: sends what a lane has taken and found no room for.
+        watchdog: ends the worker if a lane's successor hangs too.
+        send_rest: sends what did not fit into a lane's queue.
     """
 
     def __init__(
@@ -155,23 +149,23 @@ class Calls:
         self._calls: dict[Lane, Call] = {}
         self._parked: dict[Lane, list[Step]] = defaultdict(list)
         self._orphans: dict[Lane, Call] = {}
-        """The call of its predecessor that each successor goes on without."""
+        """For each successor, the call that its predecessor left behind."""
 
     def __contains__(self, lane: Lane) -> bool:
         return lane in self._calls
 
     @property
     def crowded(self) -> bool:
-        """Whether calls of lanes that are well wait for a thread."""
+        """Whether calls of healthy lanes wait for a thread."""
         return self._usual.waits
 
     @property
     def ends(self) -> list[Future[bool]]:
-        """The ends of all calls that are not settled, and of the orphans."""
+        """The futures of all unsettled calls and orphans."""
         return [call.ended for call in [*self._calls.values(), *self._orphans.values()]]
 
     def start(self, lane: Lane, step: Step, patience: float = HANGS_SECONDS) -> None:
-        """Start a call of a lane that has none; steps of the lane wait for it."""
+        """Start a call of a lane that has none; the lane's steps wait for it."""
         self._calls[lane] = call = Call(lane, step, patience)
         (self._troubled if lane.troubled else self._usual).add(call)
 
@@ -180,13 +174,13 @@ class Calls:
         try:
             with call.deadline, in_time(CALL_SECONDS, "a call"):
                 done = self.attempt(lane, call.step)
-                lane.discard()  # after an error, or because the lane was abandoned meanwhile
+                lane.discard()  # after an error, or if the lane was abandoned in the meantime
             call.ended.set_result(done)
         except BaseException as error:  # noqa: BLE001  # the task's own thread raises it
             call.ended.set_exception(error)
 
     def attempt(self, lane: Lane, step: Step) -> bool:
-        """Take a step of one lane; return whether it succeeded. A lane's error never stops the others."""
+        """Run a step of one lane; return whether it succeeded. A lane's error never stops the others."""
         try:
             step()
         except PartitionError as error:
@@ -196,10 +190,10 @@ class Calls:
 
     def step(self, lane: Lane, step: Step) -> None:
         """
-        Take a step of a running lane: now or, while a call of it runs, as soon as it has ended.
+        Run a step of a running lane, now or as soon as the lane's call has ended.
 
-        If too many steps wait, the task waits too, so that it takes no more than it can write. It does not wait for
-        calls that hang: their partitions are read on from there when they have ended.
+        If too many steps are parked, the task waits, so that it takes no more than it can write. It does not wait for
+        hanging calls: their parked steps are dropped, and their partitions read again once the calls have ended.
         """
         call = self._calls.get(lane)
         if not lane.running:
@@ -232,23 +226,23 @@ class Calls:
         return hangs and not call.ended.done()
 
     def _ends(self, call: Call) -> bool:
-        """Wait for a call; return whether it has ended, rather than hangs."""
+        """Wait for a call; return whether it has ended, as opposed to hanging."""
         while not (call.ended.done() or self._hangs(call)):
             self._wait([call])
         return call.ended.done()
 
     def _settle(self, lane: Lane) -> None:
-        """Take in that a lane's call has ended, and take the steps that waited for it."""
+        """Collect the result of a lane's call and run the steps that waited for it."""
         self._calls.pop(lane).ended.result()
         for step in self._parked.pop(lane, ()):
             self.step(lane, step)
 
     def replace_overdue(self) -> list[Lane]:
         """
-        Let go of the lanes whose call does not return in its time; return their successors.
+        Replace the lanes whose call has passed its deadline; return their successors.
 
-        Whoever succeeds a successor before the first orphan has returned would leave more and more of them: then the
-        process ends, and another one begins without any.
+        If a successor must be replaced too before the first orphan has returned, orphans would pile up. The process
+        then ends, and a new one starts without any.
         """
         return [
             self._succeed(lane, what)
@@ -266,7 +260,7 @@ class Calls:
         return successor
 
     def settle_ended(self) -> None:
-        """Take the steps of all lanes whose call has ended."""
+        """Run the parked steps of all lanes whose call has ended."""
         self._usual.staff()
         self._troubled.staff()
         for lane in [lane for lane, call in self._calls.items() if call.ended.done()]:
@@ -278,13 +272,13 @@ class Calls:
         self.settle_ended()
 
     def settle(self) -> None:
-        """Wait until no call is left, except those that hang."""
+        """Wait until only hanging calls are left."""
         self.settle_ended()
         while any(not self._hangs(call) for call in self._calls.values()):
             self.settle_soon()
 
     def settle_while_some_end(self, seconds: float) -> None:
-        """Wait until no call is left, or none has ended for so many seconds."""
+        """Wait until no call is left, or none has ended for this many seconds."""
         until = self._clock() + seconds
         while (left := self._left()) and self._clock() < until:
             self._wait(left)
@@ -293,7 +287,7 @@ class Calls:
         self.settle_ended()
 
     def abandon(self, seconds: float) -> None:
-        """Leave the calls alone that have run for so many seconds and do not end; what they do no longer counts."""
+        """Give up the calls that have run for this many seconds; their results no longer count."""
         self._parked.clear()
         until = self._clock() + seconds
         while any(self._clock() < min(until, call.ends_by(seconds)) for call in self._left()):
@@ -311,7 +305,7 @@ class Calls:
         return [call for call in self._calls.values() if not (call.ended.done() or call.abandoned)]
 
     def _wait(self, calls: Sequence[Call], seconds: float = WAIT_SECONDS) -> None:
-        """Wait until these calls have ended, for so long at most; the task is alive meanwhile."""
+        """Wait for these calls, but no longer than `seconds`; feed the watchdog meanwhile."""
         self._watchdog.feed()
         self._usual.staff()
         self._troubled.staff()

@@ -1,4 +1,4 @@
-"""What a task makes of the records of one partition, on its way from the parser to the writer."""
+"""The results for some records of one partition, on their way from the parser to the writer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from parsers.contract import Parsed
 @dataclass(frozen=True, slots=True)
 class Cleansed:
     """
-    What became of some consecutive records of one partition.
+    The results for consecutive records of one partition.
 
     Args:
-        records: how many there were.
-        bytes_in: the size of their values.
+        records: the number of records.
+        bytes_in: the total size of their values.
         lines: the cleansed lines.
-        bytes_out: the size of these lines.
+        bytes_out: the total size of these lines.
         dead_letters: the rejects.
-        reasons: the reason of each reject.
-        position: the offset after the last of the records.
-        read: that, with its leader epoch, if it is known.
+        reasons: the reason code of each reject.
+        position: the offset after the last record.
+        read: the same with its leader epoch, if that is known.
     """
 
     records: int
@@ -41,20 +41,20 @@ class Cleansed:
     read: LastRead | None = None
 
     def rejected(self, dead_letter: DeadLetter, reason: str) -> Cleansed:
-        """Return the same for a single record that becomes a dead letter after all."""
+        """Return the result for a single record that becomes a dead letter after all."""
         none = replace(self.lines, values=self.lines.values.slice(0, 0), rows=self.lines.rows[:0])
         return replace(self, lines=none, bytes_out=0, dead_letters=[dead_letter], reasons=[reason])
 
     @property
     def counts(self) -> Counts:
-        """How many records and bytes this is."""
+        """The counts of these records."""
         return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
 
 
 def cleansed_rows(
     chunk: Chunk, parsed: Parsed, rejects: tuple[Sequence[DeadLetter], Sequence[str]], rows: slice, stop: int | None
 ) -> Cleansed:
-    """Return what became of these rows of a chunk, which are of one partition, or of those before the offset `stop`."""
+    """Return the results for these rows, all of one partition; only those before the offset `stop` if it is given."""
     begin, end = rows.start, rows.stop
     position = int(chunk.offsets[end - 1]) + 1
     if stop is not None and position > stop:

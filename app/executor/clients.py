@@ -1,4 +1,4 @@
-"""The seam between a task and Kafka: protocols that the real clients and the tests' fakes implement."""
+"""The interface between a task and Kafka, as protocols that the real clients and the tests' fakes implement."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from app.records import Chunk, DeadLetter, Lines
 
 
 class SourceConsumer(Protocol):
-    """Reads the partitions of one task, committed records only; see `app.kafka.consumer` for the errors."""
+    """Reads committed records of a task's partitions; see `app.kafka.consumer` for the errors."""
 
     @property
     def refused(self) -> bool:
-        """Whether Kafka does not let it in any more: only another one, with the secrets of now, can go on."""
+        """Whether Kafka denies it access. Only a new consumer, which reads the secrets again, can continue."""
         ...
 
     def connect(self, partitions: Iterable[Partition]) -> None:
-        """Look up the leaders of these partitions, so that reading begins at once."""
+        """Look up the leaders of these partitions, so that reading starts without delay."""
         ...
 
     def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Begin or resume reading at an offset; with the leader epoch of the record before it, a cut below it shows."""
+        """Start reading at an offset. The leader epoch of the record before it reveals a truncated log."""
         ...
 
     def stop(self, partition: Partition) -> None:
@@ -31,11 +31,11 @@ class SourceConsumer(Protocol):
         ...
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """Return what has arrived, at most so many records; None if nothing has."""
+        """Return the records that have arrived, at most `most`; None if there are none."""
         ...
 
     def close(self) -> None:
-        """Close, committing nothing."""
+        """Close without committing."""
         ...
 
 
@@ -43,19 +43,19 @@ class LaneWriter(Protocol):
     """
     Writes for one source partition; see `app.kafka.writers` for the errors.
 
-    While one of its calls waits in a thread, only `abandon`, `full` and `waiting` may be asked.
+    While one of its calls runs in a thread, only `abandon`, `full` and `waiting` may be used.
     """
 
     suspect: bool
 
     @property
     def full(self) -> bool:
-        """Whether something that was sent has found no room yet: `send_rest` waits for it."""
+        """Whether records are left that did not fit into the queue; `send_rest` sends them."""
         ...
 
     @property
     def waiting(self) -> int:
-        """How many records that were sent are not acknowledged."""
+        """The number of sent records that are not acknowledged."""
         ...
 
     def open(self) -> None:
@@ -63,11 +63,11 @@ class LaneWriter(Protocol):
         ...
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """End what earlier owners have left open, given the offset that was committed when they were fenced."""
+        """End the transactions that earlier owners left open, given the offset committed when they were fenced."""
         ...
 
     def end_pending(self, committed: int | None) -> None:
-        """End a transaction that keeps the offset from being read, given the offset before it; `open` came first."""
+        """End a transaction that blocks reading the offset, given the offset before it. Call `open` first."""
         ...
 
     def send(self, lines: Lines) -> None:
@@ -75,31 +75,31 @@ class LaneWriter(Protocol):
         ...
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """Queue rejects for the dead letters."""
+        """Queue dead letters."""
         ...
 
     def send_rest(self) -> None:
-        """Queue what found no room."""
+        """Queue what did not fit before."""
         ...
 
     def abandon(self) -> None:
-        """Make a call that waits in another thread give up."""
+        """Make a call that runs in another thread give up."""
         ...
 
     def free(self) -> None:
-        """Free the memory of what was delivered."""
+        """Free the memory of delivered records."""
         ...
 
     def commit(self, offset: int, metadata: str) -> None:
-        """Make everything that was sent since the last commit count, together with the offset."""
+        """Commit everything sent since the last commit together with the offset."""
         ...
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Commit an offset even if that goes back."""
+        """Commit an offset even if it moves back."""
         ...
 
     def discard(self) -> None:
-        """Abort what is open and drop the client."""
+        """Abort the open transaction and drop the client."""
         ...
 
 
@@ -107,7 +107,7 @@ C = TypeVar("C", bound=SourceConsumer)
 
 
 class Clients(Protocol[C]):
-    """Makes the clients of one task, on the machine where it runs."""
+    """Makes the clients of one task, in the process that runs it."""
 
     def consumer(self) -> C:
         """Return the task's consumer."""

@@ -1,4 +1,4 @@
-"""When a task's lanes commit."""
+"""Decides when a task's lanes commit."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from app.executor.lane import Lane
 from app.executor.pacing import Pacing
 from app.executor.stopwatch import Stopwatch
 
-# A pass over hundreds of lanes takes seconds and would leave no time for records. While records arrive as fast as the
-# task takes them, nobody waits for the last one, and commits take a tenth of the time. Otherwise they take up to half
-# of it, so that they are punctual.
+# A pass over hundreds of lanes takes seconds. While the task catches up, readers are not waiting for the latest record,
+# so commits get a tenth of the time. Otherwise they get up to half of it, to be punctual (python -m tests.bench.scale).
 PACE_CATCHING_UP, PACE = 10.0, 2.0
 MAX_PAUSE_SECONDS = 10.0
 
 
 class Commits:
     """
-    Commits lanes side by side, again and again.
+    Commits lanes in parallel, again and again.
 
     Args:
-        lanes: how many lanes the task has.
-        interval: seconds between two passes over all lanes.
+        lanes: the number of lanes of the task.
+        interval: the seconds between two passes over all lanes.
         calls: runs the commits.
         clock: a monotonic clock in seconds.
-        stopwatch: takes in how long each commit takes.
-        pacing: learns from that how much the lanes may take.
-        reports: whether a lane commits the task's times beside its offset.
+        stopwatch: records the duration of each commit.
+        pacing: derives from it how much the lanes may take.
+        reports: whether a lane stores the task's times with its offset.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Commits:
         self._next_pass = self._pass_began = self._pass_took = 0.0
 
     def start(self, lanes: Iterable[Lane]) -> None:
-        """Start committing these lanes, except those that wait for Kafka already."""
+        """Start committing these lanes, except those with a running call."""
         began = self._clock()
         for lane in lanes:
             if lane not in self._calls:
@@ -63,21 +62,21 @@ class Commits:
         with self._pacing.committing(lane):
             lane.commit(started, self._stopwatch.report() if reports else None)
         self._stopwatch.committed(self._clock() - started)
-        # An outage makes no pass slow, and a commit that outlives its pass does not slow down the next one.
+        # A failed commit does not count as slow, nor does one from an earlier pass.
         if began >= self._pass_began:
             self._pass_took = max(self._pass_took, self._clock() - began)
 
     def start_pass(self, lanes: Iterable[Lane], now: float) -> None:
-        """Start committing all lanes that have something to commit; one that hangs in its commit is left out."""
+        """Start committing all lanes that have something to commit and no running call."""
         self._pass_began, self._pass_took = now, 0.0
         self._next_pass = now + self._interval
         self.start(lane for lane in lanes if lane.dirty)
 
     def pass_is_due(self, now: float, *, catching_up: bool) -> bool:
         """
-        Return whether to commit all lanes: the interval is over and, after a slow pass, a longer pause.
+        Return whether to commit all lanes: the interval has passed and, after a slow pass, a longer pause.
 
-        A pass over a few lanes is slow only when the broker is; readers would wait ten times as long.
+        With few lanes, a pass is slow only if the broker is, and a pause of ten times that would make readers wait.
         """
         if now < self._next_pass or self._calls.crowded:
             return False

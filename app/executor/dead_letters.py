@@ -1,4 +1,4 @@
-"""Makes dead letters: the source record unchanged, with Kafka Connect's error headers, which existing tools read."""
+"""Makes dead letters: the unchanged source record plus Kafka Connect's error headers, which existing tools read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLet
 from parsers.contract import Parsed, Reject
 
 VALUE_CONVERTER = b"VALUE_CONVERTER"
-"""The stage that Kafka Connect would name."""
+"""The stage as Kafka Connect names it."""
 _NAMES = tuple(
     f"{ERRORS}{name}".encode() + b"\0"
     for name in (
@@ -36,7 +36,7 @@ _NAMES = tuple(
     )
 )
 TopicIds = Mapping[str, str]
-"""The id of each source topic by its name; without those of which no broker tells."""
+"""Topic ids by topic name, without the topics whose id no broker tells."""
 NO_IDS: TopicIds = MappingProxyType({})
 
 
@@ -44,14 +44,9 @@ def make_dead_letters(
     chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds = NO_IDS
 ) -> Sequence[DeadLetter]:
     """
-    Return a dead letter for each rejected row, in order. Headers are read now: after the next poll they are gone.
+    Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers.
 
-    Args:
-        chunk: what was read.
-        parsed: what became of it.
-        topic: what the dead-letter topic takes.
-        now: milliseconds since the epoch.
-        ids: the ids of the source topics.
+    `now` is in milliseconds since the epoch.
     """
     if not len(parsed.reject_rows):
         return []
@@ -63,7 +58,7 @@ def make_dead_letters(
 
 
 def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds) -> DeadLetters:
-    """Return the dead letters of records without headers, none of them cut, without a Python object for any of them."""
+    """Return the dead letters of records without headers, uncut, without creating a Python object for each."""
     rows, total = parsed.reject_rows, len(parsed.reject_rows)
     sources, origin_of = np.unique(chunk.sources[rows], return_inverse=True)
     origins = [chunk.partitions[source] for source in sources.tolist()]
@@ -101,8 +96,8 @@ def _all_at_once(chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: Top
 
 def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits, now: int) -> NDArray[np.bool_]:
     """
-    Tell which timestamps give way to the time of writing: all, where the topic gives that to each record; else those
-    that it may refuse, and those of records that Kafka has refused already, perhaps because of them.
+    Tell which timestamps are replaced by the time of writing: all, if the topic uses LogAppendTime; otherwise those
+    that the topic may refuse, and those of records that Kafka refused, because the timestamp may be the reason.
     """
     untimely = topic.too_old(stamps, now, -CLOCK_MARGIN_MS) | topic.too_new(stamps, now, -CLOCK_MARGIN_MS)
     moved: NDArray[np.bool_] = (refused | untimely | topic.topic.append_time) & (stamps != NO_TIMESTAMP)
@@ -111,10 +106,10 @@ def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits,
 
 def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids: TopicIds = NO_IDS) -> DeadLetter:
     """
-    Return the dead letter of a rejected record, with key, value and headers unchanged, and the timestamp, too.
+    Return the dead letter of a rejected record, with its key, value, headers and timestamp unchanged.
 
-    Only what the dead-letter topic could not take even compressed is cut; then the message says how long the value
-    was, its SHA-256, and where the whole record still stands. A timestamp that it could not take becomes a header.
+    It is cut only if the dead-letter topic could not accept it even compressed. The message then gives the original
+    length and SHA-256 of the value. A timestamp that the topic could refuse becomes a header.
     """
     key, value = chunk.keys[reject.row].as_py(), chunk.values[reject.row].as_py()
     stamps, original = chunk.timestamps[reject.row : reject.row + 1], chunk.headers(reject.row)

@@ -1,4 +1,4 @@
-"""What a task would make of records, for whoever reads them beside the service: the same steps."""
+"""A dry run of a task's pipeline, used by audit and replay."""
 
 from __future__ import annotations
 
@@ -18,13 +18,7 @@ from parsers.contract import Parsed, Reject
 
 
 class Fates:
-    """
-    Cleanses records as tasks with this configuration do.
-
-    Args:
-        config: what tasks have in common.
-        clock: seconds since the epoch.
-    """
+    """Cleanses records as a task with this configuration does; `clock` returns seconds since the epoch."""
 
     def __init__(self, config: TaskConfig, clock: Callable[[], float] = time.time) -> None:
         self._config = config
@@ -35,7 +29,7 @@ class Fates:
         self._clock = clock
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
-        """Return what becomes of each record, in order."""
+        """Return the result for each record, in order."""
         chunk, now = _chunk(records), round(self._clock() * 1000)
         parsed = parse(self._parser, chunk.values)
         chunk = with_keys(with_headers(chunk, self._config), parsed, self._key)
@@ -45,7 +39,7 @@ class Fates:
         return [fates[row] for row in range(len(records))]
 
     def refused(self, record: Record, cause: str) -> Fate:
-        """Return what becomes of a record whose line Kafka refuses for good."""
+        """Return the result for a record whose line Kafka refuses permanently."""
         reject, now = Reject(0, REFUSED, cause), round(self._clock() * 1000)
         dead_letter = make_dead_letter(_chunk([record]), reject, self._dead_letters, now)
         return self._rejected(record, dead_letter, reject)

@@ -1,4 +1,4 @@
-"""What a task makes of its fenced partitions: it ends, unless a later generation takes them over one by one."""
+"""What a task does about fenced partitions: it ends, unless a later generation takes them over one by one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from app.model import Owner, Partition
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import owner_of
 
-# A later generation commits in its own name a moment after its fence. The driver's fence, which ends the task, comes to
-# its control partition first: there one look is enough. With any other partition a task has this much patience.
+# A later generation commits in its own name a moment after it fences. The driver ends a task by fencing its control
+# partition first, so one look is enough there. For any other partition the task waits this long.
 PATIENCE_SECONDS = 1.0
 
 
 class Fences:
-    """
-    Learns from the committed offset of a fenced partition who has fenced it.
-
-    Args:
-        owner: the run that the task works for.
-        offsets: where the committed offsets are.
-        clock: a monotonic clock in seconds.
-    """
+    """Learns from the committed offset of a fenced partition whether a later generation than `owner` has fenced it."""
 
     def __init__(self, owner: Owner, offsets: OffsetStore, clock: Callable[[], float]) -> None:
         self._owner = owner
@@ -32,10 +25,10 @@ class Fences:
         self.taken: set[Partition] = set()
         """The partitions that a later generation has taken over."""
         self.end_the_task = False
-        """Whether somebody else has fenced one: our driver, or an equal service."""
+        """Whether our driver or a service of the same generation has fenced a partition."""
 
     def look(self, partition: Partition, *, once: bool) -> None:
-        """Look who has fenced a partition, `once` or again and again; call it until it is taken or the task ends."""
+        """Check who fenced a partition, only `once` or until PATIENCE_SECONDS. Call it until either field is set."""
         since = self._since.setdefault(partition, self._clock())
         if self._is_taken(partition):
             self.taken.add(partition)

@@ -1,9 +1,9 @@
 """
-How a task calls the parser: directly, or in a process of its own where a record may have ended the workers before.
+How a task calls the parser: directly, or in a separate process if a record may have ended earlier workers.
 
 A record can kill a worker (a crash in a C library, `os._exit`) or hang it until its watchdog or the driver ends it. The
-next worker would meet the same record. So where workers have died without progress, the parser runs apart, and
-`app.executor.trials` finds the record. That costs some time for each chunk, and nothing where nobody has died.
+next worker would read the same record. So once workers have died without progress, the parser runs in a separate
+process, and `app.executor.trials` finds the record. That costs some time for each chunk, and nothing otherwise.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from app.model import Assignment, TaskConfig
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser
 
-# One worker may die of anything. After two, the parser is suspected.
+# A single worker can die of anything. After two, the parser is the suspect.
 DEATHS = 2
 ALIVE_SECONDS = 0.5
-# More than the trials of one chunk can take: they report what they have after 3 s and one more record.
+# More than the trials of one chunk can take: they report after 3 s and one more record.
 PATIENCE_SECONDS = 60.0
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from app.executor.trials import serve; serve(int(sys.argv[1]))"
 
@@ -37,13 +37,13 @@ Parse = Callable[[pa.BinaryArray], Parsed]
 
 
 def is_isolated(assignment: Assignment) -> bool:
-    """Return whether workers have died over the same work, so that their parser is suspected."""
+    """Return whether workers have died over the same work, which makes the parser a suspect."""
     return assignment.isolate or assignment.attempt.number >= DEATHS
 
 
 @contextmanager
 def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Iterator[Parse]:
-    """Surround a task; what it gets returns what becomes of values, or, apart, perhaps of the first of them."""
+    """Yield the parse function. In isolation it may return results for a prefix only."""
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
@@ -53,13 +53,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
 
 
 class IsolatedParser:
-    """
-    A parser in a process of its own; a context manager after which the process is gone.
-
-    Args:
-        config: which parser.
-        watchdog: is fed while the process works.
-    """
+    """A parser in a separate process, as a context manager. It feeds the watchdog while the process works."""
 
     def __init__(self, config: TaskConfig, watchdog: Watchdog) -> None:
         self._config = config
@@ -82,10 +76,10 @@ class IsolatedParser:
 
     def parse(self, values: pa.BinaryArray) -> Parsed:
         """
-        Return what becomes of these values, or of the first of them.
+        Return the results for these values, or for a prefix of them.
 
         Raises:
-            RuntimeError: the process has ended, or does not answer.
+            RuntimeError: the process has exited or does not respond.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         try:
@@ -93,10 +87,10 @@ class IsolatedParser:
             while not self._connection.poll(ALIVE_SECONDS):
                 self._watchdog.feed()
                 if time.monotonic() > until:
-                    msg = f"the parser's process has not answered for {PATIENCE_SECONDS:.0f} s"
+                    msg = f"the parser process has not responded for {PATIENCE_SECONDS:.0f} s"
                     raise RuntimeError(msg)
             parsed: Parsed = self._connection.recv()
         except (EOFError, OSError) as error:
-            msg = "the parser's process has ended; its stderr says why"
+            msg = "the parser process exited; see its stderr"
             raise RuntimeError(msg) from error
         return parsed

@@ -1,15 +1,15 @@
 """
-One source partition on its way through a task: its position, what is open, what is committed.
+One source partition inside a task: its position, its open transaction and its committed offset.
 
-        open ──▶ running ──commit──▶ running ──▶ done        it reached its end or the deadline
+        open ──▶ running ──commit──▶ running ──▶ done           it reached its end or the deadline
           ▲         │ Transient         │
-          └─ back-off ◀─────────────────┤                    a new producer, from the committed offset; after
-                    │                   │                    Refused with fewer records (`app.executor.search`)
+          └─ back-off ◀─────────────────┤                       new producer, restarts at the committed offset;
+                    │                   │                       after Refused with fewer records (`search`)
                     │ Fenced, Blocked   ▼
-                    └──────────────▶ fenced / failed / blocked     dropped; nothing that was open counts
+                    └──────────────▶ fenced / failed / blocked     uncommitted work is dropped
 
-`open`, `begin`, `commit`, `send_rest` and `discard` may wait for Kafka; only one of them runs at a time, in any thread.
-Everything else belongs to the task's own thread. Where one of them does not return, a copy of the lane goes on.
+`open`, `begin`, `commit`, `send_rest` and `discard` may block on Kafka. They may run in any thread, one at a time.
+Everything else runs in the task's own thread. If one of them does not return, a copy of the lane replaces it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.times import TaskReport
 
-FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because readers wait for it too after an outage
+FIRST_BACKOFF, LAST_BACKOFF = 0.25, 2.0  # short, because after an outage readers wait for it too
 
 
 class Lane:
-    """Owns the writer of one source partition, and alone decides about its next offset."""
+    """Owns the writer of one source partition. Nothing else decides its next offset."""
 
     def __init__(
         self, offset_range: OffsetRange, clients: Clients[C], consumer: C, offsets: OffsetStore, owner: Owner = NOBODY
@@ -51,19 +51,19 @@ class Lane:
         self._writer: LaneWriter | None = None
         self._committed = offset_range.committed
         self.stored = False
-        """Whether this task has moved the offset."""
+        """Whether this task has committed an offset."""
         self._owner = owner
         self._metadata = OffsetMetadata(offset_range.topic_id, owner=owner)
-        """What the committed offset stands for; its counts go on over tasks."""
+        """The metadata of the committed offset. Its counts continue across tasks."""
         self.progress = Progress()
         self._search = Search()
         self._reach = offset_range.start
-        """The offset after the last record that was handed to the writer, taken or refused."""
+        """The offset after the last record handed to the writer, whether it was accepted or refused."""
         self._start: int | None = None
         self.ready = False
-        """Whether the writer takes records: it has fenced the others, and the start is decided."""
+        """Whether the writer accepts records: earlier owners are fenced and the start is known."""
         self._spent: LaneWriter | None = None
-        """A writer that is no longer used, and not discarded yet."""
+        """A retired writer that still has to be discarded."""
         self._reading = Reading(offset_range, consumer)
         self._backoff = FIRST_BACKOFF
         self._reopened = 0
@@ -78,17 +78,17 @@ class Lane:
 
     @property
     def running(self) -> bool:
-        """Whether records of this partition are wanted now."""
+        """Whether the consumer should deliver records now."""
         return self.ready and self._reading.active
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to commit: records, or a position after control records."""
+        """Whether there is something to commit: records, or a position behind control records."""
         return self.ready and self.position != self._committed
 
     @property
     def goes_on(self) -> bool:
-        """Whether it takes records, and there are more to come."""
+        """Whether it accepts records and has not reached its end."""
         return self.ready and self._reading.active and not self.at_end
 
     def reopens(self, now: float) -> bool:
@@ -97,23 +97,23 @@ class Lane:
 
     @property
     def opened(self) -> bool:
-        """Whether earlier owners are fenced, but the start is not decided."""
+        """Whether earlier owners are fenced but the start is not known yet."""
         return self._writer is not None and not self.ready
 
     @property
     def full(self) -> bool:
-        """Whether some of what it took found no room yet: `send_rest` waits for it."""
+        """Whether records are left that did not fit into the queue; `send_rest` sends them."""
         return self._writer is not None and self._writer.full
 
     @property
     def waiting(self) -> int:
-        """How many records it has sent that are not acknowledged."""
+        """The number of sent records that are not acknowledged."""
         writer = self._writer
         return 0 if writer is None else writer.waiting
 
     @property
     def spent(self) -> bool:
-        """Whether a writer waits to be discarded."""
+        """Whether a retired writer has to be discarded."""
         return self._spent is not None
 
     @property
@@ -123,42 +123,42 @@ class Lane:
 
     @property
     def at_end(self) -> bool:
-        """Whether the agreed end is reached."""
+        """Whether it has reached the agreed end."""
         return self.range.end is not None and self.position >= self.range.end
 
     @property
     def stop(self) -> int | None:
-        """The offset that no record is taken from before the next commit: the agreed end, or one that is nearer."""
+        """The offset to commit at before reading on: the agreed end, or a nearer one set by the search."""
         return min((stop for stop in (self.range.end, self._search.stop) if stop is not None), default=None)
 
     @property
     def at_stop(self) -> bool:
-        """Whether the search for a refused record waits for a commit."""
+        """Whether the search for a refused record needs a commit before reading on."""
         return self.ready and self._search.stop is not None and self.position >= self._search.stop
 
     @property
     def in_backlog(self) -> bool:
-        """Whether its next record waited already when the group began with the partition."""
+        """Whether its next record was already there when the group started on the partition."""
         return self.position < self._metadata.backlog
 
     @property
     def refusal(self) -> str | None:
-        """Why Kafka refuses the next record, if that was found out: it must become a dead letter."""
+        """Why Kafka refuses the next record, which must become a dead letter; None if it is not known to refuse it."""
         return None if self._search.found is None else self._refused_because
 
     def open(self) -> None:
-        """Fence every earlier owner. Only then may the committed offset be read that `begin` takes."""
+        """Fence every earlier owner. Read the committed offset for `begin` only after this."""
         self.discard()
         self._writer = self._clients.writer(self.partition, self._offsets)
         self._writer.open()
 
     def end_pending(self, committed: CommittedOffset | None) -> None:
-        """End a transaction that keeps the committed offset from being read; raises what the writer does."""
+        """End a transaction that blocks reading the committed offset. Raises what the writer raises."""
         assert self._writer is not None  # open() came first
         self._writer.end_pending(None if committed is None else committed.offset)
 
     def refuse_if_taken(self, committed: CommittedOffset | None) -> None:
-        """Raise Fenced if a later run has committed since we have: it must not be fenced back."""
+        """Raise Fenced if a later run has committed since this lane did. Opening would fence that run."""
         if self.stored:
             yield_to_later(self.partition, committed, self._owner)
 
@@ -166,11 +166,11 @@ class Lane:
         """
         Decide where to start, from the offset that was read after fencing.
 
-        Storing the start, or a `claim` in our name, is a commit: if it was suspiciously slow, the writer is replaced.
+        Storing the start, or a `claim` in our name, is a commit. If it was suspiciously slow, the writer is replaced.
 
         Raises:
-            OffsetMoved: somebody moved the offset back or deleted it after the driver planned.
-            CorruptOffset: what is stored is not an offset any more.
+            OffsetMoved: the offset was moved back or deleted after the driver planned.
+            CorruptOffset: the stored value is not an offset.
             Fenced, Transient: from the writer.
         """
         assert self._writer is not None  # open() came first
@@ -190,23 +190,23 @@ class Lane:
         self._replace_suspect_writer(now)
 
     def _store_start(self, committed: CommittedOffset | None, *, claim: bool) -> None:
-        """Store a start that no offset stands for yet, so that `latest` means the same after a crash."""
+        """Store a start that has no committed offset yet, so that `latest` means the same after a crash."""
         assert self._writer is not None  # open() came first
         goes_back = committed is not None and self.position < committed.offset
         if committed is not None and not goes_back and (self.stored or not claim):
             self._committed = committed.offset
             return
-        # Where out.of.range decided to go back, a store would refuse a commit.
+        # A store refuses a commit that goes back, as out.of.range may decide.
         store = self._writer.reset if goes_back else self._writer.commit
         store(self.position, str(self._metadata))
         self._committed, self.stored = self.position, True
 
     def read(self) -> None:
         """
-        Read from the position on while records are wanted, and not otherwise.
+        Start reading from the position if records are wanted, stop otherwise. Raises what the consumer raises.
 
-        Only the task's own thread may, and only between two chunks: the consumer's table of partitions is not locked,
-        and what is left of an earlier chunk does not follow the position. Raises what the consumer does.
+        Call it only from the task's own thread and only between two chunks: the consumer's partition table has no lock,
+        and the rest of an earlier chunk does not continue from the position.
         """
         if self.ready and not self._reading.active and not self.at_stop:
             self._reading.start(self.position)
@@ -214,12 +214,12 @@ class Lane:
             self.hold()
 
     def hold(self) -> None:
-        """Read no more for now; what was fetched ahead is dropped."""
+        """Stop reading for now and drop what was fetched ahead."""
         self._reading.stop()
 
     def take(self, cleansed: Cleansed) -> None:
         """
-        Send what became of some records.
+        Send the results for some records.
 
         Raises:
             Fenced, Transient: from the writer.
@@ -235,31 +235,31 @@ class Lane:
         self._hold_at_stop()
 
     def send_rest(self) -> None:
-        """Send what found no room; raises what `take` does."""
+        """Send what did not fit into the queue. Raises what `take` raises."""
         if self._writer is not None:
             self._writer.send_rest()
 
     def free(self) -> None:
-        """Free the memory of what was delivered."""
+        """Free the memory of delivered records."""
         if self._writer is not None:
             self._writer.free()
 
     def pass_over(self, position: int) -> None:
-        """Move past offsets that hold no record for us: control records, aborted and compacted ones."""
+        """Move past offsets without records: control, aborted and compacted records."""
         stop = self.stop
         self.position = max(self.position, position if stop is None else min(position, stop))
         self._hold_at_stop()
 
     def _hold_at_stop(self) -> None:
-        """Read again from the stop when the search knows the next one: what follows was dropped."""
+        """Drop what was fetched past the stop. Reading resumes there once the search has set the next stop."""
         if self.at_stop:
             self.hold()
 
     def commit(self, now: float, report: TaskReport | None = None) -> None:
         """
-        Make what was taken count, and replace the writer if its commit was suspiciously slow.
+        Commit what was taken, with a `report` of the task's times in the offset's metadata.
 
-        A `report` of what the task spends its time on goes beside the offset.
+        The writer is replaced if the commit was suspiciously slow.
 
         Raises:
             Fenced, Transient: from the writer.
@@ -279,7 +279,7 @@ class Lane:
         self._replace_suspect_writer(now)
 
     def _replace_suspect_writer(self, now: float) -> None:
-        """Open the lane again with a new writer if the last commit may have been sent twice."""
+        """Reopen the lane with a new writer if a request of the last commit may have been sent twice."""
         if self._writer is not None and self._writer.suspect:
             self._retire_writer()
             self.discard()
@@ -287,9 +287,9 @@ class Lane:
             self.retry_at = now
 
     def give_up(self, error: PartitionError, now: float) -> None:
-        """Drop what is open after an error: try again after a back-off, or leave the partition to others."""
+        """Drop uncommitted work after an error, then either retry after a back-off or end the lane."""
         self._retire_writer()
-        if self.outcome is not None:  # abandoned meanwhile
+        if self.outcome is not None:  # abandoned in the meantime
             return
         if isinstance(error, Fenced):
             self.outcome = Outcome.FENCED
@@ -303,12 +303,12 @@ class Lane:
             self.fail(error.cause, Outcome.BLOCKED, error.cure)
         elif isinstance(error, Refused) and self._search.found is not None:
             cure = refused_cure(self.partition, self._search.found)
-            self.fail(f"neither the record nor its dead letter is taken: {error.cause}", Outcome.BLOCKED, cure)
+            self.fail(f"Kafka rejects both the record and its dead letter: {error.cause}", Outcome.BLOCKED, cure)
         else:
             self._retry(error, now)
 
     def _was_cut(self, error: Truncated, now: float) -> None:
-        """Wait for a person if what is committed was cut off; what was only read ahead is read again."""
+        """Block if the committed offset was cut off. If only the read-ahead was, read it again."""
         if self._reading.lost_its_start(error):
             self._cut = error.cut
             final = Truncated(self.partition, self.position, error.cut)
@@ -323,36 +323,36 @@ class Lane:
         self._backoff = min(self._backoff * 2, LAST_BACKOFF)
         if isinstance(error, Refused):
             self._refused_because = error.cause
-            if self._committed is not None:  # otherwise nothing was taken
+            if self._committed is not None:  # otherwise nothing was sent
                 self._search.refused(self._committed, self._reach)
             if self._search.stop is not None:
-                self.retry_at = now  # a search does not wait between its steps
+                self.retry_at = now  # a search retries at once
 
     def fail(self, error: str, outcome: Outcome = Outcome.FAILED, cure: str = "") -> None:
-        """Leave the partition alone: for the rest of the round, or blocked, until a person has acted."""
+        """End the lane: failed for the rest of the round, or blocked until an operator acts."""
         self.outcome, self._error, self._cure, self.retry_at = outcome, error, cure, None
 
     def finish(self) -> None:
-        """Stop: everything was committed or dropped."""
+        """Stop, once everything is committed or dropped."""
         self._retire_writer()
         self.hold()
         if self.outcome is None:
             self.outcome = Outcome.FAILED if self.retry_at is not None and self._error else Outcome.DONE
 
     def abandon(self) -> None:
-        """Stop although a call of this lane hangs in another thread: nothing that it does counts any more."""
+        """Stop although a call of this lane hangs in another thread. Its result no longer counts."""
         if self.outcome is None:
-            self.fail(self._error or f"{self.partition}: its last commit did not end in time")
+            self.fail(self._error or f"{self.partition}: the last commit did not finish in time")
         self.hold()
         if (writer := self._writer) is not None:
             writer.abandon()
 
     def successor(self, call: str, now: float) -> Lane:
         """
-        Return the lane that goes on in place of this one, a call of which does not return in its time.
+        Return a copy that replaces this lane, one of whose calls has not returned in time.
 
-        It opens with a new producer, which fences the old one and ends its transaction, so that readers need not wait
-        for the call. A commit that happened all the same shows in the committed offset.
+        Its new producer fences the old one and ends the old transaction, so readers need not wait for the call. If a
+        commit succeeded anyway, the committed offset shows it.
         """
         successor = copy(self)
         self.abandon()
@@ -360,21 +360,21 @@ class Lane:
         return successor
 
     def take_over(self, call: str, now: float) -> None:
-        """Go on as the copy of a lane: share nothing with it that the thread of its call may touch."""
+        """Continue as the copy of a lane, sharing nothing that the thread of its call may touch."""
         self._search, self._trouble = copy(self._search), copy(self._trouble)
         self._reading = Reading(self.range, self._consumer)
         self._writer = self._spent = None
-        self.give_up(Transient(self.partition, f"{call} does not return; a new producer takes over"), now)
+        self.give_up(Transient(self.partition, f"{call} did not return; replacing the producer"), now)
 
     def _retire_writer(self) -> None:
-        """Use the writer no more. What follows on what it dropped must not be taken: it would be lost."""
+        """Retire the writer. Records behind those it dropped must not be taken, or the dropped ones would be lost."""
         self.ready = False
         self._reading.forget()
         if self._writer is not None:
             self._spent, self._writer = self._writer, None
 
     def discard(self) -> None:
-        """Discard the writer that is no longer used, which aborts what it left open."""
+        """Discard the retired writer, which aborts its open transaction."""
         if self.outcome is not None:
             self._retire_writer()
         if self._spent is not None:
@@ -382,7 +382,7 @@ class Lane:
             writer.discard()
 
     def receipt(self) -> Receipt:
-        """Return what is committed, and how it ended."""
+        """Return what was committed and how the lane ended."""
         start = self.range.start if self._start is None else self._start
         return Receipt(
             partition=self.partition,

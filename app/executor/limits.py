@@ -1,4 +1,4 @@
-"""What a topic takes of the records that are written to it, as its configuration told beforehand."""
+"""What a topic accepts, as its configuration says."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from app.kafka.properties import compression, largest_record
 from app.model import Destination, TaskConfig
 from app.records import NO_TIMESTAMP
 
-# A record's own framing, its batch's header and the mark of a transaction's first record count against a topic's
-# max.message.bytes too.
+# A record's framing, the batch header and the marker of a transaction's first record count against max.message.bytes.
 FRAMING_BYTES = 512
-# A clock here and the broker's differ a little, and a record waits a little before it is written.
+# Allows for clock skew between this machine and the broker, and for the time until a record is written.
 CLOCK_MARGIN_MS = 60_000
 _UNCOMPRESSED = ("none", "uncompressed")
 
@@ -24,13 +23,12 @@ _UNCOMPRESSED = ("none", "uncompressed")
 @dataclass(frozen=True, slots=True)
 class Limits:
     """
-    What a topic takes; all sizes are those of key, value and headers, in bytes.
+    What a topic accepts; all sizes are in bytes and cover key, value and headers.
 
     Args:
-        topic: the topic.
-        max_bytes: the size of a record that is taken however it is sent.
-        max_bytes_to_compress: the size of a record that librdkafka takes if it becomes small enough by compression.
-        codecs: how a record is compressed: by the producer, and by the broker where that stores records otherwise.
+        max_bytes: the largest record that is accepted without compression.
+        max_bytes_to_compress: the largest record that librdkafka accepts if compression makes it small enough.
+        codecs: the producer's codec, and the broker's if it recompresses.
     """
 
     topic: Destination
@@ -40,7 +38,7 @@ class Limits:
 
     @classmethod
     def of(cls, topic: Destination, config: TaskConfig) -> Self:
-        """Return what one of the two topics that a task writes to takes of its producers."""
+        """Return the limits of one of the two topics that a task writes to."""
         largest = largest_record(config.output_kafka, max(config.sink.max_bytes, config.dead_letters.max_bytes))
         codec = compression(config.output_kafka)
         return cls(
@@ -51,13 +49,13 @@ class Limits:
         )
 
     def takes(self, size: int, value: bytes) -> bool:
-        """Tell whether the topic takes a record; a large one is tried compressed, as the broker measures it."""
+        """Tell whether the topic accepts a record. Large values are compressed, because the broker checks that size."""
         if size <= self.max_bytes or size > self.max_bytes_to_compress:
             return size <= self.max_bytes
         return all(size - _saved(value, codec) <= self.max_bytes for codec in self.codecs)
 
     def too_old(self, timestamps: NDArray[np.int64], now: int, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses because they lie too far in the past, beyond a margin."""
+        """Tell which timestamps the topic refuses as too far in the past, beyond a margin."""
         before = self.topic.before
         if before is None:
             return np.zeros(len(timestamps), np.bool_)
@@ -65,7 +63,7 @@ class Limits:
         return old
 
     def too_new(self, timestamps: NDArray[np.int64], now: int, margin: int = CLOCK_MARGIN_MS) -> NDArray[np.bool_]:
-        """Tell which timestamps the topic refuses because they lie too far in the future, beyond a margin."""
+        """Tell which timestamps the topic refuses as too far in the future, beyond a margin."""
         after = self.topic.after
         if after is None:
             return np.zeros(len(timestamps), np.bool_)
@@ -73,7 +71,7 @@ class Limits:
 
 
 def _saved(value: bytes, codec: str) -> int:
-    """Return how many bytes compression saves, cautiously: librdkafka compresses whole batches, by its own settings."""
+    """Return a cautious estimate of the bytes saved: librdkafka compresses whole batches with its own settings."""
     if codec in _UNCOMPRESSED:
         return 0
     return max(0, len(value) - len(pa.compress(value, codec=codec))) * 9 // 10

@@ -1,4 +1,4 @@
-"""Parses a chunk, and protects the record flow from a user's parser: whatever that does, no record is lost."""
+"""Parses a chunk, and protects the record flow from a user's parser: no record is lost, whatever it does."""
 
 from __future__ import annotations
 
@@ -28,21 +28,17 @@ NO_VALUES = pa.array([], pa.binary())
 
 
 def make_parser(config: TaskConfig) -> Parser:
-    """Return the parser of a run, which opens the envelope first where there is one."""
+    """Return the configured parser, which also opens Flume's envelope if there is one."""
     return envelope.wrap(registry.load(config.parser.name, config.parser.options), config.format)
 
 
 def key_pattern(parser: Parser, config: TaskConfig) -> str:
-    """Return what finds the key in a line; empty where a line keeps that of its record."""
+    """Return the pattern that finds the key in a line; empty if a line keeps its record's key."""
     return "" if config.sink_key == SOURCE_KEY else pattern_of(parser, config.sink_key)
 
 
 def with_headers(chunk: Chunk, config: TaskConfig) -> Chunk:
-    """
-    Return a chunk with the headers of its lines. Parsers know nothing of them.
-
-    They are those of Flume's events that lines keep, and the one that says which record a line was.
-    """
+    """Return a chunk with the headers of its lines: the Flume headers to keep, and the lineage header."""
     names = config.flume_headers
     kept = list(zip(names, envelope.headers(chunk.values, names), strict=True)) if names else []
     if config.lineage:
@@ -51,7 +47,7 @@ def with_headers(chunk: Chunk, config: TaskConfig) -> Chunk:
 
 
 def _sources(chunk: Chunk) -> pa.BinaryArray:
-    """Return the name of each record, as `topic-partition@offset`."""
+    """Return `topic-partition@offset` for each record."""
     places = pa.array([_place(each) for each in chunk.partitions], pa.string()).take(pa.array(chunk.sources))
     offsets = pa.array(chunk.offsets).cast(pa.string())
     return cast("pa.BinaryArray", pc.binary_join_element_wise(places, offsets, "").cast(pa.binary()))
@@ -64,20 +60,16 @@ def _place(partition: Partition) -> str:
 
 def refuse(parsed: Parsed, chunk: Chunk, sink: Limits, now: int) -> Parsed:
     """
-    Make rejects of the lines that the sink would not take with what else belongs to their records.
+    Turn the lines that the sink would refuse, given their keys, headers and timestamps, into rejects.
 
-    Args:
-        parsed: what the parser made of the chunk.
-        chunk: what was read, with the keys and headers that lines get.
-        sink: what the sink takes.
-        now: milliseconds since the epoch.
+    `now` is in milliseconds since the epoch.
     """
     parsed = _without_oversized(parsed, chunk, sink)
     return _without_untimely(_without_keyless(parsed, chunk.keys_of_lines, sink), chunk.timestamps, sink, now)
 
 
 def with_keys(chunk: Chunk, parsed: Parsed, pattern: str) -> Chunk:
-    """Return a chunk whose lines have the field that a pattern finds in them as their key, and no key without it."""
+    """Return a chunk whose lines have the field found by a pattern as their key, or no key if it finds none."""
     if not pattern:
         return chunk
     keys = cut(parsed.values, pattern)
@@ -89,13 +81,13 @@ def with_keys(chunk: Chunk, parsed: Parsed, pattern: str) -> Chunk:
 
 
 def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
-    """Call the parser; if it raises or breaks its contract, call it row by row to find the rows that make it do so."""
-    if not len(values):  # only the end of a partition was read
+    """Call the parser. If it raises or breaks its contract, call it row by row to isolate the rows at fault."""
+    if not len(values):  # the chunk holds only a partition's end
         return _assemble(values, np.zeros(0, np.int32), [])
     try:
         parsed = parser.parse(values)
         _check(parsed, len(values))
-    except Exception as error:  # noqa: BLE001  # a parser is a user's code: anything may come out of it
+    except Exception as error:  # noqa: BLE001  # a parser is user code and may raise anything
         if len(values) > 1:
             return join([parse(parser, values.slice(row, 1)) for row in range(len(values))])
         return parser_error(f"{type(error).__name__}: {error}")
@@ -103,12 +95,12 @@ def parse(parser: Parser, values: pa.BinaryArray) -> Parsed:
 
 
 def parser_error(detail: str) -> Parsed:
-    """Return what becomes of a single record that the parser cannot be called with."""
+    """Return the result for a single record on which the parser fails."""
     return _assemble(NO_VALUES, np.zeros(0, np.int32), [Reject(0, PARSER_ERROR, detail)])
 
 
 def join(parts: Sequence[Parsed]) -> Parsed:
-    """Return the outcome of consecutive batches as that of one."""
+    """Join the results for consecutive batches into one."""
     parts = [_assemble(NO_VALUES, np.zeros(0, np.int32), []), *parts]
     begins = np.cumsum([0, *(part.records for part in parts)]).astype(np.int32)
     return Parsed(
@@ -122,9 +114,9 @@ def join(parts: Sequence[Parsed]) -> Parsed:
 
 def _check(parsed: Parsed, records: int) -> None:
     """
-    Raise ValueError for an outcome that breaks the contract of a parser.
+    Raise ValueError for a result that breaks the parser contract.
 
-    The bulk backend reads the buffers of these arrays by their layout, so a wrong type would make wrong lines.
+    The bulk backend reads these arrays' buffers by layout, so a wrong type would produce wrong lines.
     """
     for breach in _breaches(parsed, records):
         msg = f"the parser broke its contract: {breach}"
@@ -161,8 +153,8 @@ def _without_oversized(parsed: Parsed, chunk: Chunk, sink: Limits) -> Parsed:
     sizes = np.diff(offsets_of(parsed.values)) + np.diff(offsets_of(chunk.keys_of_lines))[parsed.rows]
     for name, column in chunk.kept:
         sizes += np.diff(offsets_of(column))[parsed.rows] + len(name.encode()) + HEADER_FRAMING
-    what = "line, key and headers" if chunk.kept else "line and key"
-    detail = f"{what} have {{}} bytes, the sink takes {sink.max_bytes}"
+    what = "the line, its key and its headers" if chunk.kept else "the line and its key"
+    detail = f"{what} are {{}} bytes; the sink accepts at most {sink.max_bytes}"
     return _reject(parsed, sizes > sink.max_bytes, TOO_LARGE, detail, sizes)
 
 
@@ -170,14 +162,14 @@ def _without_keyless(parsed: Parsed, keys: pa.BinaryArray, sink: Limits) -> Pars
     if not sink.topic.compacted or not keys.null_count:
         return parsed
     keyless = keys.is_null().to_numpy(zero_copy_only=False)[parsed.rows]
-    return _reject(parsed, keyless, REFUSED, "it has no key, and the sink's cleanup.policy is compact", parsed.rows)
+    return _reject(parsed, keyless, REFUSED, "the line has no key; the sink's cleanup.policy is compact", parsed.rows)
 
 
 def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limits, now: int) -> Parsed:
     for limit, untimely in ((sink.topic.before, sink.too_old), (sink.topic.after, sink.too_new)):
         if limit is not None:
             stamps = timestamps[parsed.rows]
-            detail = f"its timestamp is {{}}, the time is {now}, the sink's {limit.setting} is {limit.milliseconds}"
+            detail = f"timestamp {{}} violates the sink's {limit.setting}={limit.milliseconds} (now {now})"
             parsed = _reject(parsed, untimely(stamps, now), REFUSED, detail, stamps)
     return parsed
 
@@ -185,7 +177,7 @@ def _without_untimely(parsed: Parsed, timestamps: NDArray[np.int64], sink: Limit
 def _reject(
     parsed: Parsed, bad: NDArray[np.bool_], reason: str, detail: str, numbers: NDArray[np.integer[Any]]
 ) -> Parsed:
-    """Make rejects of some lines; the detail of each shows its number."""
+    """Turn some lines into rejects; each detail shows the line's number from `numbers`."""
     if not bad.any():
         return parsed
     details = [detail.format(number) for number in numbers[bad].tolist()]

@@ -1,4 +1,4 @@
-"""What a lane has counted: what is committed, what is open, and what may be committed."""
+"""The counts of a lane: committed, open, and uncertain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ class Progress:
     """
     The counts of one lane in one task.
 
-    Frozen, so that a lane that takes over from another one, whose thread it does not wait for, sees a commit as a whole
-    or not at all.
+    Frozen, so that a lane's successor, which does not wait for the old thread, sees a commit completely or not at all.
 
     Args:
         done: what is committed.
-        open: what waits for the next commit.
+        open: what the next commit will add.
         uncertain: the offset of a commit whose outcome is unknown.
     """
 
@@ -26,22 +25,22 @@ class Progress:
     uncertain: int | None = None
 
     def taken(self, counts: Counts) -> Progress:
-        """Return it with more records open."""
+        """Return the counts with more records open."""
         return replace(self, open=self.open + counts)
 
     def committing(self, offset: int) -> Progress:
-        """Return it while a commit runs, which counts itself."""
+        """Return the counts while a commit runs, which counts as one itself."""
         return replace(self, open=self.open + Counts(committed=1), uncertain=offset)
 
     def committed(self) -> Progress:
-        """Return it after a commit."""
+        """Return the counts after a commit."""
         return Progress(self.done + self.open)
 
     def resolved(self, committed: int) -> Progress:
         """
-        Return it as the committed offset shows it: a commit whose outcome was unknown counts if it happened.
+        Return the counts that the committed offset implies: an uncertain commit counts if it happened.
 
-        Otherwise what was open is dropped, but for the count of transactions that were aborted.
+        Otherwise what was open is dropped, except the count of aborted transactions.
         """
         if self.uncertain is not None and committed >= self.uncertain:
             return self.committed()

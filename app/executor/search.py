@@ -1,9 +1,9 @@
 """
-Finds the records of a partition that Kafka refuses, whatever its reason, by commits of ever fewer records.
+Finds the records of a partition that Kafka refuses, for whatever reason, by bisection.
 
-Where a transaction is refused again and again, one of its records is to blame. The next transaction takes only the
-first half of them. If it succeeds, the search goes on behind it, otherwise inside it. A record that is refused alone is
-found. Where one is refused, more may follow, so the search then takes one record, two, four and so on.
+If a transaction is refused again and again, one of its records is to blame. The next transaction contains only the
+first half of them. If it succeeds, the search continues behind it, otherwise inside it, until a single record is
+refused. More may follow, so the search then takes one record, two, four and so on.
 """
 
 from __future__ import annotations
@@ -11,41 +11,35 @@ from __future__ import annotations
 from app.cures import reset
 from app.model import Partition
 
-# A refusal may pass: a topic's configuration takes a moment to reach all brokers.
+# A refusal may be temporary: a new topic configuration takes a moment to reach all brokers.
 REFUSALS_IN_A_ROW = 3
-# A lane that has committed so many offsets at once takes as many as it likes again.
+# Once a lane has committed this many offsets at once, the search ends.
 LARGEST_STEP = 16_384
 
 
 def refused_cure(partition: Partition, offset: int) -> str:
-    """Return what a person does about a record that even the dead letters refuse."""
+    """Return the cure for a record that even the dead-letter topic refuses."""
     settings = "max.message.bytes, cleanup.policy, message.timestamp.* or compression.type"
-    give_up = reset(partition, f"--to-offset {offset + 1}")
-    return f"mend {settings} of the dead-letter topic; to give the record up, {give_up}"
+    skip = reset(partition, f"--to-offset {offset + 1}")
+    return f"fix {settings} on the dead-letter topic; to skip the record, {skip}"
 
 
 class Search:
-    """The search for refused records in one partition; idle until Kafka refuses one again and again."""
+    """The search for refused records in one partition; idle until Kafka refuses a transaction repeatedly."""
 
     def __init__(self) -> None:
         self.stop: int | None = None
-        """Commit before this offset is passed."""
+        """Commit before passing this offset."""
         self.found: int | None = None
-        """The next offset, if its record was refused alone."""
+        """The next offset, if its record alone was refused."""
         self._start = self._refusals = 0
-        """How often Kafka has refused what begins at an offset."""
+        """How often Kafka has refused a transaction that starts at this offset."""
         self._refused_end: int | None = None
-        """Where a transaction ended that was refused."""
+        """The end of a refused transaction."""
         self._step = 1
 
     def refused(self, start: int, end: int) -> None:
-        """
-        Learn that Kafka refuses one of some records.
-
-        Args:
-            start: the committed offset.
-            end: the offset after the last record that was sent.
-        """
+        """Learn that Kafka refused a transaction from `start`, the committed offset, to `end`, exclusive."""
         self._refusals = self._refusals + 1 if start == self._start else 1
         self._start = start
         if end <= start or (self.stop is None and self._refusals < REFUSALS_IN_A_ROW):

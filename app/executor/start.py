@@ -1,4 +1,4 @@
-"""Where a lane starts, and what may not have happened to its committed offset since the driver's plan."""
+"""Decides where a lane starts, and refuses unexpected changes of its committed offset since the driver's plan."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from app.model import CommittedOffset, OffsetRange, Partition
 
 def refuse_surprise(partition: Partition, known: int | None, committed: CommittedOffset | None) -> None:
     """
-    Require that the committed offset is still there, and no smaller than it was known to be.
+    Require that the committed offset still exists and is not below the one that the driver saw.
 
     Raises:
-        OffsetMoved: somebody moved it back or deleted it.
-        CorruptOffset: what is stored is not an offset any more.
+        OffsetMoved: it was moved back or deleted.
+        CorruptOffset: the stored value is not an offset.
     """
     if committed is None:
         if known is not None:
@@ -25,7 +25,7 @@ def refuse_surprise(partition: Partition, known: int | None, committed: Committe
 
 
 def first_position(offset_range: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> int:
-    """Return the planned start while the offset is that of the plan, not `stored` since; otherwise the offset."""
+    """Return the planned start if the offset is still the planned one and not `stored` since; otherwise the offset."""
     if committed is None or (committed.offset == offset_range.committed and not stored):
         return offset_range.start
     return committed.offset

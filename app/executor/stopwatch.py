@@ -1,4 +1,4 @@
-"""Takes the time of one task: a few looks at the clock for each chunk, none for a record."""
+"""Times the steps of one task, with a few clock reads for each chunk and none for each record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.offsets.times import BOUNDS, Histogram, TaskReport, TaskTimes, place_of
 
 
 class _Times:
-    """A histogram that grows in place: there may be thousands of chunks a second."""
+    """A histogram that is updated in place, thousands of times a second."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -26,13 +26,7 @@ class _Times:
 
 
 class Stopwatch:
-    """
-    Knows what the task's own thread did since the last look, and how long commits took.
-
-    Args:
-        attempt: whose time it takes.
-        clock: a monotonic clock in seconds.
-    """
+    """Measures the steps of the task's own thread from lap to lap, and the duration of each commit."""
 
     def __init__(self, attempt: Attempt, clock: Callable[[], float]) -> None:
         self._attempt = attempt
@@ -43,27 +37,27 @@ class Stopwatch:
         self._committing = threading.Lock()
 
     def start(self) -> None:
-        """Begin now: what came before was no part of the flow."""
+        """Start the first lap."""
         self._at = self._clock()
 
     def waited(self) -> None:
-        """Take in that the task has waited for records."""
+        """Record a wait for records."""
         self._waits += self._lap()
 
     def parsed(self) -> None:
-        """Take in that it has parsed a chunk."""
+        """Record the parsing of a chunk."""
         self._parse.add(self._lap())
 
     def produced(self) -> None:
-        """Take in that it has handed over what became of a chunk."""
+        """Record the hand-over of a chunk's results."""
         self._produce.add(self._lap())
 
     def kept_up(self) -> None:
-        """Take in that it has started commits, and looked after its lanes."""
+        """Record the upkeep of the lanes and the start of commits."""
         self._commits += self._lap()
 
     def committed(self, seconds: float) -> None:
-        """Take in how long a commit took; any thread may call it."""
+        """Record the duration of a commit. Thread-safe."""
         with self._committing:
             self._commit.add(seconds)
 
@@ -72,6 +66,6 @@ class Stopwatch:
         return self._at - before
 
     def report(self) -> TaskReport:
-        """Return all of it; any thread may call it."""
+        """Return all times so far. May be called from any thread."""
         histograms = (each.so_far() for each in (self._parse, self._produce, self._commit))
         return TaskReport(self._attempt, TaskTimes(self._waits, self._commits, *histograms))

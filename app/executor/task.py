@@ -1,8 +1,8 @@
 """
 One task of a round: cleanse the assigned source partitions until the deadline.
 
-Open one writer per source partition, which fences earlier owners. *Then* read the committed offsets. Then consume,
-parse, produce, and commit output, dead letters and offset together, until the deadline, the agreed end, or a fence.
+Open one writer per source partition, which fences earlier owners, and only then read the committed offsets. Then
+consume, parse, produce, and commit output, dead letters and offset together until the deadline, the end or a fence.
 """
 
 from __future__ import annotations
@@ -37,25 +37,26 @@ from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
 from parsers.contract import Parsed, Parser, Reject
 
-# Short, so that commits are punctual and a chunk of large records cannot grow without bound.
+# Short, for punctual commits and so that a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
 # How soon a task without traffic notices that the driver has fenced its control partition.
 HEARTBEAT_SECONDS = 1.0
 # How long opening may take before it counts as hanging: with hundreds of lanes on a busy broker it takes seconds. The
-# task begins without the lanes that are late, once no other was opened for a second.
+# task starts without the late lanes once no lane has opened for LATE_SECONDS.
 OPEN_SECONDS, LATE_SECONDS = 5.0, 1.0
-# How many records a poll brings, and for how long, while partitions are taken over: readers wait for the first ones.
+# The most records of a poll, and for how long, during a take-over: readers are waiting for the first ones
+# (python -m tests.bench.takeover).
 FIRST_RECORDS, FIRST_SECONDS = 2_000, 5.0
-# How long a call that hangs may hold up the end of a task.
+# How long a hanging call may delay the end of a task.
 LAST_SECONDS = 2.0
-# Much can be delivered between two commits of a lane; its memory is wanted earlier.
+# How often to free delivered records: many are delivered between two commits of a lane.
 FREE_SECONDS = 0.5
 
 
 def run(
     assignment: Assignment, clients: Clients[C], parser: Parser, seconds: float, runtime: Runtime = REAL
 ) -> list[Receipt]:
-    """Cleanse the assigned partitions for so many seconds; return one receipt each, of what is committed."""
+    """Cleanse the assigned partitions for this many seconds; return a receipt of what is committed for each."""
     key = key_pattern(parser, assignment.config)
     with (
         Watchdog() as watchdog,
@@ -88,10 +89,10 @@ def run(
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
     """
-    Leave memory to reference counts until the round is over.
+    Rely on reference counts until the round is over.
 
-    Every consumed message is a container to Python's collector, which would visit them all again and again: a fifth of
-    the time. The flow makes no cycles. A user's parser that does pays with memory for a round, not more.
+    The collector would visit every consumed message again and again, which takes a fifth of the time. Our code makes no
+    cycles; those of a user's parser are freed after the round.
     """
     gc.disable()
     try:
@@ -101,7 +102,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 class Task:
-    """The lanes of one task: opens them, hands them their records, and ends them."""
+    """Opens the lanes of one task, passes them their records, and closes them."""
 
     def __init__(self, assignment: Assignment, clients: Clients[C], runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
@@ -127,24 +128,24 @@ class Task:
             self._clock,
             stopwatch=self.stopwatch,
             pacing=self._pacing,
-            # It commits once a second, whatever flows. More lanes would say the same.
+            # One lane is enough: it commits once a second even without traffic.
             reports=lambda lane: lane is self._control_lane,
         )
         self._next_free = 0.0
         self._tell = partial(tell, clients=clients, offsets=offsets, owner=config.owner)
         self._told: set[Partition] = set()
-        """The blocked partitions beside whose offsets it says why."""
+        """The blocked partitions whose reason has been stored with their offsets."""
         self._fences = Fences(config.owner, offsets, runtime.monotonic)
         self._takes_over = assignment.takes_over
         self._without_records = set(self._lanes) if self._takes_over else set()
-        """The partitions that are taken over, and no record of which was committed since."""
+        """The partitions taken over that have not committed a record since."""
         self._hurries_until = self._clock() + FIRST_SECONDS if self._takes_over else 0.0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Drop whatever is open: after an error nothing of it may count."""
+        """Drop all uncommitted work: after an error none of it may count."""
         try:
             self._discard_all()
         finally:
@@ -160,7 +161,7 @@ class Task:
         self._calls.abandon(LAST_SECONDS)
 
     def _close(self) -> None:
-        """Close the clients as soon as nobody uses them; earlier, librdkafka would crash the process."""
+        """Close the clients once no call uses them; closing them earlier crashes the process in librdkafka."""
 
         def close() -> None:
             wait(in_use)
@@ -177,18 +178,18 @@ class Task:
         """
         Whether there is work left. A fence on one partition ends the whole task, cleanly for the others.
 
-        So does a consumer that Kafka does not let in any more: the next task reads passwords and certificates anew.
-        Where a later generation takes over, the task goes on with what it still has.
+        So does a consumer that Kafka denies access: the next task reads passwords and certificates again.
+        When a later generation takes over, the task continues with the partitions that it still has.
         """
         goes_on = not (self._fences.end_the_task or self.consumer.refused)
         return goes_on and any(lane.outcome is None for lane in self._lanes.values())
 
     def open(self) -> None:
         """
-        Open every lane side by side: fence first, read the committed offsets after that, decide then.
+        Open all lanes in parallel: fence, then read the committed offsets, then decide where to start.
 
-        Lanes whose opening hangs follow later, as those do whose opening fails. Where somebody works on the partitions,
-        each lane follows by itself, beside the flow: what is fenced must not wait for the others.
+        Lanes whose opening fails or hangs follow later. In a take-over each lane opens on its own, in parallel with the
+        record flow, because a fenced partition must not wait for the others.
         """
         if self._takes_over:
             self._prepare_to_take_over()
@@ -207,8 +208,8 @@ class Task:
         self._attend()
 
     def _prepare_to_take_over(self) -> None:
-        """Look up the leaders of the partitions, and let all lanes be opened beside the flow."""
-        with contextlib.suppress(PartitionError):  # each lane will find that out for itself
+        """Look up the partitions' leaders, and start to open every lane in the background."""
+        with contextlib.suppress(PartitionError):  # each lane will see the error itself
             self.consumer.connect(list(self._lanes))
         for lane in self._lanes.values():
             self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
@@ -220,9 +221,9 @@ class Task:
 
     def _open_again(self, lane: Lane) -> None:
         """
-        Do the same for one lane, beside the flow.
+        Do the same for one lane in the background.
 
-        Where only the stable offset cannot be read, a transaction hangs that is about to move it (`app.kafka.hanging`).
+        If only the stable offset cannot be read, a hanging transaction is about to move it (`app.kafka.hanging`).
         """
         if lane.stored and not lane.opened:
             lane.refuse_if_taken(self._committed([lane.partition], stable=False).get(lane.partition))
@@ -233,7 +234,7 @@ class Task:
         except Transient:
             lane.end_pending(self._committed([lane.partition], stable=False).get(lane.partition))
             committed = self._committed([lane.partition])
-        # Where we take over, the offset in our name tells the other service who has fenced it.
+        # In a take-over, the offset in our name tells the other service who has fenced it.
         lane.begin(committed.get(lane.partition), self._clock(), claim=self._takes_over)
 
     def _committed(
@@ -242,21 +243,21 @@ class Task:
         try:
             return self._offsets.load(partitions, stable=stable)
         except (Unreachable, NotUsable) as error:
-            raise Transient(partitions[0], f"its committed offset cannot be read: {error}") from error
+            raise Transient(partitions[0], f"cannot read the committed offset: {error}") from error
 
     def _free_lanes(self) -> list[Lane]:
         return [lane for lane in self._lanes.values() if lane not in self._calls]
 
     def poll(self) -> Chunk | None:
-        """Return the records that have arrived; None if none have."""
+        """Return the records that have arrived; None if there are none."""
         most = self._pacing.most(self._lanes.values())
         if self._clock() < self._hurries_until:
             most = min(FIRST_RECORDS, most or FIRST_RECORDS)
         return self.consumer.poll(POLL_SECONDS, most)
 
     def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
-        """Hand each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
-        # Dead letters are made now, because a chunk's headers can be read only until the next poll.
+        """Pass each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
+        # Make dead letters now: a chunk's headers are readable only until the next poll.
         rejects = make_dead_letters(chunk, parsed, self._dead_letters, now, self._ids), parsed.reasons.to_pylist()
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
@@ -283,17 +284,12 @@ class Task:
             lane.send_rest()
 
     def read_again(self, partitions: Iterable[Partition]) -> None:
-        """Read on from what was delivered: the rest of the chunk is dropped, because it was not parsed."""
+        """Read on behind what was delivered; drop the rest of the chunk, which was not parsed."""
         for partition in partitions:
             self._lanes[partition].hold()
 
     def keep_up(self, *, catching_up: bool) -> None:
-        """
-        Commit what is due, complete lanes that are at their end, and open again those whose back-off is over.
-
-        Args:
-            catching_up: whether more records wait to be taken.
-        """
+        """Commit what is due, finish lanes at their end, and reopen those whose back-off is over."""
         self._calls.settle_ended()
         self._lanes |= {lane.partition: lane for lane in self._calls.replace_overdue()}
         now = self._clock()
@@ -306,21 +302,21 @@ class Task:
             self._commits.start([self._control_lane])
 
     def _commit_first_records(self) -> None:
-        """Commit the first records of each partition that is taken over at once: its readers have waited already."""
+        """Commit the first records of each partition taken over at once: its readers have waited long enough."""
         for lane in [self._lanes[each] for each in self._without_records if self._lanes[each].dirty]:
             if lane not in self._calls:
                 self._without_records.discard(lane.partition)
                 self._commits.start([lane])
 
     def _attend(self) -> None:
-        """Take care of the lanes that do not just go on."""
+        """Handle the lanes that need more than the next records."""
         self._tell_why_blocked()
         for lane in [lane for lane in self._lanes.values() if not lane.goes_on]:
             if lane not in self._calls:
                 self._attend_to(lane, self._clock())
 
     def _tell_why_blocked(self) -> None:
-        """Say beside each offset why its partition is blocked, once."""
+        """Store with each blocked partition's offset why it is blocked, once."""
         for lane in self._free_lanes():
             if lane.outcome is Outcome.BLOCKED and lane.partition not in self._told:
                 self._told.add(lane.partition)
@@ -355,13 +351,13 @@ class Task:
 
     @property
     def _control_lane(self) -> Lane:
-        """The lane by which the driver ends the task: its first one that does not hang, as the driver sees it too."""
+        """The lane by which the driver ends the task: the first one without trouble, which the driver sees too."""
         lanes = self._lanes.values()
         return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
 
     @property
     def _first_lane(self) -> Lane:
-        """The lane that the driver would fence now to end the task, where it is fenced already."""
+        """The lane that the driver would fence next to end the task, if it has fenced this one already."""
         lanes = self._lanes.values()
         ours = (lane for lane in lanes if lane.partition not in self._fences.taken and not lane.troubled)
         return next(ours, next(iter(lanes)))
@@ -374,7 +370,7 @@ class Task:
         """
         Commit what is open, renew the offsets of idle partitions, and return the receipts.
 
-        A lane that hangs comes last, and does not hold up the report for long.
+        Hanging lanes come last, and delay the receipts by LAST_SECONDS at most.
         """
         self._calls.settle()
         self._tell_why_blocked()
@@ -391,6 +387,6 @@ class Task:
 
 
 def _allowances(assignment: Assignment) -> Mapping[Partition, int]:
-    """Return what the partitions may take at first; little where the sink may have choked the workers before."""
+    """Return the initial allowances; they are small if a slow sink may have choked earlier workers."""
     least = dict.fromkeys((each.partition for each in assignment.ranges), LEAST) if is_isolated(assignment) else {}
     return least | dict(assignment.allowances)

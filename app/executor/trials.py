@@ -1,10 +1,10 @@
 """
-Finds the records that kill or hang the parser. Runs in a process of its own, in which the parser itself never runs.
+Finds the records that kill or hang the parser. Runs in a separate process, which never runs the parser itself.
 
-The parser runs in forks of this process, piece by piece. Where a fork dies, or does not return in time, a record of the
-piece that it was at is to blame. Another fork goes through that piece in smaller ones, down to single records. A record
-that ends a fork of its own, too, becomes a dead letter. This process has no threads and no connections to Kafka, so it
-can be forked safely and within milliseconds, which a worker cannot.
+The parser runs in forks of this process, one batch at a time. If a fork dies or does not return in time, a record of
+its current batch is to blame. Another fork repeats that batch in smaller ones, down to single records. A record that
+ends a fork on its own becomes a dead letter. This process has no threads and no Kafka connections, so unlike a worker
+it can fork safely and within milliseconds.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ import pyarrow as pa
 from app.executor.parse import join, make_parser, parse, parser_error
 from parsers.contract import Parsed, Parser
 
-# How many records are parsed at once, and by how many pieces less at each attempt: three attempts find a single record.
+# The batch size, and the factor by which it shrinks at each attempt: three attempts find a single record.
 PIECE = 512
 DIVISOR = 32
-# A piece that takes longer is taken in smaller ones. That loses nothing but time, so it may be short.
+# A batch that takes longer is repeated in smaller ones. That costs only time, so the limit may be short.
 PIECE_SECONDS = 1.0
-# A record that takes longer alone hangs.
+# A single record that takes longer hangs.
 ALONE_SECONDS = 5.0
-# What was found by then is reported, so that it can be committed. The driver ends a round that commits nothing for
-# 15 s.
+# When to report results, so that they can be committed: the driver ends a round that commits nothing for 15 s.
 REPORT_SECONDS = 3.0
 
 
 def serve(descriptor: int) -> None:
-    """Cleanse what comes through a connection, until its other end is closed."""
+    """Parse the values that arrive on a connection until its other end is closed."""
     with Connection(descriptor) as connection:
         try:
             parser = make_parser(connection.recv())
             while True:
                 connection.send(parse_apart(parser, connection.recv()))
-        except (EOFError, OSError):  # the task has ended
+        except (EOFError, OSError):  # the task has finished
             return
 
 
 def parse_apart(parser: Parser, values: pa.BinaryArray, clock: Callable[[], float] = time.monotonic) -> Parsed:
-    """Return what becomes of these values, or of the first of them, whatever the parser does to its process."""
+    """Return the results for these values, or for a prefix, whatever the parser does to its process."""
     until = clock() + REPORT_SECONDS
     parts: list[Parsed] = []
     for part in _outcomes(parser, values, PIECE):
@@ -56,7 +55,7 @@ def parse_apart(parser: Parser, values: pa.BinaryArray, clock: Callable[[], floa
 
 
 def _outcomes(parser: Parser, values: pa.BinaryArray, size: int) -> Iterator[Parsed]:
-    """Yield what becomes of the values, in order: of so many at once, where nothing goes wrong."""
+    """Yield the results for the values, in order, in batches of `size` while nothing fails."""
     at = 0
     while at < len(values):
         for part in Trial(parser, values.slice(at), size, PIECE_SECONDS):
@@ -76,15 +75,7 @@ def _alone(parser: Parser, value: pa.BinaryArray) -> Parsed:
 
 
 class Trial:
-    """
-    Parses values in a fork of this process; iterates over the outcomes of the pieces that it came through.
-
-    Args:
-        parser: what is tried.
-        values: what it is tried with.
-        size: how many values it gets at once.
-        seconds: how long it may take for them.
-    """
+    """Parses values in a fork, `size` at a time in `seconds`; iterates over the results until the fork ends."""
 
     def __init__(self, parser: Parser, values: pa.BinaryArray, size: int, seconds: float) -> None:
         self._parser = parser
@@ -92,7 +83,7 @@ class Trial:
         self._size = size
         self._seconds = seconds
         self.cause = ""
-        """How the fork ended, in words."""
+        """How the fork ended."""
 
     def __iter__(self) -> Iterator[Parsed]:
         outcomes, theirs = Pipe(duplex=False)
@@ -106,13 +97,13 @@ class Trial:
                     yield outcomes.recv()
             except (EOFError, OSError):
                 self.cause = self._in_words(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-            except GeneratorExit:  # nobody wants the rest
+            except GeneratorExit:  # the caller wants no more
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 raise
 
     def _parse(self, outcomes: Connection[Parsed, Parsed]) -> Never:
-        """Runs in the fork. The kernel's alarm ends it even where a C call hangs that holds the interpreter's lock."""
+        """Run in the fork. The kernel's alarm ends it even if a C call hangs while it holds the GIL."""
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             for begin in range(0, len(self._values), self._size):
@@ -121,10 +112,10 @@ class Trial:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 outcomes.send(parsed)
         finally:
-            os._exit(1)  # not a word to whatever the parser has left behind
+            os._exit(1)  # skip any exit handler that the parser has left behind
 
     def _in_words(self, code: int) -> str:
         if code == -signal.SIGALRM:
             return f"the parser did not return within {self._seconds:.0f} s"
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return f"the parser ended its process {how}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return f"the parser process {how}"

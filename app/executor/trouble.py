@@ -1,7 +1,7 @@
 """
-What a task says of its lanes' errors, when they happen: a receipt comes late, and never where a round is killed.
+Logs the errors of a task's lanes as they happen: receipts come late, or never if the round is killed.
 
-The lines go to the worker's stderr, which is the log of its executor; with a local master, that of the driver.
+The worker's stderr ends up in the log of its executor, or of the driver with a local master.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from app.model import Partition
 
 
 class Trouble:
-    """The errors of one lane: each kind is told when it is new, and once a minute while it comes again."""
+    """The errors of one lane: each kind is logged when it is new, and then at most once a minute."""
 
     def __init__(self, partition: Partition) -> None:
         self._where = {"topic": partition.topic, "partition": partition.number}
         self._quiet_until: dict[str, float] = {}
-        """Until when an error of a kind is not told again; numbers in its text do not make another kind."""
+        """When each kind of error may be logged again. Texts that differ only in numbers are the same kind."""
         self._lasts = False
 
     def happened(self, error: PartitionError, offset: int, now: float) -> None:
-        """Tell an error, and the offset from which the lane will go on."""
+        """Log an error, and the offset at which the lane will resume."""
         kind = re.sub(r"\d+", "", error.cause)
         if now < self._quiet_until.get(kind, now):
             return
@@ -32,7 +32,7 @@ class Trouble:
         PARTITION_TROUBLE.log({"error": str(error), "offset": offset, **self._where})
 
     def over(self, offset: int) -> None:
-        """Tell that the lane has committed again, if it was told that it could not."""
+        """Log that the lane has committed again, if its trouble was logged."""
         if self._lasts:
             self._lasts = False
             PARTITION_TROUBLE_OVER.log({"offset": offset, **self._where})

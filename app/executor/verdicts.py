@@ -1,4 +1,4 @@
-"""Says beside the offset why its partition is blocked, for whoever looks there without the service: `winnow lag`."""
+"""Stores with the offset why its partition is blocked, so that `winnow lag` can show it without the service."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from app.offsets.metadata import OffsetMetadata
 
 def tell(lane: Lane, clients: Clients[C], offsets: OffsetStore, owner: Owner) -> None:
     """
-    Commit the offset of a blocked lane once more, with the reason; the next commit behind it takes that away.
+    Commit the offset of a blocked lane again, with the reason. The next commit removes the reason.
 
-    The offset may still be that of an earlier run, where the first records are to blame. A later run that has taken the
-    partition over judges it anew, and is left alone. If Kafka is away, nothing is said.
+    If the first records are to blame, the offset may still be an earlier run's. If a later run has taken over the
+    partition, its offset is left alone. If Kafka is unavailable, nothing is stored.
     """
     lane.discard()  # its producer has the same transactional id
     receipt = lane.receipt()
@@ -41,7 +41,7 @@ def tell(lane: Lane, clients: Clients[C], offsets: OffsetStore, owner: Owner) ->
 
 def _committed(receipt: Receipt, offsets: OffsetStore, owner: Owner) -> CommittedOffset | None:
     """
-    Return the offset that a lane stands at; None where it never began, or another one stands there.
+    Return the lane's committed offset; None if the lane never began or the offset has moved.
 
     Raises:
         Fenced: a later run has committed it.

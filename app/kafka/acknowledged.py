@@ -1,4 +1,4 @@
-"""The writer without transactions: it waits for every acknowledgement, and saves the offset afterwards."""
+"""The writer without transactions: it waits for every acknowledgement and then saves the offset."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from app.offsets.contract import Committed, nobody
 
 class AcknowledgedWriter(Writer):
     """
-    At least once: the offset moves after every record before it was acknowledged.
+    At least once: the offset moves after all records before it are acknowledged.
 
     Args:
-        claim: how the offset is saved.
-        end_transactions: ends those of an earlier run, which may have worked exactly once; returns False where Kafka
-            does not answer.
+        claim: saves the offset.
+        end_transactions: fences and ends transactions of an earlier, exactly-once run; returns False if Kafka does not
+            respond.
     """
 
     def __init__(
@@ -42,40 +42,40 @@ class AcknowledgedWriter(Writer):
         self._end_transactions = end_transactions
 
     def open(self) -> None:
-        """Do nothing: the first offset that is saved shuts out earlier owners."""
+        """Do nothing: saving the first offset fences earlier owners."""
 
     def settle(self, committed: CommittedOffset | None) -> None:
         """
-        Begin at the committed offset, and fence an earlier run that may have saved it in a transaction.
+        Start at the committed offset, and fence an earlier run that may save it in a transaction.
 
         Raises:
-            Transient: Kafka does not answer.
+            Transient: Kafka does not respond.
         """
         if self._claim.begin(committed):
             self._fence()
 
-    def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # which one pends does not matter here
-        """End a transaction of an earlier run that keeps the offset from being read; raises what `settle` does."""
+    def end_pending(self, committed: int | None) -> None:  # noqa: ARG002  # it ends whichever transaction is pending
+        """End an earlier run's transaction that blocks reading the offset. Raises what `settle` raises."""
         self._fence()
 
     def _fence(self) -> None:
         if not self._end_transactions(self._partition):
-            raise Transient(self._partition, "no broker answers to end the transactions of an earlier run")
+            raise Transient(self._partition, "no broker responded while ending the transactions of an earlier run")
 
     def commit(self, offset: int, metadata: str) -> None:
         """
         Wait until everything sent is acknowledged, then save the next offset to read.
 
         Raises:
-            Fenced: a later run has taken the partition over, or another task of this run went on.
-            Transient: a record was not delivered, or the offset not saved. Go back to the saved offset.
+            Fenced: a later run or another task of this run has taken over the partition.
+            Transient: a record was not delivered or the offset not saved. Resume at the saved offset.
         """
         self._acknowledge(offset)
         self._claim.save(offset, metadata)
         self._committed(self._partition, offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Save an offset even if that goes back; raises what `commit` does, except Fenced."""
+        """Save an offset even if it moves back. Raises what `commit` raises, except Fenced."""
         self._acknowledge(offset)
         self._claim.reset(offset, metadata)
         self._committed(self._partition, offset, metadata)
@@ -87,8 +87,8 @@ class AcknowledgedWriter(Writer):
                 raise of_writing(self._delivery.undelivered, self._partition, "delivering a record", offset)
 
     def discard(self) -> None:
-        """Drop what is not delivered; the client ends with its last reference."""
+        """Drop undelivered records. The client ends with its last reference."""
         with contextlib.suppress(KafkaException):
             self._client.purge()
-            self._delivery.serve(0)  # each report that nobody takes keeps its producer, whose threads go on
+            self._delivery.serve(0)  # a delivery report that is not taken keeps its producer and its threads alive
         self._close()

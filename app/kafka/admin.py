@@ -1,4 +1,4 @@
-"""The driver's connection to Kafka's admin API: asks, waits for the answer, and says what a failure means."""
+"""The driver's connection to Kafka's admin API: it waits for answers and explains failures."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from app.kafka.handshake import Objection, objection
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
-# A broker that refuses us may be the only one that does; the others have so long to answer.
+# After one broker has denied access, how long to wait for the others.
 REFUSED_SECONDS = 2.0
-# A request to a coordinator must never reach librdkafka's own timeout. If it does before the coordinator was found, and
-# the coordinator is found later, the process aborts (librdkafka 2.16, issue 4605). So we give up first.
+# A request to a coordinator must not reach librdkafka's own timeout. If it does before the coordinator is found, and it
+# is found later, the process aborts (librdkafka 2.16, issue 4605). So the caller gives up first.
 COORDINATOR_SECONDS = 3_600.0
 
 
@@ -43,7 +43,7 @@ def known_offset(offset: int) -> int:
     Return an offset that `list_offsets` has answered with.
 
     Raises:
-        KafkaException: the leader did not answer; librdkafka 2.16 returns OFFSET_INVALID for that, and no error.
+        KafkaException: the leader did not respond; librdkafka 2.16 then returns OFFSET_INVALID instead of an error.
     """
     if offset == OFFSET_INVALID:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
@@ -51,15 +51,15 @@ def known_offset(offset: int) -> int:
 
 
 def rights_of(operations: Iterable[Any] | None) -> frozenset[str] | None:
-    """Return what we may do by the names of `kafka-acls`, such as DescribeConfigs; None where that is not told."""
+    """Return our rights in the names of `kafka-acls`, such as DescribeConfigs; None if the broker does not tell."""
     return None if operations is None else frozenset(each.name.title().replace("_", "") for each in operations)
 
 
 class AdminConnection:
     """
-    An admin client that is replaced after each failure: one whose only broker was killed may never answer again.
+    An admin client that is replaced after each failure: one whose only broker was killed may never respond again.
 
-    A request has a timeout of ANSWER_SECONDS; one to a coordinator has not, so whoever waits for it gives up then.
+    Requests time out after ANSWER_SECONDS. Requests to a coordinator do not; whoever waits for one must give up.
     """
 
     client: AdminClient
@@ -68,36 +68,36 @@ class AdminConnection:
         self._kafka = kafka
         self._cluster = cluster
         self.tools = KafkaTools.of(kafka)
-        """What a person can do there."""
+        """Kafka's command-line tools for this cluster, for cures."""
         self._connect()
 
     def _connect(self) -> None:
         own: dict[str, Any] = {"error_cb": self._remember_error, "socket.connection.setup.timeout.ms": 5000}
         try:
             self.client = AdminClient(settings.common(self._kafka) | own, logger=settings.SILENT)
-        except KafkaException as error:  # a file that was good at the start is not any more
+        except KafkaException as error:  # a file that was valid at the start no longer is
             raise of_cluster(error, "making a client", cluster=self._cluster) from error
         self._last_error: KafkaError | None = None
         self._objection: Objection | None = None
 
     def _remember_error(self, error: KafkaError) -> None:
-        # "All brokers are down" follows the error that says why. A refusal says more than a broker that is down.
+        # "All brokers are down" follows the error that gives the reason. A refusal outranks an unavailable broker.
         said = self._last_error
         if said is None or is_refusal(error) or not (is_refusal(said) or error.code() == KafkaError._ALL_BROKERS_DOWN):  # noqa: SLF001
             self._last_error = error
 
     def _has_objection(self, error: KafkaError) -> bool:
-        """Look what stands in the way, where an error leaves that open; return whether something was found."""
+        """Probe the listener if an error leaves the cause open; return whether a cause was found."""
         if self._objection is None and tells_too_little(error):
             self._objection = objection(settings.common(self._kafka), section_of(self._cluster))
         return self._objection is not None
 
     def wait(self, future: Future[T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """
-        Wait for an answer; after so many seconds, which are more than REFUSED_SECONDS, give up.
+        Wait for an answer, at most `seconds`, which must exceed REFUSED_SECONDS.
 
         Raises:
-            KafkaException: as Kafka answered, or because it did not.
+            KafkaException: the error that Kafka answered with, or that it did not respond.
         """
         with contextlib.suppress(TimeoutError):
             return future.result(REFUSED_SECONDS)
@@ -111,7 +111,7 @@ class AdminConnection:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
 
     def broker_settings(self) -> dict[str, str] | None:
-        """Return the configuration of a broker; None where we may not read it; raises what `answer` does."""
+        """Return the configuration of a broker; None if reading it is not allowed. Raises what `answer` raises."""
         cluster = self.answer(self.client.describe_cluster(request_timeout=ANSWER_SECONDS), "describing the cluster")
         node = min(each.id for each in cluster.nodes)
         resource = ConfigResource(ResourceType.BROKER, str(node))
@@ -125,11 +125,11 @@ class AdminConnection:
 
     def answer(self, future: Future[T], doing: str) -> T:
         """
-        Wait for an answer; `doing` says in the error what was asked.
+        Wait for an answer; `doing` describes the request in errors.
 
         Raises:
-            Unreachable: Kafka does not answer.
-            NotUsable: it refuses, and a person must act.
+            Unreachable: Kafka does not respond.
+            NotUsable: Kafka refuses, and an operator must act.
         """
         try:
             return self.wait(future)
@@ -138,27 +138,27 @@ class AdminConnection:
 
     def broker_setting(self, name: str) -> str | None:
         """
-        Return a setting that all brokers share, as one of them has it; None where we may not ask.
+        Return a setting that all brokers share, from one of them; None if reading it is not allowed.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
         """
         return (self.broker_settings() or {}).get(name)
 
     def failure(self, error: KafkaError | KafkaException, doing: str) -> NotUsable | Unreachable:
-        """Return what an error means for the service, and connect again if Kafka did not answer or refused us."""
+        """Return what an error means for the service. Reconnect if Kafka did not respond or denied access."""
         self.client.poll(0)
         failure = of_cluster(error, doing, self._last_error, self._cluster)
         if isinstance(failure, NotAllowed | Unreachable):
             failure = self._explained(failure, decisive(error, self._last_error), doing)
             retired = [self.client]
             self._connect()
-            # A client that waits for a token server ends only with that request, 20 s later (librdkafka 2.16).
+            # A client that waits for a token server ends only after that request, 20 s later (librdkafka 2.16).
             threading.Thread(target=retired.clear, daemon=True).start()
         return failure
 
     def _explained(self, failure: NotUsable | Unreachable, error: KafkaError, doing: str) -> NotUsable | Unreachable:
-        """Return the failure in the words of what stands in the way, where that was found."""
+        """Return the failure with the cause that probing found, if any."""
         if not self._has_objection(error) or (found := self._objection) is None:
             return failure
         kind = Unreachable if found.passes else NotAllowed

@@ -1,4 +1,4 @@
-"""Decides how records pass between librdkafka and us: `bulk`, or `plain` where that cannot be trusted."""
+"""Chooses how records pass between librdkafka and Python: `bulk`, or `plain` if bulk cannot be trusted here."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from app.model import TaskConfig
 @dataclass(frozen=True, slots=True)
 class Backend:
     """
-    One implementation of everything that sees each record.
+    One implementation of everything that touches each record.
 
     Args:
-        name: what users call it.
-        consumer: makes the consumer of a task.
-        sender: makes what queues records for a producer.
-        reporting: makes a producer whose undelivered records are reported, which at-least-once delivery needs.
+        name: its name in messages.
+        consumer: makes a task's consumer.
+        sender: makes the object that queues records for a producer.
+        reporting: makes a producer that reports undelivered records, which at-least-once delivery needs.
     """
 
     name: str
@@ -41,7 +41,7 @@ PLAIN = Backend("plain", PlainConsumer, PlainSender, CallbackDelivery)
 
 
 def best_backend(*clusters: Mapping[str, str]) -> Backend:
-    """Return the fastest backend that works here with the settings of these clusters; log once why it is not bulk."""
+    """Return the fastest backend that works here with these clusters' settings; log once why it is not bulk."""
     if why := why_not_bulk(*clusters):
         _warn_once(why)
         return PLAIN
@@ -49,22 +49,22 @@ def best_backend(*clusters: Mapping[str, str]) -> Backend:
 
 
 def explain_backend(*clusters: Mapping[str, str]) -> str:
-    """Return in a line which backend this machine uses, and why."""
+    """Return one line that says which backend this machine uses, and why."""
     if why := why_not_bulk(*clusters):
         return f"plain, because {why}"
-    return f"bulk, because Numba and librdkafka {librdkafka()} are as they must be"
+    return f"bulk, because Numba and librdkafka {librdkafka()} are supported"
 
 
 def expected_backend(*clusters: Mapping[str, str]) -> str:
-    """Return the name of the backend that tasks will use, without loading it here: a broken Numba shows only there."""
+    """Return the backend that tasks will use without loading it here; so a broken Numba is noticed only in tasks."""
     plain = _renews_tokens(*clusters) or find_spec("numba") is None or _problem_of("app.kafka.bulk.native")
     return PLAIN.name if plain else "bulk"
 
 
 def why_not_bulk(*clusters: Mapping[str, str]) -> str:
-    """Return why records must become Python objects here; empty if they need not."""
+    """Return why the bulk backend cannot be used here; empty if it can."""
     if _renews_tokens(*clusters):
-        return "OAUTHBEARER renews its tokens while confluent-kafka polls"
+        return "OAUTHBEARER tokens are renewed only while confluent-kafka polls"
     return _problem_of("app.kafka.bulk.consumer")
 
 
@@ -93,10 +93,10 @@ def _bulk() -> Backend:
 
 @cache
 def _problem_of(module: str) -> str:
-    """Return why a module of the bulk backend cannot be used here; empty if it can."""
+    """Return why a module of the bulk backend does not work here; empty if it does."""
     try:
         import_module(module)
         native = import_module("app.kafka.bulk.native")
-    except Exception as error:  # noqa: BLE001 - no Numba, or one that compiles otherwise; a librdkafka that lacks a call
+    except Exception as error:  # noqa: BLE001 - Numba may be missing or incompatible, librdkafka may lack a function
         return str(error) or type(error).__name__
     return str(native.problem())

@@ -1,4 +1,4 @@
-"""Makes the Kafka clients of a task, inside it: never before a fork, never shipped."""
+"""Makes the Kafka clients of a task, inside it: clients must not cross a fork or be shipped."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from app.offsets.mirrors import mirrors_of_a_task
 
 class TaskClients:
     """
-    Makes the clients of one task, as the delivery guarantee asks for them.
+    Makes the clients of one task for the configured delivery guarantee.
 
     Args:
-        config: what the task works with.
-        backend: how records pass between librdkafka and us; by default the fastest one that works here.
+        config: the configuration that tasks share.
+        backend: by default the fastest one that works here.
         producer: makes confluent-kafka's producer from its settings.
-        ranges: what the task is to read; the offsets that the driver has planned with are among it.
-        in_use: whether another service is at work on the partitions, so that its transactions are open.
+        ranges: what the task will read, with the offsets that the driver planned with.
+        in_use: whether another service is working on the partitions, so that its transactions are open.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TaskClients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait a moment for the mirrors of the offsets."""
+        """Wait briefly for the offset mirrors."""
         self._mirrors.close()
 
     def consumer(self) -> TaskConsumer:
@@ -70,7 +70,7 @@ class TaskClients:
         return self._backend.consumer(self._config)
 
     def offsets(self, consumer: TaskConsumer) -> OffsetStore:
-        """Return the store of the task's offsets; one in Kafka shares the task's consumer where the cluster is one."""
+        """Return the store of the task's offsets. A store in Kafka shares the consumer if there is only one cluster."""
         config = self._config
         shared = None if config.sink_kafka else consumer.client
         context = StoreContext(config.group, config.output_kafka, shared, self._planned, config.placeholder)
@@ -102,19 +102,19 @@ class TaskClients:
         )
 
     def _end_transactions(self, partition: Partition) -> bool:
-        """Shut out a producer with the partition's transactional id; return whether Kafka answers."""
+        """Fence a producer with the partition's transactional id; return whether Kafka responds."""
         config = self._config
         fence = KafkaFence(config.output_kafka, config.group, config.transaction_seconds, config.dead_letters.topic)
         try:
             return bool(fence.fence([partition]))
-        except NotUsable:  # at least once needs no right to the ids: who has none has never worked exactly once
+        except NotUsable:  # at-least-once needs no right to the ids, and without it no run was ever exactly-once
             return True
 
     def _interrupt(self, configured: settings.Settings, targets: Targets) -> None:
-        """End the transaction of whoever is at work, when all is ready that is needed after that."""
+        """End the transaction of a running owner, once everything needed afterwards is ready."""
         self._hanging.connect({each.topic for each in (*targets.lines, targets.dead_letter)})
         interrupt(self._producer, configured, targets.dead_letters)
 
     def _maker(self, configured: settings.Settings) -> MakeClient:
-        """Return what makes a producer with these settings, and with those that its delivery reports need."""
+        """Return a function that makes a producer with these settings plus those for its delivery reports."""
         return lambda own: self._producer(configured | own, logger=settings.SILENT)

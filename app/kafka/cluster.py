@@ -1,4 +1,4 @@
-"""What a preflight asks a cluster: what its brokers can do, what they allow us, and what time it is there."""
+"""What a preflight asks a cluster: its brokers' features, our rights, and its clock."""
 
 from __future__ import annotations
 
@@ -21,19 +21,13 @@ from app.kafka.failures import error_of, is_refusal
 from app.kafka.topics import KafkaTopics
 
 OFFSETS_TOPIC = "__consumer_offsets"
-# librdkafka tells the requests that a broker knows only in its log.
+# librdkafka reports the request versions that a broker supports only in its log.
 _REQUEST = re.compile(r"(?P<broker>\S+):\s+ApiKey (?P<name>\w+) \(\d+\) Versions \d+\.\.(?P<newest>\d+)")
 _LOG_SECONDS = 0.2
 
 
 class KafkaCluster:
-    """
-    Asks one cluster.
-
-    Args:
-        connection: the cluster.
-        kafka: its properties.
-    """
+    """Asks one cluster; `kafka` holds its properties."""
 
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
@@ -41,18 +35,18 @@ class KafkaCluster:
         self.tools = connection.tools
 
     def id(self) -> str:
-        """Return what the cluster calls itself; empty where it does not tell."""
+        """Return the cluster id; empty if the cluster does not tell."""
         return self._metadata().cluster_id or ""
 
     def brokers(self) -> BrokerFacts:
-        """Return what the brokers can do."""
-        told = self._connection.broker_settings()  # at first: this connection knows soonest that Kafka refuses us
+        """Return what the brokers support."""
+        told = self._connection.broker_settings()  # first: it is the quickest to notice that Kafka denies access
         return BrokerFacts(self._versions(), told)
 
     def _versions(self) -> dict[str, int]:
-        """Return the newest version of each request that all brokers know to which a client connects at first."""
+        """Return the newest version of each request supported by all brokers that a new client connects to."""
         said: list[str] = []
-        log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # nobody else may hear it
+        log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
         log.addHandler(_Keeper(said))
         configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
         client = AdminClient(configured, logger=log)
@@ -65,11 +59,11 @@ class KafkaCluster:
         return versions(said)
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """Return what is known of each topic; one that does not exist is left out."""
+        """Return what is known about each topic that exists."""
         return KafkaTopics(self._connection).facts(names)
 
     def group_rights(self, group: str) -> frozenset[str] | None:
-        """Return what we may do with a group; None where the broker does not tell."""
+        """Return our rights on a group; None if the broker does not tell."""
         asked = self._connection.client.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=COORDINATOR_SECONDS
         )
@@ -84,7 +78,7 @@ class KafkaCluster:
             raise self._connection.failure(error, f"describing group {group!r}") from error
 
     def newest_commit(self) -> float | None:
-        """Return when a broker last wrote an offset, by its clock in seconds; None where that is not known."""
+        """Return when a broker last wrote an offset, by its clock in seconds; None if unknown."""
         known = self._metadata().topics[OFFSETS_TOPIC]
         if known.error is not None:
             return None
@@ -109,19 +103,19 @@ class KafkaCluster:
 
 
 class _Keeper(logging.Handler):
-    """Keeps what librdkafka logs."""
+    """Collects what librdkafka logs."""
 
     def __init__(self, said: list[str]) -> None:
         super().__init__()
         self._said = said
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
+        """Collect one line."""
         self._said.append(record.getMessage())
 
 
 def versions(said: Collection[str]) -> dict[str, int]:
-    """Return the newest version of each request, the least over all brokers, from librdkafka's log of features."""
+    """Return the newest version of each request that all brokers support, from librdkafka's feature log."""
     newest: dict[str, dict[str, int]] = {}
     for line in said:
         if found := _REQUEST.search(line):

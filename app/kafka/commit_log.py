@@ -1,4 +1,4 @@
-"""Watches the commits of a group: Kafka writes each to its topic `__consumer_offsets`, even one that repeats."""
+"""Watches the commits of a group: Kafka writes each one to its topic `__consumer_offsets`, even if nothing changed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,12 @@ from app.model import Partition
 
 TOPIC = "__consumer_offsets"
 ANSWER_SECONDS = 5.0
-# Versions of a record's key that stand for a commit; the next one stands for the group itself.
+# The key versions of records that are commits.
 COMMITS = (0, 1)
 
 
 class KafkaCommitLog:
-    """
-    Reads what is written to the group's partition of `__consumer_offsets`.
-
-    Args:
-        kafka: the properties of the cluster that the group commits to.
-        group: the group.
-    """
+    """Reads the group's partition of `__consumer_offsets` on the cluster that the group commits to."""
 
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._kafka = kafka
@@ -33,12 +27,12 @@ class KafkaCommitLog:
 
     def watch(self, seconds: float) -> Partition | None:
         """
-        Watch for so many seconds, or until somebody commits; return where.
+        Watch until the group commits or the time is over; return the source partition of the commit.
 
-        None also where we may not read that topic: it is Kafka's own.
+        None also if reading that topic is not allowed.
 
         Raises:
-            Unreachable: Kafka does not answer, so nobody knows whether somebody commits.
+            Unreachable: Kafka does not respond, so it is unknown whether anything commits.
         """
         began = time.monotonic()
         own: settings.Settings = {"group.id": self._group, "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -74,7 +68,7 @@ class KafkaCommitLog:
 
 
 def place_of(group: str, partitions: int) -> int:
-    """Return the partition that holds a group: Java's hash code of its name, as Kafka takes it."""
+    """Return the partition of `__consumer_offsets` that holds a group: by Java's hash code of its name, as in Kafka."""
     code = 0
     for unit in struct.iter_unpack(">H", group.encode("utf-16-be")):
         code = (31 * code + unit[0]) & 0xFFFFFFFF
@@ -83,7 +77,7 @@ def place_of(group: str, partitions: int) -> int:
 
 
 def committed_by(key: str | bytes) -> tuple[str, Partition]:
-    """Return whose commit a record with this key is, and of which partition; nobody's if it is none."""
+    """Return the group and partition of the commit with this key; an empty group if it is not a commit."""
     data = key.encode() if isinstance(key, str) else key
     nobody = "", Partition("", 0)
     try:
@@ -99,7 +93,7 @@ def committed_by(key: str | bytes) -> tuple[str, Partition]:
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
-    """Return a text behind its length, and where it ends."""
+    """Return a length-prefixed text, and where it ends."""
     (length,) = struct.unpack_from(">h", data, at)
     end = at + 2 + length
     return data[at + 2 : end].decode(), end

@@ -1,4 +1,4 @@
-"""Topics that Winnow creates beside those of its user, such as what replays of dead letters need."""
+"""Topics that Winnow creates in addition to the user's, such as those for replays of dead letters."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from app.kafka.failures import error_of
 from app.kafka.topics import KafkaTopics
 
 BROKERS_DEFAULT = -1
-"""The replication factor is the brokers' own."""
+"""The replication factor is the brokers' default."""
 LEADER_SECONDS = 15.0
 
 
 class KafkaCompanions:
-    """
-    Finds such topics, and creates those that are missing.
-
-    Args:
-        connection: the cluster.
-    """
+    """Finds such topics on one cluster, and creates missing ones."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
         self._topics = KafkaTopics(connection)
 
     def partitions_of(self, name: str) -> int:
-        """Return how many partitions a topic has; 0 where it does not exist."""
+        """Return how many partitions a topic has; 0 if it does not exist."""
         try:
             return self._topics.source_topics([name], None)[name].partitions
         except TopicMissing:
@@ -42,8 +37,8 @@ class KafkaCompanions:
         Create a topic, unless it exists, and wait until its partitions have leaders.
 
         Raises:
-            Unreachable: Kafka does not answer.
-            NotUsable: it refuses; the error says what a person can create instead.
+            Unreachable: Kafka does not respond.
+            NotUsable: Kafka refuses; the error says how an operator can create the topic.
         """
         if self.partitions_of(name):
             return
@@ -66,7 +61,7 @@ class KafkaCompanions:
             try:
                 if not self._topics.source_topics([name], None)[name].leaderless:
                     return
-            except TopicMissing:  # it is not known everywhere yet
+            except TopicMissing:  # not all brokers know it yet
                 pass
             time.sleep(0.05)
         raise Unreachable(f"topic {name!r} has no leaders after {LEADER_SECONDS:.0f} s", "try again")

@@ -1,4 +1,4 @@
-"""The consumer of a task: everything but the calls that see each record, which differ by backend."""
+"""The consumer of a task, without the calls that see each record, which differ by backend."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ from app.records import Chunk
 CHUNK_BYTES = 8 << 20
 CONTROL_SECONDS = 10.0
 SEEK_SECONDS, SEEK_PAUSE = 0.5, 0.001
-# A broker that restarts may refuse us for a moment, and others go on.
+# A restarting broker may deny access for a moment while others work.
 REFUSED_SECONDS = 5.0
 
 
 class TaskConsumer(ABC):
-    """
-    Reads the partitions of one task, committed records only.
-
-    It never joins its group: the group only stores offsets.
-    """
+    """Reads committed records of a task's partitions. It never joins its group, which only stores offsets."""
 
     max_records: int
     """The most records in a chunk. Larger chunks fall out of the processor's cache; smaller ones cost more calls."""
@@ -35,41 +31,41 @@ class TaskConsumer(ABC):
         configured: dict[str, Any] = settings.consumer(config) | {"error_cb": self._heard}
         self._client = Consumer(configured, logger=settings.SILENT)
         self._refused_at: float | None = None
-        """When Kafka refused us, if nothing has arrived since."""
+        """When Kafka denied access, if nothing has arrived since."""
         self.partitions: list[Partition] = []
-        """All partitions that were ever started."""
+        """All partitions ever started."""
         self.places: dict[Partition, int] = {}
         """The index of each partition in `partitions`."""
         self.batch_size = 1_000
-        """The number of records to ask for next: about CHUNK_BYTES of them, once record sizes are known."""
+        """The number of records to ask for next: about CHUNK_BYTES, once the record size is known."""
 
     def _heard(self, error: KafkaError) -> None:
-        """Take in an error of a connection."""
+        """Note when an error denies access."""
         if self._refused_at is None and is_refusal(error):
             self._refused_at = time.monotonic()
 
     @property
     def refused(self) -> bool:
-        """Whether Kafka has refused us, and nothing came for REFUSED_SECONDS: librdkafka keeps its first secrets."""
+        """Whether access is denied and nothing has arrived for REFUSED_SECONDS: librdkafka never rereads secrets."""
         return self._refused_at is not None and time.monotonic() - self._refused_at > REFUSED_SECONDS
 
     def close(self) -> None:
-        """Close the client; commits nothing."""
+        """Close the client without committing."""
         self._client.close()
 
     @property
     def client(self) -> Consumer:
-        """The client itself, whose group metadata an offset store in Kafka needs."""
+        """confluent-kafka's consumer; an offset store in Kafka needs its group metadata."""
         return self._client
 
     def connect(self, partitions: Iterable[Partition]) -> None:
         """
-        Look up the leaders of these partitions' topics, so that reading begins at once.
+        Look up the leaders of these partitions' topics, so that reading starts at once.
 
-        Without this, librdkafka looks them up by a timer, up to a second after the first assignment.
+        Otherwise librdkafka looks them up by a timer, up to a second after the first assignment.
 
         Raises:
-            Transient: Kafka does not answer.
+            Transient: Kafka does not respond.
         """
         for topic, number in {partition.topic: partition for partition in partitions}.values():
             try:
@@ -79,13 +75,13 @@ class TaskConsumer(ABC):
 
     def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
         """
-        Begin or resume reading a partition at an offset.
+        Start or resume reading a partition at an offset.
 
-        With the leader epoch of the record before it, a chunk brings Truncated if the log was cut below the offset,
-        even where it has grown past it again.
+        Given the leader epoch of the record before it, a chunk reports Truncated if the log was truncated below the
+        offset, even if it has grown past it since.
 
         Raises:
-            Transient: librdkafka does not begin.
+            Transient: librdkafka refuses.
         """
         if partition not in self.places:
             self.places[partition] = len(self.partitions)
@@ -93,11 +89,11 @@ class TaskConsumer(ABC):
         at = TopicPartition(*partition, offset, leader_epoch=epoch)
         self._client.incremental_assign([at])
         if epoch != NO_EPOCH:
-            # An assignment only asks where an epoch ended when the leader changes; a seek asks now (librdkafka 2.16).
+            # After an assignment, librdkafka 2.16 checks the epoch only when the leader changes; a seek checks it now.
             self._seek(partition, at)
 
     def _seek(self, partition: Partition, at: TopicPartition) -> None:
-        """Seek as soon as the partition is read: its last stop may be under way for some microseconds (_STATE)."""
+        """Seek as soon as the partition is active: its last stop may take a few more microseconds (_STATE)."""
         deadline = time.monotonic() + SEEK_SECONDS
         while True:
             try:
@@ -108,17 +104,17 @@ class TaskConsumer(ABC):
             time.sleep(SEEK_PAUSE)
 
     def stop(self, partition: Partition) -> None:
-        """Stop reading a partition; what was fetched ahead is dropped."""
+        """Stop reading a partition and drop what was fetched ahead."""
         self._client.incremental_unassign([TopicPartition(*partition)])
 
     @abstractmethod
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         """
-        Return what has arrived; None if nothing has.
+        Return what has arrived; None if there is nothing.
 
         Args:
             seconds: how long to wait for a full chunk.
-            most: how many records a chunk may have; None leaves that to the consumer.
+            most: the most records of a chunk; None for the consumer's own limit.
         """
 
     def wanted(self, most: int | None) -> int:
@@ -126,7 +122,7 @@ class TaskConsumer(ABC):
         return self.batch_size if most is None else min(most, self.batch_size)
 
     def adapt(self, records: int, size: int) -> None:
-        """Adapt the batch size to the record size of the last chunk, whose values have `size` bytes."""
+        """Adapt the batch size to the last chunk's records, whose values have `size` bytes in total."""
         self._refused_at = None
         if records:
             self.batch_size = min(self.max_records, max(1, CHUNK_BYTES * records // (size + 1)))

@@ -1,4 +1,4 @@
-"""How a writer learns what became of the records that it queued."""
+"""How a writer learns whether its records were delivered."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from confluent_kafka import KafkaError, Message, Producer
 from app.kafka.consumer import CONTROL_SECONDS
 
 MakeClient = Callable[[dict[str, Any]], Producer]
-"""Makes a producer with further settings."""
+"""Makes a producer with additional settings."""
 
 
 def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> None:
     """
-    Connect a new client, so that init_transactions finds a broker that it can ask for the coordinator.
+    Connect a new client, so that init_transactions finds a broker to ask for the coordinator.
 
-    Without one, librdkafka tries again after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the
-    brokers and ends the bootstrap connection; the second comes through the connection that will be used. Any topic
-    will do, but a thousand producers ask: one with few partitions is best.
+    Without one, librdkafka retries after a fixed 500 ms (rd_kafka_txn_coord_timer). The first answer names the brokers
+    and ends the bootstrap connection; the second arrives on the connection that will be used. Any topic will do, but
+    since a thousand producers may ask, one with few partitions is best.
 
     Raises:
-        KafkaException: Kafka does not answer within so many seconds.
+        KafkaException: Kafka does not respond within `seconds`.
     """
     deadline = time.monotonic() + seconds
     for _ in range(2):
@@ -31,27 +31,27 @@ def connect(client: Producer, topic: str, seconds: float = CONTROL_SECONDS) -> N
 
 
 class Delivery(Protocol):
-    """A producer, and its delivery reports."""
+    """A producer and its delivery reports."""
 
     client: Producer
     undelivered: KafkaError | None
-    """Why a record was not delivered; always None in a transaction, whose commit fails instead."""
+    """Why a record was not delivered. In a transaction always None, because the commit fails instead."""
 
     def serve(self, seconds: float) -> None:
-        """Take delivery reports, which frees the records; wait at most so long for the first."""
+        """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
         ...
 
     def deliver_all(self, seconds: float) -> int:
-        """Wait until every queued record was delivered or has failed; return how many are open after so long."""
+        """Wait until every queued record is delivered or has failed; return how many are open after `seconds`."""
         ...
 
     def close(self) -> None:
-        """Release what belongs to librdkafka; afterwards the producer may end."""
+        """Release librdkafka's objects, so that the producer can be destroyed."""
         ...
 
 
 class FlushedDelivery:
-    """Asks nothing: a record that was not delivered makes its transaction fail. No Python call for any record."""
+    """Reads no reports: an undelivered record fails its transaction. No Python call for each record."""
 
     undelivered: KafkaError | None = None
 
@@ -63,15 +63,15 @@ class FlushedDelivery:
         self.client.poll(seconds)
 
     def deliver_all(self, seconds: float) -> int:
-        """Wait until every queued record was delivered or has failed; return how many are open after so long."""
+        """Wait until every queued record is delivered or has failed; return how many are open after `seconds`."""
         return self.client.flush(seconds)
 
     def close(self) -> None:
-        """Release nothing: the producer ends with its last reference."""
+        """Do nothing: the producer ends with its last reference."""
 
 
 class CallbackDelivery(FlushedDelivery):
-    """Reports failures by a callback; confluent-kafka handles successes inside its C code."""
+    """Learns of failures by a callback; confluent-kafka handles successes in C."""
 
     def __init__(self, make: MakeClient) -> None:
         super().__init__(lambda _: make({"on_delivery": self._remember, "delivery.report.only.error": True}))

@@ -1,4 +1,4 @@
-"""Decides what a Kafka error means for us, in one place."""
+"""Decides what a Kafka error means for Winnow, in one place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FENCED = frozenset(
     }
 )
 OUT_OF_RANGE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})  # noqa: SLF001
-# librdkafka asks where the leader epoch of a position ends (KIP-320), and tells the answer only in words.
+# librdkafka asks where the leader epoch of a position ends (KIP-320), and reports the answer only as text.
 TRUNCATION = re.compile(r"log truncation detected at offset (?P<offset>\d+).* end offset is (?P<end>-?\d+)")
 NOT_ALLOWED = frozenset(
     {
@@ -55,18 +55,18 @@ MISCONFIGURED = frozenset(
 
 
 def error_of(problem: KafkaError | KafkaException) -> KafkaError:
-    """Return the error itself, whether or not an exception carries it."""
+    """Return the error, which an exception may carry."""
     error = problem.args[0] if isinstance(problem, KafkaException) else problem
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
 
 
 def raised(error: KafkaException | SystemError) -> KafkaException:
     """
-    Return what confluent-kafka meant to raise; anything else is raised again.
+    Return the exception that confluent-kafka meant to raise; raise any other error again.
 
-    When a client is lost (by a fence, for example) while `flush` waits for what is in flight, confluent-kafka keeps
-    that error and raises it at the end. If librdkafka logs a line before that, Python finds the pending error in the
-    logger's call and raises a SystemError, whose cause is the one that was meant.
+    If a client fails fatally (a fence, for example) while `flush` waits, confluent-kafka keeps that error and raises it
+    at the end. If librdkafka logs a line before that, Python finds the pending error in the logger's call and raises a
+    SystemError, whose cause is the original error.
     """
     if isinstance(error, KafkaException):
         return error
@@ -78,10 +78,10 @@ def raised(error: KafkaException | SystemError) -> KafkaException:
 def of_partition(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:
-    """Return what an error means for the owner of a partition: it is fenced, or how it goes on."""
+    """Return what an error means for the owner of a partition."""
     error = error_of(problem)
     if error.code() in FENCED:
-        return Fenced(partition, "another owner has opened this partition; nothing is lost", offset)
+        return Fenced(partition, "another owner took over this partition; no data is lost", offset)
     if error.code() in OUT_OF_RANGE and (found := TRUNCATION.search(error.str())):
         return Truncated(partition, int(found["offset"]), max(0, int(found["end"])))
     if error.code() in OUT_OF_RANGE:
@@ -89,8 +89,8 @@ def of_partition(
     return Transient(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
 
 
-# What a broker, or librdkafka before it, answers where it refuses a record for good. An error that says nothing of a
-# record (UNKNOWN, for one) is none of these: a good line must not become a dead letter because a broker is ill.
+# The codes by which a broker or librdkafka refuses a record permanently. Errors that do not blame a record, such as
+# UNKNOWN, are left out: a broker fault must not turn a good line into a dead letter.
 RECORD_REFUSED = frozenset(
     {
         KafkaError.INVALID_MSG,
@@ -110,7 +110,7 @@ RECORD_REFUSED = frozenset(
 def of_writing(
     problem: KafkaError | KafkaException, partition: Partition, doing: str, offset: int | None = None
 ) -> PartitionError:
-    """Return what an error means for the owner of a partition that writes: as above, or Kafka refuses a record."""
+    """Return what an error means for a partition's writer: as `of_partition`, or Kafka refuses a record."""
     error = error_of(problem)
     if error.code() in RECORD_REFUSED:
         return Refused(partition, f"{doing} failed: {error.str()} ({error.name()})", offset)
@@ -133,9 +133,9 @@ CURES = {
         "lower transaction.timeout, or raise the brokers' transaction.max.timeout.ms"
     ),
 }
-# librdkafka adds to the errors of a connection how long it was in which state.
+# The state and duration that librdkafka appends to the errors of a connection.
 WHEN = re.compile(r" \(after \d+ms in state \w+.*\)$")
-# What librdkafka says of a login that failed, and what to do about it; the first that is found in its text.
+# librdkafka's texts for failed logins, and the cures; the first match counts.
 LOGINS = (
     (
         re.compile(r"broker's supported mechanisms: (?P<names>[A-Z][^()]*[^()\s])"),
@@ -143,41 +143,41 @@ LOGINS = (
     ),
     (
         re.compile(r"not valid in current SASL state"),
-        "this listener asks for no login: name another one, or set {section}.security.protocol to one without SASL",
+        "this listener does not use SASL: choose another one, or set {section}.security.protocol to one without SASL",
     ),
     (
         re.compile(r"OAUTHBEARER|invalid_token"),
-        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and what brokers want of tokens",
+        "check the credentials {section}.sasl.oauthbearer.client.id and client.secret, and the brokers' token settings",
     ),
     (
         re.compile(r"[Aa]uthentication failed"),
-        "check the credentials {section}.sasl.username and sasl.password, or the file that sasl.password.file names",
+        "check the credentials {section}.sasl.username and sasl.password (or sasl.password.file)",
     ),
 )
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether Kafka refuses us: credentials, certificates or ACLs."""
+    """Return whether Kafka denies access, because of credentials, certificates or ACLs."""
     return error.code() in NOT_ALLOWED
 
 
 def tells_too_little(error: KafkaError) -> bool:
-    """Return whether an error leaves open what is wrong: no answer, no certificate that we believe, or no token."""
+    """Return whether an error leaves the cause open: no answer, an untrusted certificate, or no token."""
     code = error.code()
     return code in NO_ANSWER or code == KafkaError._SSL or "acquire SASL OAUTHBEARER token" in error.str()  # noqa: SLF001
 
 
 KAFKA, SINK = "Kafka", "the sink's Kafka"
-"""What messages call the cluster; the second where the sink has its own."""
+"""What messages call the cluster; SINK if the sink is on another one."""
 
 
 def section_of(cluster: str) -> str:
-    """Return the section of the configuration that says how a cluster is reached."""
+    """Return the section of the configuration that describes a cluster's connection."""
     return "sink.kafka" if cluster == SINK else "kafka"
 
 
 def decisive(problem: KafkaError | KafkaException, connection: KafkaError | None) -> KafkaError:
-    """Return the error that says more: of a request that no broker takes, only that of the connection says why."""
+    """Return the more specific error: if no broker took a request, only the connection's error gives the reason."""
     error = error_of(problem)
     return connection if connection is not None and error.code() in NO_ANSWER else error
 
@@ -190,7 +190,7 @@ def of_cluster(
 
     Args:
         problem: the error of a request.
-        doing: what was asked.
+        doing: what was being done.
         connection: the last error of the client's connections.
         cluster: what to call the cluster.
     """
@@ -199,14 +199,14 @@ def of_cluster(
     if is_refusal(error):
         usual = f"check the credentials, certificates and ACLs under `{section}`"
         cure = CURES.get(error.code()) or _of_login(error.str(), section) or usual
-        return NotAllowed(f"{cluster} refuses us while {text}", cure)
+        return NotAllowed(f"{cluster} denied access while {text}", cure)
     if error.code() in MISCONFIGURED:
         cure = CURES.get(error.code(), f"check the settings under `{section}`")
-        return NotUsable(f"{cluster} cannot serve us while {text}", cure)
-    return Unreachable(f"{cluster} does not answer while {doing}: {error.str()}")
+        return NotUsable(f"{cluster} rejected the request while {text}", cure)
+    return Unreachable(f"{cluster} is not responding while {doing}: {error.str()}")
 
 
 def _of_login(said: str, section: str) -> str:
-    """Return the cure of a login that failed; empty where the text is about something else."""
+    """Return the cure for a failed login; empty if the text is about something else."""
     found = ((pattern.search(said), cure) for pattern, cure in LOGINS)
     return next((cure.format(section=section, **match.groupdict()) for match, cure in found if match), "")

@@ -1,4 +1,4 @@
-"""The fence: the driver's one means to end a task, and the end of what a crash left open."""
+"""The fence, which ends running tasks and aborts transactions that a crash left open."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from app.model import Partition
 from app.runtime import REAL, Runtime
 
 FENCE_SECONDS = 3.0
+# How long a stop takes where no broker answers: python -m tests.bench.stops.
 FENCES_AT_ONCE = 16
 LIMIT = "transaction.max.timeout.ms"
-# The largest that librdkafka takes, and more than any broker allows that has not been told to.
+# The largest value that librdkafka accepts; by default brokers allow less.
 TOO_LONG_MS = (1 << 31) - 1
 NO_PARTITION = -1
 
 
 class KafkaFence:
-    """Initialises the transactional ids of partitions, which shuts out their owners (InitProducerId, KIP-98)."""
+    """Initialises the transactional ids of partitions, which fences their owners (InitProducerId, KIP-98)."""
 
     def __init__(
         self,
@@ -45,30 +46,30 @@ class KafkaFence:
 
     def refuse_short_transactions(self) -> None:
         """
-        Make sure that the brokers allow transactions as long as ours; changes nothing. What we may not ask is allowed.
+        Require that the brokers allow transactions as long as ours, as far as we may ask; changes nothing.
 
         Raises:
-            NotUsable: they allow only shorter ones: no task could ever open a partition.
-            Unreachable: Kafka does not answer.
+            NotUsable: they allow only shorter ones, so no task could open a partition.
+            Unreachable: Kafka does not respond.
         """
         ours = round(self._transaction_seconds * 1000)
         told = AdminConnection(self._kafka, self._cluster).broker_setting(LIMIT)
         longest = ours if told is None else int(told)
         if longest < ours:
-            msg = f"transaction.timeout is {ours} ms, and the brokers' {LIMIT} is {longest} ms"
-            cure = f"set transaction.timeout to {longest // 1000}s or less, or {LIMIT} of the brokers to {ours} or more"
+            msg = f"transaction.timeout is {ours} ms, but the brokers' {LIMIT} is {longest} ms"
+            cure = f"set transaction.timeout to {longest // 1000}s or less, or the brokers' {LIMIT} to at least {ours}"
             raise NotUsable(msg, cure)
 
     def refuse_forbidden_ids(self) -> None:
         """
-        Make sure that we may use the group's transactional ids.
+        Require the right to use the group's transactional ids.
 
-        It asks for a transaction that is longer than any broker allows. A broker that may be asked for it refuses that
-        before it writes anything. The id belongs to no partition, so nobody would be fenced anyway.
+        It requests a transaction longer than any broker allows. A broker checks the right first, and refuses the length
+        before it writes anything. The id belongs to no partition, so nothing would be fenced anyway.
 
         Raises:
-            NotAllowed: we may not.
-            Unreachable: Kafka does not answer.
+            NotAllowed: we lack the right.
+            Unreachable: Kafka does not respond.
         """
         try:
             self._open(Partition(self._topic, NO_PARTITION), {"transaction.timeout.ms": TOO_LONG_MS})
@@ -80,14 +81,14 @@ class KafkaFence:
 
     def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         """
-        Shut out whoever owns these partitions, and end what a crash left open there; return those that were reached.
+        Fence the owners of these partitions and abort their open transactions; return the partitions reached.
 
-        A task that is fenced drops what it has not committed and reports; nothing is lost. Where Kafka is away, the
-        partition's next owner does the same. So after FENCES_AT_ONCE partitions that were not reached, the others are
-        not tried: an outage costs the time of a few fences, however many partitions there are.
+        A fenced task drops uncommitted work and reports; nothing is lost. If Kafka is unavailable, the partition's next
+        owner fences instead. After FENCES_AT_ONCE partitions out of reach the others are not tried, so an outage costs
+        the time of a few fences, however many partitions there are.
 
         Raises:
-            NotUsable: Kafka refuses that, and a person must act: no task could open the partition either.
+            NotUsable: Kafka refuses, and an operator must act: no task could open the partition either.
         """
         missed: list[Partition] = []
 

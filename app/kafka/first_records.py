@@ -1,4 +1,4 @@
-"""Reads the first record behind an offset in many partitions at once: how old what waits is."""
+"""Reads the first record at or after an offset in many partitions at once, for the age of what waits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from app.model import Partition
 
 READ_SECONDS = 5.0
 TURN_SECONDS = 0.1
-# So many partitions are read at a time, which bounds the memory.
+# How many partitions are read at a time, which bounds the memory.
 READ_AT_ONCE = 250
-# One batch of each partition is enough. A broker answers with one batch that is larger than asked for, and the others
-# get nothing: so the usual batch must fit. A partition that has what it needs must not hold up the next fetch, as it
-# does for a second by default.
+# One batch of each partition is enough. The broker returns a batch that exceeds the fetch size alone, so the usual one
+# must fit. A partition with a full queue must not delay the next fetch, as it does for a second by default.
 SMALL: settings.Settings = {
     "queued.min.messages": 1,
     "fetch.queue.backoff.ms": 0,
@@ -30,12 +29,9 @@ SMALL: settings.Settings = {
 
 class KafkaFirstRecords:
     """
-    Reads records of the source with a consumer that joins no group and commits nothing.
+    Reads records of the source with a consumer that joins no group and commits nothing, within `seconds` a look.
 
-    Args:
-        kafka: the properties of the source's cluster.
-        group: the group of the service, whose name the consumer bears.
-        seconds: how long one look takes at most.
+    `group` is the service's, set as the consumer's group.id.
     """
 
     def __init__(self, kafka: Mapping[str, str], group: str, seconds: float = READ_SECONDS) -> None:
@@ -48,18 +44,18 @@ class KafkaFirstRecords:
         """
         Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
 
-        None where no record waits. A partition that does not answer in time is left out, and so is one whose record
-        has no timestamp. The first ones are read first.
+        The timestamp is None if no record waits. A partition is left out if it does not respond in time, or if its
+        record has no timestamp. Partitions are read in the given order.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses us.
+            Unreachable, NotUsable: Kafka does not respond, or denies access.
         """
         if not offsets:
             return {}
         try:
             return self._read(offsets)
         except KafkaException as error:
-            self._consumer = None  # a client whose only broker was killed may never answer again
+            self._consumer = None  # a client whose only broker was killed may never respond again
             raise of_cluster(error, "reading the records that wait") from error
 
     def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
@@ -78,7 +74,7 @@ class KafkaFirstRecords:
                     answered.add(partition)
                     unseen.discard(partition)
                     times |= _time(partition, message)
-            if answered:  # what else was fetched of them need not become messages
+            if answered:  # the rest of what was fetched need not become messages
                 self._consumer.incremental_unassign([TopicPartition(*each) for each in answered])
                 self._consumer.incremental_assign(list(islice(asked, len(answered))))
         self._consumer.unassign()
@@ -86,7 +82,7 @@ class KafkaFirstRecords:
 
 
 def _answers(message: Message) -> bool:
-    """Return whether this is a record or the end of its partition; an error that mends itself is neither."""
+    """Return whether this is a record or the end of its partition, rather than a temporary error."""
     error = message.error()
     return error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""What the driver asks Kafka about its consumer group: nobody else may be a member of it."""
+"""What the driver asks Kafka about its consumer group, which must have no other members."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class KafkaGroup:
     """
     The consumer group that the service commits to and never joins.
 
-    Args:
-        connections: the clusters on which it commits; the last one has the offsets that count.
-        group: the name of the group.
+    `connections` are the clusters it commits to; the last one has the authoritative offsets.
     """
 
     def __init__(self, connections: Sequence[AdminConnection], group: str) -> None:
@@ -26,21 +24,22 @@ class KafkaGroup:
 
     def refuse_foreign_members(self) -> None:
         """
-        Make sure that nobody consumes in our group: the broker would let both commit, and records would be skipped.
+        Require that nothing else consumes in our group: the broker would accept both commits, and records would be
+        skipped.
 
         Raises:
-            ForeignMember: somebody does; the error names who.
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
+            ForeignMember: something does; the error names it.
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
         """
         for connection in self._connections:
             self._refuse_foreign_members(connection)
 
     def offset_retention(self) -> float | None:
         """
-        Return for how many seconds brokers keep an offset that nobody commits again; None where we may not ask.
+        Return how many seconds brokers keep an offset after its last commit; None if reading that is not allowed.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
         """
         minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
         return None if minutes is None else float(minutes) * 60
@@ -55,5 +54,5 @@ class KafkaGroup:
             raise connection.failure(error, f"describing group {self._group!r}") from error
         if members:
             who = ", ".join(f"{member.client_id} on {member.host}" for member in members)
-            msg = f"group {self._group!r} has members that are not Winnow ({who})"
+            msg = f"group {self._group!r} has members other than Winnow ({who})"
             raise ForeignMember(msg, "stop them, or choose another group.id")

@@ -1,9 +1,9 @@
 """
-Shakes hands with the brokers as librdkafka does, and says what stands in the way.
+Probes a listener the way librdkafka connects to it, and explains why a connection fails.
 
-librdkafka 2.16 has one text for every certificate that it does not believe, and none at all where a listener speaks
-another protocol, or where a token server is silent. So where it fails, this looks, and changes nothing. What it says
-rests on an answer: a broker that is down or busy is no objection.
+librdkafka 2.16 has one message for every untrusted certificate, and none if a listener speaks another protocol or a
+token server does not respond. So after such a failure this probes the listeners, without changing anything. Each
+finding rests on an answer: a broker that is down or busy yields none.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from urllib.parse import urlsplit
 from app.kafka.properties import BROKERS
 
 SECONDS = 2.0
-"""How long to look, at most."""
+"""The limit for probing."""
 USUAL_PORT = 9092
-# OpenSSL's numbers (x509_vfy.h): what is wrong with a certificate.
+# OpenSSL's verification errors (x509_vfy.h).
 EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
-# With this flag OpenSSL ignores times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
+# Makes OpenSSL ignore validity times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
 ANY_TIME = 0x20_0000
-# SaslHandshake, version 1, correlation 0, client "winnow", and no mechanism: listeners answer it before any login.
+# SaslHandshake, version 1, correlation 0, client "winnow", without a mechanism: listeners answer it before any login.
 QUESTION = struct.pack(">hhih6sh", 17, 1, 0, 6, b"winnow", 0)
 UNSUPPORTED_MECHANISM = 33
 
 Address = tuple[str, int]
 Known = Mapping[str, Any]
-"""What the user wrote, by librdkafka's names, with the content of secrets' files."""
+"""The user's librdkafka properties, with the secrets' files read."""
 
 
 class Objection(NamedTuple):
-    """What stands in the way, what to do about it, and whether it is an outage, that passes without a person."""
+    """What prevents the connection, the cure, and whether it is an outage that passes without an operator."""
 
     cause: str
     cure: str
@@ -46,11 +46,9 @@ class Objection(NamedTuple):
 
 def objection(known: Known, section: str = "kafka") -> Objection | None:
     """
-    Return what stands between us and the brokers; None where nothing was found, as while they are down.
+    Return what prevents a connection to the brokers; None if nothing was found, or if they are down.
 
-    Args:
-        known: what the user wrote.
-        section: the section of the configuration where that stands, for the cure.
+    `section` is where the configuration has the properties, for the cure.
     """
     until = time.monotonic() + SECONDS
     for address in _addresses(known):
@@ -63,7 +61,7 @@ def objection(known: Known, section: str = "kafka") -> Objection | None:
 
 
 def _addresses(known: Known) -> Iterator[Address]:
-    """Find host and port of each broker; librdkafka lets a protocol stand before them."""
+    """Yield the host and port of each broker. librdkafka allows a protocol before them."""
     for server in next((str(known[name]) for name in BROKERS if name in known), "").split(","):
         at = urlsplit(f"//{server.strip().rpartition('//')[2]}")
         with suppress(ValueError):
@@ -82,7 +80,7 @@ class _Broker:
 
     def objection(self) -> Objection | None:
         """
-        Return what the broker has against us, or we against it; None where it talks to us, or does not answer.
+        Return what prevents a connection to this broker; None if nothing does, or if it does not respond.
 
         Raises:
             OSError: it cannot be reached, or one of our own files cannot be read.
@@ -112,14 +110,13 @@ class _Broker:
         names = ", ".join(mechanisms)
         protocol = f"SASL_{self._protocol.upper()}"
         cure = f"set {self._section}.security.protocol to {protocol}, and sasl.mechanisms to one of {names}"
-        return Objection(f"{self._name} asks for a login ({names}), and we bring none", cure)
+        return Objection(f"{self._name} requires a SASL login ({names}), but none is configured", cure)
 
     def _of_tls_listener(self) -> Objection | None:
         with suppress(OSError), self._secured(_believing()):
-            login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or SASL_SSL where it asks for a login"
-            return Objection(
-                f"{self._name} speaks TLS, and we do not", f"set {self._section}.security.protocol to {login}"
-            )
+            login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or to SASL_SSL if it requires a login"
+            cause = f"{self._name} uses TLS, but security.protocol is {self._protocol.upper()}"
+            return Objection(cause, f"set {self._section}.security.protocol to {login}")
         return None
 
     def _of_plain_listener(self) -> Objection | None:
@@ -128,8 +125,8 @@ class _Broker:
         except (OSError, struct.error):
             return None
         plain = self._protocol.replace("sasl_ssl", "sasl_plaintext").replace("ssl", "plaintext").upper()
-        cure = f"name a TLS listener in {self._section}.bootstrap.servers, or set security.protocol to {plain}"
-        return Objection(f"{self._name} does not speak TLS, and we do", cure)
+        cure = f"point {self._section}.bootstrap.servers at a TLS listener, or set security.protocol to {plain}"
+        return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
 
     def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
         theirs = f"the certificate of {self._name}"
@@ -141,33 +138,34 @@ class _Broker:
                     if code == EXPIRED
                     else f"is not valid yet (notBefore {times.get('notBefore', 'unknown')})"
                 )
-                return Objection(f"{theirs} {said}", "let the broker show a valid one, or set the clock here")
+                return Objection(f"{theirs} {said}", "renew the broker's certificate, or correct this machine's clock")
             case code if code in (WRONG_HOST, WRONG_ADDRESS):
                 names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
                 there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
-                cure = f"name the brokers in {there} as their certificates do"
+                cure = f"use the host names of the certificates in {there}"
                 return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
-        said = f"{theirs} is not signed by an authority that we trust ({error.verify_message})"
+        said = f"{theirs} is not signed by a trusted authority ({error.verify_message})"
         where = self._known.get("ssl.ca.location")
-        now = f", which is {where}" if where else ""
-        return Objection(
-            said, f"put the authority of the brokers' certificates into {self._section}.ssl.ca.location{now}"
-        )
+        now = f" (now {where})" if where else ""
+        return Objection(said, f"set {self._section}.ssl.ca.location{now} to the CA of the brokers' certificates")
 
     def _of_our_certificate(self, error: OSError | struct.error) -> Objection:
         cure = (
             f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
         )
         if not _brings_certificate(self._known):
-            return Objection(f"{self._name} asks for a certificate, and we have none", cure)
+            return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
         if expired := _expired(self._known):
-            cause = f"our certificate has expired (notAfter {expired})"
-            return Objection(f"{cause}, and {self._name} refuses it", f"renew {self._section}.ssl.certificate.location")
+            cause = f"the client certificate has expired (notAfter {expired})"
+            return Objection(
+                f"{cause}, so {self._name} rejects it",
+                f"renew the certificate in {self._section}.ssl.certificate.location",
+            )
         said = getattr(error, "reason", None) or error
-        return Objection(f"{self._name} refuses our certificate ({said})", cure)
+        return Objection(f"{self._name} rejects the client certificate ({said})", cure)
 
     def _read(self) -> Mapping[str, Any]:
-        """Return what stands in the broker's certificate, whenever and for whatever host it is valid."""
+        """Return the broker's certificate, whatever its validity times and hosts are."""
         context = self._context()
         context.check_hostname = False
         context.verify_flags |= ANY_TIME
@@ -190,7 +188,7 @@ class _Broker:
             yield connection
 
     def _context(self) -> ssl.SSLContext:
-        """Return what we trust and show, as librdkafka's properties say."""
+        """Return a TLS context with our authorities and certificate, as librdkafka's properties say."""
         known = self._known
         if str(known.get("enable.ssl.certificate.verification", "true")).lower() == "false":
             context = _believing()
@@ -203,7 +201,7 @@ class _Broker:
 
 
 def _believing() -> ssl.SSLContext:
-    """Return what believes every certificate; nothing secret is sent by it."""
+    """Return a context that accepts every certificate; use it only to send nothing secret."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -224,13 +222,13 @@ def _brings_certificate(known: Known) -> bool:
 
 
 def _show(context: ssl.SSLContext, known: Known) -> None:
-    """Show our certificate where it is in files; Python reads no other."""
+    """Load our certificate if it is in PEM files; Python reads no other source."""
     if (certificate := known.get("ssl.certificate.location")) and (key := known.get("ssl.key.location")):
         context.load_cert_chain(str(certificate), str(key), str(known.get("ssl.key.password", "")))
 
 
 def _expired(known: Known) -> str:
-    """Return until when our own certificate was valid, where that has passed: it is shown to ourselves, in memory."""
+    """Return when our own certificate expired; empty if it has not. An in-memory handshake with ourselves reads it."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _show(server, known)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -249,17 +247,17 @@ def _expired(known: Known) -> str:
 
 
 def _alarms(error: Exception) -> bool:
-    """Return whether the broker has ended the handshake because of a certificate: of ours, for we believe its own."""
+    """Return whether the broker rejected our certificate: its alert is about ours, because we accepted its own."""
     reason = str(getattr(error, "reason", "") or "").upper()
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def _ask(connection: socket.socket) -> list[str] | None:
-    """Return the mechanisms by which a listener lets us log in; None where it asks for no login."""
+    """Return the SASL mechanisms that a listener offers; None if it does not use SASL."""
     connection.sendall(struct.pack(">i", len(QUESTION)) + QUESTION)
     (size,) = struct.unpack(">i", _exactly(connection, 4))
     if not 0 < size < 1 << 16:
-        raise struct.error("this is no answer of Kafka")
+        raise struct.error("the response is not Kafka's")
     answer = _exactly(connection, size)
     _, code, count = struct.unpack_from(">ihi", answer)
     if code != UNSUPPORTED_MECHANISM:
@@ -283,7 +281,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _of_tokens(known: Known, section: str) -> Objection | None:
-    """Return that the token server does not answer: librdkafka waits for it in silence."""
+    """Return an objection if the token server does not respond; librdkafka waits for it without a message."""
     url = known.get("sasl.oauthbearer.token.endpoint.url")
     if not url or str(known.get("sasl.oauthbearer.method", "")).lower() != "oidc":
         return None
@@ -295,13 +293,13 @@ def _of_tokens(known: Known, section: str) -> Objection | None:
         else http.client.HTTPConnection(host, at.port, timeout=SECONDS)
     )
     try:
-        connection.request("POST", at.path or "/")  # without credentials: any answer shows that it is there
+        connection.request("POST", at.path or "/")  # without credentials: any response shows that it is up
         connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         port = f":{at.port}" if at.port else ""
-        where = f"the token server {at.scheme}://{host}{port}{at.path}"  # without what may stand before the host
-        cure = f"bring it back, or correct {section}.sasl.oauthbearer.token.endpoint.url"
-        return Objection(f"{where} does not answer ({error})", cure, passes=True)
+        where = f"the token server {at.scheme}://{host}{port}{at.path}"  # without any user and password
+        cure = f"restore it, or correct {section}.sasl.oauthbearer.token.endpoint.url"
+        return Objection(f"{where} is not responding ({error})", cure, passes=True)
     finally:
         connection.close()
     return None

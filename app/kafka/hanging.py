@@ -1,13 +1,13 @@
 """
 Finds the transactions that Kafka has ended everywhere but in a partition that had no leader at the time.
 
-Kafka 4 skips the markers of a transaction in a partition without a leader, as if its topic were deleted
-(TransactionMarkerChannelManager; `getPartitionLeaderEndpoint` answers "unknown"). There the transaction hangs, and the
-next one with the same producer id decides for both. So the first line of a transaction says where its source stood. If
-that is still the committed offset, the transaction was not committed, and must be aborted once more.
+Kafka 4 skips a transaction's markers in a partition without a leader, as if its topic were deleted
+(TransactionMarkerChannelManager; `getPartitionLeaderEndpoint` answers "unknown"). The transaction then hangs there, and
+the end of the same producer id's next one decides both. So the first line of a transaction names its source's committed
+offset. If that is still the committed offset, the transaction was not committed and must be aborted again.
 
-The partition may be that of the group's offsets. Then an offset is pending, and no stable read of it answers any more;
-what became of the transaction's records shows how it must be ended once more.
+The partition may also be that of the group's offsets. Then an offset is pending, and stable reads of it fail. The
+transaction's records show how to end it again.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from app.kafka.admin import known_offset
 from app.kafka.headers import headers_of
 from app.model import Partition, transactional_id
 
-# How long the leader of a partition may take to say where it ends.
+# How long the leader of a partition may take to return its end offsets.
 ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
 READ_AT_ONCE = 1_000
-# How many records at the end of a partition are looked at for those of a transaction: first so many, then so many.
+# How many records at the end of a partition are searched for those of a transaction: first a few, then many.
 LOOKS = (10_000, 300_000)
 LOOK_SECONDS = 20.0
 
 
 def mark(source: Partition, group: str, committed: int) -> Header:
-    """Return the header of a transaction's first line: whose it is, and the committed offset at which it began."""
+    """Return the header of a transaction's first line: its source, and the committed offset at which it began."""
     return TRANSACTION, f"{transactional_id(group, source)}@{committed}".encode()
 
 
 class Ends(NamedTuple):
-    """Where a partition ends: the last stable offset, and the high watermark; between them transactions are open."""
+    """The last stable offset and the high watermark of a partition; between them, transactions are open."""
 
     last_stable: int
     high_watermark: int
@@ -63,22 +63,22 @@ class Ends(NamedTuple):
 
 
 class Trace(Enum):
-    """What a partition shows of the transaction that began at an offset."""
+    """What a partition shows of a transaction."""
 
     COMMITTED = auto()
-    """Readers of committed records see it."""
+    """Its records are visible to read_committed readers."""
     ABORTED = auto()
-    """They never will."""
+    """Its records are aborted."""
     NOTHING = auto()
-    """It has left nothing there, or it hangs there as well."""
+    """It has no records there, or it hangs there too."""
     LATER = auto()
-    """Readers see one that began at a later offset: somebody has set the offset back since."""
+    """A transaction from a later offset is visible: the offset was moved back since."""
     DELETED = auto()
-    """What it may have left there is deleted, or too far back to look for."""
+    """Its records, if any, are deleted or too far back to search for."""
 
 
 class Own(NamedTuple):
-    """A record that came of a source partition: where it is, which offset it names, and whether by our header."""
+    """A record from a source partition: its offset, the source offset that it names, and whether by our header."""
 
     at: int
     origin: int
@@ -86,7 +86,7 @@ class Own(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The last records of a target that came of a source partition; whether none of its last transaction is missing."""
+    """The last records of a target from a source partition, and whether all of the last transaction's are included."""
 
     target: Partition
     ends: Ends
@@ -95,13 +95,7 @@ class Tail(NamedTuple):
 
 
 class HangingTransactions:
-    """
-    Looks for our own hanging transactions in partitions of the destinations.
-
-    Args:
-        kafka: the user's librdkafka properties.
-        group: the consumer group of the service.
-    """
+    """Finds our own hanging transactions in the destinations' partitions; `kafka` holds the user's properties."""
 
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._kafka = kafka
@@ -111,10 +105,10 @@ class HangingTransactions:
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, Ends]:
         """
-        Return the ends of the partitions whose leader answers.
+        Return the ends of the partitions whose leader responds.
 
         Raises:
-            KafkaException: none does.
+            KafkaException: no leader responds.
         """
         stable = self._offsets(partitions, IsolationLevel.READ_COMMITTED)
         high = self._offsets(stable, IsolationLevel.READ_UNCOMMITTED)
@@ -145,10 +139,10 @@ class HangingTransactions:
         """
         Return a client that knows the leaders of these topics.
 
-        Two first questions at once may lose an answer: then it finds no leaders until its timeout (librdkafka 2.16).
+        If its first two requests are concurrent, an answer may be lost and it waits for its timeout (librdkafka 2.16).
 
         Raises:
-            KafkaException: Kafka does not answer.
+            KafkaException: Kafka does not respond.
         """
         with self._lock:
             if self._admin is None:
@@ -160,19 +154,19 @@ class HangingTransactions:
             return self._admin
 
     def _drop(self, admin: AdminClient) -> None:
-        """Connect again after an outage: a client whose only broker was killed may never answer again."""
+        """Reconnect after an outage: a client whose only broker was killed may never respond again."""
         with self._lock:
             if self._admin is admin:
                 self._admin = None
 
     def last_offset(self, source: Partition, target: Partition, ends: Ends) -> int | None:
         """
-        Read what is not stable, and return where the last transaction of a source partition began, or went on.
+        Return the source offset named by the last unstable record of a source partition; None if there is none.
 
-        None if it has left nothing there. A dead letter says where it came from without our header.
+        A dead letter names its source without our header.
 
         Raises:
-            KafkaException: it cannot be read, or not in time.
+            KafkaException: reading failed or timed out.
         """
         last: Own | None = None
         if ends.open:
@@ -183,9 +177,9 @@ class HangingTransactions:
 
     def was_committed(self, source: Partition, ends: Mapping[Partition, Ends], began_at: int) -> bool | None:
         """
-        Return how a transaction ended that has left its offset pending; None if its records do not tell.
+        Return how the transaction that left its offset pending ended; None if its records do not show it.
 
-        Where nobody can read a record of it, it counts as aborted: it hangs there as well, or it was an offset alone.
+        If none of its records can be read it counts as aborted: it hangs there too, or it contained only the offset.
 
         Args:
             source: the source partition.
@@ -207,7 +201,7 @@ class HangingTransactions:
         return Trace.COMMITTED in traces
 
     def _trace(self, source: Partition, tail: Tail, span: range, deadline: float) -> Trace:
-        """Return what is seen of the transaction whose source offsets are these; it began at the first of them."""
+        """Return what shows of the transaction with these source offsets, the first of which is where it began."""
 
         def visible(last: Own) -> bool:
             if last.at >= tail.ends.last_stable:
@@ -226,7 +220,7 @@ class HangingTransactions:
         return Trace.ABORTED if of_it[-1].at < tail.ends.last_stable else Trace.NOTHING
 
     def _tail(self, source: Partition, target: Partition, ends: Ends, began_at: int, deadline: float) -> Tail:
-        """Return the last records of a source partition, from before the transaction on if that is found."""
+        """Return the last records of a source partition, back to before the transaction if that is found."""
         records: list[Own] = []
         first = end = ends.high_watermark
         for look in LOOKS:
@@ -242,13 +236,13 @@ class HangingTransactions:
 
     def _require_first(self, source: Partition, target: Partition, ends: Ends, deadline: float) -> None:
         """
-        Require that a transaction of this source is the first that is open: it hangs.
+        Require that the first open transaction is one of this source, which therefore hangs.
 
-        Behind one of somebody else, a transaction that has ended cannot be read either.
+        Behind another's open transaction, even an ended one is unreadable.
         """
         first = next(self._read(target, ends.last_stable, ends.high_watermark, deadline), None)
         if first is None or self._own(first, source) is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} waits for another transaction"))  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} is blocked by another transaction"))  # noqa: SLF001
 
     def _own(self, message: Message, source: Partition) -> Own | None:
         headers, at = headers_of(message), message.offset() or 0
@@ -279,7 +273,7 @@ class HangingTransactions:
         own = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
         consumer = Consumer(settings.CONSUMER_DEFAULTS | own, logger=settings.SILENT)
         try:
-            consumer.list_topics(partition.topic, READ_SECONDS)  # a new client finds leaders by a timer of 1 s
+            consumer.list_topics(partition.topic, READ_SECONDS)  # a new client looks leaders up only every second
             consumer.assign([TopicPartition(*partition, offset)])
             yield consumer
         finally:

@@ -1,4 +1,4 @@
-"""Reads the headers of a record that confluent-kafka has consumed: in tasks with plain records, and in commands."""
+"""Reads the headers of records that confluent-kafka has consumed, in tasks on the plain backend and in commands."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.headers import Headers
 
 def headers_of(message: Message) -> Headers:
     """
-    Return the headers of a record; none where a name is not UTF-8.
+    Return the headers of a record; none if a name is not UTF-8.
 
-    Kafka takes any bytes for a name. For such a name confluent-kafka 2.16 raises SystemError, and leaves a list with
-    holes behind, of which a second look kills the process.
+    Kafka allows any bytes in a name. For such a name confluent-kafka 2.16 raises SystemError and leaves a list with
+    holes behind; reading it a second time kills the process.
     """
     try:
         return message.headers() or []  # type: ignore[return-value]  # consumed ones are bytes or None

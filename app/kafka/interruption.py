@@ -1,9 +1,9 @@
 """
-Ends the transaction of a producer that is at work, sooner than its successor could by opening alone.
+Aborts the transaction of a running producer faster than its successor could by just opening.
 
-While the coordinator aborts that transaction it refuses to open another producer (CONCURRENT_TRANSACTIONS), and
-librdkafka 2.16 asks again only after half a second (rd_kafka_idemp_pid_timer_restart), in which readers wait. The abort
-takes some 20 ms. So another producer asks first, and is thrown away as soon as it was refused.
+While the coordinator aborts that transaction, it refuses new producers with CONCURRENT_TRANSACTIONS. librdkafka 2.16
+retries only after half a second (rd_kafka_idemp_pid_timer_restart), while readers wait, but the abort takes about
+20 ms. So another producer asks first and is thrown away as soon as it is refused.
 """
 
 from __future__ import annotations
@@ -19,21 +19,18 @@ from app.kafka.delivery import connect
 from app.kafka.failures import error_of
 
 LOOK_SECONDS = 0.02
-# When librdkafka may ask again: then a request may be under way that would fence whoever opens after it.
+# When librdkafka may retry. From then on a request may be in flight that would fence whichever producer opens next.
 ASKED_AGAIN_SECONDS = 0.4
 
 
 def interrupt(make: Callable[..., Producer], configured: settings.Settings, topic: str) -> None:
     """
-    Fence the producer that is at work with a transactional id, and have its transaction aborted.
+    Fence the running producer of a transactional id, and have its transaction aborted.
 
-    Args:
-        make: makes a producer from its settings.
-        configured: those of a producer with this transactional id.
-        topic: any topic, for the first question.
+    `configured` are the settings of a producer with that id; `topic` is any topic, for the first request.
 
     Raises:
-        KafkaException: Kafka cannot be asked, or does not allow it.
+        KafkaException: Kafka does not respond, or denies access.
     """
     client = make(configured, logger=settings.SILENT)
     connect(client, topic)

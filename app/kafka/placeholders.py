@@ -1,4 +1,4 @@
-"""The empty topics on the sink's cluster that stand for source topics of another one: brokers keep offsets by topic."""
+"""Empty topics on the sink's cluster that stand for source topics of another one: brokers keep offsets by topic."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ from app.model import Partition
 
 class KafkaPlaceholders:
     """
-    Makes room for the offsets of source topics on the sink's cluster.
+    Creates placeholders for the offsets of source topics on the sink's cluster.
 
-    A broker refuses the offset of a topic, or a partition, that it does not know. Nothing is ever written to these
-    topics.
+    A broker refuses an offset for a topic or partition that it does not have. Nothing is written to these topics.
 
-    Args:
-        connection: the sink's cluster.
-        template: the name of a placeholder, with `{topic}` in it.
+    `template` is the name of a placeholder, with `{topic}` in it.
     """
 
     def __init__(self, connection: AdminConnection, template: str) -> None:
@@ -33,18 +30,18 @@ class KafkaPlaceholders:
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
         """
-        Create the placeholders that are missing, and grow those with fewer partitions than their source topic.
+        Create missing placeholders, and grow those with fewer partitions than their source topic.
 
         Raises:
-            Unreachable: the sink's cluster does not answer.
-            NotUsable: it refuses; the error names the topic that a person can create instead.
+            Unreachable: the sink's cluster does not respond.
+            NotUsable: the cluster refuses; the error says how an operator can create the topic.
         """
         for name, wanted in self.lacking(partitions).items():
             existing = self._companions.partitions_of(name)
             self._ask_for(name, wanted, grow=existing > 0)
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
-        """Return the placeholders that are missing or too small, with the partitions that each needs."""
+        """Return the missing or too small placeholders, with the number of partitions that each needs."""
         wanted: dict[str, int] = {}
         for topic, number in partitions:
             name = self._template.format(topic=topic)
@@ -63,9 +60,9 @@ class KafkaPlaceholders:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            failure = self._connection.failure(error, f"making room for offsets in topic {name!r}")
+            failure = self._connection.failure(error, f"preparing placeholder topic {name!r}")
             if isinstance(failure, NotUsable):
                 tools = self._connection.tools
                 command = tools.grow_topic(name, partitions) if grow else tools.create_topic(name, partitions, {})
-                raise type(failure)(failure.cause, f"{command}; or allow Winnow to do it") from error
+                raise type(failure)(failure.cause, f"{command}; or grant Winnow the right to do it") from error
             raise failure from error

@@ -1,7 +1,7 @@
 """
-What Winnow knows about librdkafka's property names, without librdkafka.
+Librdkafka's property names, as far as Winnow depends on them.
 
-The configuration and the clients share it, so it imports the standard library only.
+The configuration and the clients share this module, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -9,63 +9,60 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_BACKOFF = "Winnow needs its own value to know that a commit was sent only once"
+_BACKOFF = "Winnow relies on its own value to detect commits that were sent twice"
 OWNED: Mapping[str, str] = {
-    "transactional.id": "it is the fence between two owners of a source partition, and derived from group.id",
-    "enable.idempotence": "Winnow always writes idempotently",
-    "isolation.level": "Winnow always reads committed records only",
-    "enable.auto.commit": "an offset moves only with its output",
-    "enable.auto.offset.store": "an offset moves only with its output",
+    "transactional.id": "Winnow derives it from group.id to fence earlier owners of a source partition",
+    "enable.idempotence": "Winnow's producers are always idempotent",
+    "isolation.level": "Winnow reads only committed records",
+    "enable.auto.commit": "Winnow commits offsets itself, with their output",
+    "enable.auto.offset.store": "Winnow commits offsets itself, with their output",
     "auto.offset.reset": "use starting.offsets and out.of.range",
-    "enable.partition.eof": "Winnow needs it to see the end of a partition that ends with control records",
+    "enable.partition.eof": "Winnow needs it to detect the end of a partition that ends with control records",
     "group.id": "use the top-level key group.id",
-    "group.protocol": "Winnow assigns partitions itself and never joins its group",
-    "group.instance.id": "Winnow assigns partitions itself and never joins its group",
+    "group.protocol": "Winnow assigns partitions itself and never joins the group",
+    "group.instance.id": "Winnow assigns partitions itself and never joins the group",
     "retry.backoff.ms": _BACKOFF,
     "retry.backoff.max.ms": _BACKOFF,
     "transaction.timeout.ms": "use transaction.timeout",
-    "allow.auto.create.topics": "a topic that was deleted would come back with one partition and without its settings",
+    "allow.auto.create.topics": "a deleted topic would be recreated with the broker's default settings",
     "partitioner": "use sink.partitioner",
-    "delivery.report.only.error": "Winnow decides how it learns of failed deliveries",
+    "delivery.report.only.error": "Winnow chooses the delivery reports that it needs",
 }
-"""The properties that only Winnow sets, each with the reason that a user is given."""
+"""The properties that only Winnow sets, with the reason shown to a user who sets one."""
 
 DEFAULT_COMPRESSION = "lz4"
 LARGEST_BATCH = 1_000_000
-# librdkafka takes no message.max.bytes above this, however much the topics take.
+# librdkafka's limit for message.max.bytes.
 LARGEST_RECORD = 1_000_000_000
 
 BROKERS = ("bootstrap.servers", "metadata.broker.list")
-"""The two names of the property that says where Kafka is; one of them must be set."""
+"""The two names of the property with the brokers' addresses; one of them is required."""
 
-# librdkafka has a few properties of its own that end in .file. Their values are paths, and librdkafka reads them.
+# librdkafka's own properties that end in .file: their values are paths, which librdkafka reads.
 _NATIVE_FILES = re.compile(r"sasl\.oauthbearer\.assertion\..*\.file")
 
 
 def is_secret_file(name: str) -> bool:
-    """Return whether a property is Winnow's `NAME.file`: a path to the value of the property NAME."""
+    """Return whether a property is Winnow's `NAME.file`, the path of a file with the value of NAME."""
     return name.endswith(".file") and not _NATIVE_FILES.fullmatch(name)
 
 
 def value_name(name: str) -> str:
-    """Return the name of the property whose value a `NAME.file` holds."""
+    """Return the property whose value is in the file of a `NAME.file`."""
     return name.removesuffix(".file")
 
 
 def compression(kafka: Mapping[str, str]) -> str:
-    """Return the codec that producers compress with; of the property's two names librdkafka reads the second last."""
+    """Return the producers' codec. If both of the property's names are set, librdkafka uses `compression.codec`."""
     return kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
 
 
 def largest_record(kafka: Mapping[str, str], largest_batch: int) -> int:
     """
-    Return the size of the largest record that producers take, in bytes before compression.
+    Return the size of the largest record that producers accept, in bytes before compression.
 
-    The broker measures a batch compressed, librdkafka a record before that.
-
-    Args:
-        kafka: what the user wrote.
-        largest_batch: the largest batch that any of the topics takes, in bytes.
+    `largest_batch` is the largest batch that any of the topics accepts, in bytes. The broker checks a batch after
+    compression, librdkafka a record before it.
     """
     usual = min(max(4 * largest_batch, LARGEST_BATCH), LARGEST_RECORD)
     return int(kafka.get("message.max.bytes", usual))

@@ -1,4 +1,4 @@
-"""Reads records for a person: with a consumer that joins no group, commits nothing, and sees committed records only."""
+"""Reads committed records for a command, with a consumer that joins no group and commits nothing."""
 
 from __future__ import annotations
 
@@ -16,19 +16,13 @@ from app.records import Record
 
 READ_AT_ONCE = 2_000
 TURN_SECONDS, BOUNDED_TURN_SECONDS = 0.2, 0.02
-"""How long to gather records: for a person who watches, and up to an end, which is reached at the end of a turn."""
-# A broker that is away would keep a person waiting for the end of a range for ever.
+"""How long to gather records: while a person watches, and with an end, which is only checked after each turn."""
+# With an unavailable broker, the end of a range might never be reached.
 SILENT_SECONDS = 30.0
 
 
 class KafkaRecords:
-    """
-    Reads records, some at a time.
-
-    Args:
-        kafka: the properties of the cluster.
-        group: the group of the service, whose name the consumer bears.
-    """
+    """Reads records in batches. `group` is the service's, set as the consumer's group.id."""
 
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._kafka = kafka
@@ -38,15 +32,15 @@ class KafkaRecords:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
         """
-        Yield what has arrived each turn, also if that is nothing.
+        Yield what has arrived in each turn, even if that is nothing.
 
         Args:
-            starts: where to begin in each partition.
+            starts: where to start in each partition.
             ends: the offset to stop before in each partition; without them, reading never ends.
 
         Raises:
-            Unreachable: the end of a range was not reached, and Kafka has been silent for SILENT_SECONDS.
-            NotUsable: Kafka refuses us.
+            Unreachable: an end was not reached, and nothing has arrived for SILENT_SECONDS.
+            NotUsable: Kafka denies access.
         """
         open_until = None if ends is None else {each: ends[each] for each in starts if starts[each] < ends[each]}
         if open_until == {}:
@@ -55,7 +49,7 @@ class KafkaRecords:
         consumer = Consumer(own, logger=settings.SILENT)
         try:
             wanted = starts if open_until is None else open_until
-            for topic in {partition.topic for partition in wanted}:  # a new client finds leaders by a timer of 1 s
+            for topic in {partition.topic for partition in wanted}:  # a new client looks leaders up only every second
                 consumer.list_topics(topic, CONTROL_SECONDS)
             consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
             turn = TURN_SECONDS if open_until is None else BOUNDED_TURN_SECONDS
@@ -89,7 +83,7 @@ def _records(messages: list[Message], open_until: Mapping[Partition, int] | None
 
 
 def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:
-    """Forget the partitions whose end was reached: by its last record, or by what follows it."""
+    """Forget the partitions that have reached their end: by its last record, or by what follows it."""
     for message in messages if open_until else ():
         error, partition, offset = message.error(), _partition(message), message.offset() or 0
         at_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001

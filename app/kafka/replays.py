@@ -1,4 +1,4 @@
-"""Writes what becomes of replayed dead letters: one transactional producer for each partition of the dead letters."""
+"""Writes the results of replayed dead letters, with one transactional producer for each dead-letter partition."""
 
 from __future__ import annotations
 
@@ -26,31 +26,26 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class AllTargets(Targets):
-    """The targets of a writer whose records may go to any of some partitions."""
+    """The targets of a writer whose records may go to any of several partitions."""
 
     others: tuple[Partition, ...] = ()
 
     @property
     def lines(self) -> Sequence[Partition]:
-        """All partitions that are written to."""
+        """All partitions that may be written to."""
         return [*(Partition(self.sink, number) for number in self.sink_partitions), *self.others]
 
     @property
     def by_key(self) -> bool:
-        """Whether the partitions of a transaction are not known beforehand."""
+        """Whether the partitions of a transaction are unknown beforehand; always."""
         return True
 
 
 class ReplayWriter:
     """
-    Writes for one partition of the dead letters. Its transactional id is the fence: a later replay shuts this one out.
+    Writes for one dead-letter partition. A later replay fences it through the transactional id.
 
-    Args:
-        config: what is replayed with; its group is that of the replays.
-        partition: the partition of the dead letters.
-        offsets: where the positions are.
-        hanging: finds what earlier replays have left open.
-        others: the partitions that are written to besides those of the sink.
+    The group of `config` is the replays' own. It writes to the sink's partitions and to `others`.
     """
 
     def __init__(
@@ -79,7 +74,7 @@ class ReplayWriter:
         return TransactionalWriter(self.partition, sender, delivery, self._offsets, self._hanging)
 
     def open(self) -> CommittedOffset | None:
-        """Shut out earlier replays, end what they left open, and return their position."""
+        """Fence earlier replays, end their open transactions, and return their position."""
         with self._explained():
             self._committed = self._open()
             return self._committed
@@ -95,9 +90,9 @@ class ReplayWriter:
         Write records and the position behind them in one transaction.
 
         Raises:
-            Refused: Kafka refuses one of the records; nothing is written, and the writer goes on.
-            NotUsable: another replay has begun.
-            Unreachable: it is unknown whether they are written.
+            Refused: Kafka refuses one of the records; nothing is written, and the writer remains usable.
+            NotUsable: another replay has taken over.
+            Unreachable: it is unknown whether they were written.
         """
         with self._explained():
             try:
@@ -113,19 +108,19 @@ class ReplayWriter:
 
     def _replace(self) -> None:
         """
-        Go on with a new producer: what the old one has sent may arrive late.
+        Replace the producer, whose last requests may arrive late.
 
         Raises:
-            Fenced: another replay has begun since, and has moved the position. The new producer shuts that one out.
+            Fenced: another replay has moved the position since. The new producer has fenced that one.
         """
         self._writer.discard()
         self._writer = self._new()
         if (found := self._open()) != self._committed:
             offset = None if found is None else found.offset
-            raise Fenced(self.partition, "another replay has moved the position", offset)
+            raise Fenced(self.partition, "another replay has moved this replay's position", offset)
 
     def close(self) -> None:
-        """Abort what is open."""
+        """Abort the open transaction."""
         self._writer.discard()
 
     @contextmanager
@@ -133,56 +128,50 @@ class ReplayWriter:
         try:
             yield
         except Fenced as error:
-            raise NotUsable(f"another replay of {self.partition.topic} has begun; that one goes on") from error
+            raise NotUsable(f"another replay of {self.partition.topic} has taken over") from error
         except Refused:
             raise
         except PartitionError as error:
-            raise Unreachable(str(error), "replay again: it goes on where this one has stopped") from error
+            raise Unreachable(str(error), "run the replay again; it resumes where this one stopped") from error
 
 
 @dataclass(frozen=True, slots=True)
 class OpenReplay:
-    """The writers of a replay, with the positions of earlier ones."""
+    """The writers of a replay, with the positions of earlier replays."""
 
     writers: Sequence[tuple[ReplayWriter, CommittedOffset | None]]
 
     def close(self) -> None:
-        """Abort what is open."""
+        """Abort the open transactions."""
         for writer, _ in self.writers:
             writer.close()
 
 
 class KafkaReplays:
-    """
-    Opens the writers of a replay, and reads the positions of earlier ones.
-
-    Args:
-        config: what is replayed with; its group is that of the replays.
-        runtime: threads.
-    """
+    """Opens the writers of a replay, and reads the positions of earlier ones; the group of `config` is the replays'."""
 
     def __init__(self, config: TaskConfig, runtime: Runtime = REAL) -> None:
         self._config = config
         self._runtime = runtime
         store = open_store(Plugin("kafka"), StoreContext(config.group, config.output_kafka))
-        assert is_transactional(store)  # the one in Kafka is
+        assert is_transactional(store)  # the store in Kafka is
         self._offsets: TransactionalOffsetStore = store
         self._hanging = HangingTransactions(config.output_kafka, config.group)
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
-        """Return where earlier replays have stopped; nothing is disturbed."""
+        """Return where earlier replays stopped, without disturbing any."""
         return self._offsets.load(partitions, stable=False)
 
     def open(self, partitions: Collection[Partition], others: Collection[Partition]) -> OpenReplay:
         """
-        Return open writers, one for each partition of the dead letters.
+        Return open writers, one for each dead-letter partition.
 
-        All are opened before any is used: from then on no other replay writes.
+        All of them fence before any of them writes.
         """
         writers = [ReplayWriter(self._config, each, self._offsets, self._hanging, others) for each in partitions]
         with self._runtime.threads(AT_ONCE, "winnow-replay") as threads:
             return OpenReplay(list(zip(writers, threads.map(ReplayWriter.open, writers), strict=True)))
 
     def close(self) -> None:
-        """Release connections."""
+        """Close the connections."""
         self._offsets.close()

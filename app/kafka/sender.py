@@ -1,4 +1,4 @@
-"""The seam between a writer and what hands its records to librdkafka."""
+"""The interface between a writer and the backend that passes its records to librdkafka."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from app.model import Partition, Partitioner, TaskConfig
 from app.records import DeadLetter, Lines
 
 BY_KEY = -1
-"""The partition of a record that librdkafka chooses by its key (RD_KAFKA_PARTITION_UA)."""
+"""The partition number that makes librdkafka choose one by the record's key (RD_KAFKA_PARTITION_UA)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where the output of one source partition goes: topic and partitions of the sink and of the dead letters."""
+    """Where the output of one source partition goes: the topics and partitions of the sink and the dead letters."""
 
     sink: str
     sink_partitions: range
@@ -28,7 +28,7 @@ class Targets:
 
     @classmethod
     def of(cls, config: TaskConfig, partition: Partition) -> Targets:
-        """Return the targets of a source partition: its number mod their partitions, which keeps its order."""
+        """Return the targets of a source partition: its number modulo their partitions, which keeps the order."""
         sink, dead_letters = config.sink, config.dead_letters
         number = partition.number % sink.partitions
         by_key = config.sink_partitioner is Partitioner.KEY
@@ -41,7 +41,7 @@ class Targets:
 
     @property
     def sink_partition(self) -> int:
-        """The partition that its lines go to, or `BY_KEY`."""
+        """The sink partition of its lines, or `BY_KEY`."""
         return self.sink_partitions[0] if len(self.sink_partitions) == 1 else BY_KEY
 
     @property
@@ -60,7 +60,7 @@ class Targets:
         return Partition(self.dead_letters, self.dead_letter_partition)
 
     def __str__(self) -> str:
-        """Return the names of all partitions."""
+        """Return a short form of all partitions."""
         first, last = self.sink_partitions[0], self.sink_partitions[-1]
         sink = f"{self.sink}-{first}" if first == last else f"{self.sink}-{first} to {self.sink}-{last}"
         return f"{sink} or {self.dead_letter}"
@@ -70,12 +70,8 @@ class Sender(ABC):
     """
     Queues the records of one source partition in librdkafka.
 
-    Three methods return the first row that found the queue full, or the number of rows; they raise KafkaException where
-    librdkafka refuses a row for any other reason.
-
-    Args:
-        client: the producer.
-        targets: where the records go.
+    The methods with a row `begin` return the first row that found the queue full, or the number of rows. They raise
+    KafkaException if librdkafka refuses a row for another reason.
     """
 
     def __init__(self, client: Producer, targets: Targets) -> None:
@@ -84,7 +80,7 @@ class Sender(ABC):
         self._mark: Header | None = None
 
     def mark(self, header: Header) -> None:
-        """Give this header to the next line."""
+        """Add this header to the next line."""
         self._mark = header
 
     def offer(self, lines: Lines, begin: int) -> int:
@@ -98,10 +94,10 @@ class Sender(ABC):
 
     @abstractmethod
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
-        """Queue rejects for the dead-letter topic, from row `begin` on."""
+        """Queue dead letters, from row `begin` on."""
 
     def offer_each(self, records: Sequence[tuple[Partition, DeadLetter]], begin: int) -> int:
-        """Queue records for the partition that stands beside each, from row `begin` on."""
+        """Queue each record for its own partition, from row `begin` on."""
         for row in range(begin, len(records)):
             if not self.offer_one(*records[row]):
                 return row
@@ -112,11 +108,11 @@ class Sender(ABC):
         Queue one record; return whether there was room for it.
 
         Raises:
-            KafkaException: librdkafka refuses the record for any other reason.
+            KafkaException: librdkafka refuses the record for another reason.
         """
         key, value, headers, timestamp = record
         try:
-            # librdkafka reads the timestamp 0 as "now", which is what a record without one gets.
+            # librdkafka reads the timestamp 0 as "now", which suits a record without one.
             stamp = max(timestamp, 0)
             self._client.produce(target.topic, value, key, target.number, timestamp=stamp, headers=list(headers))
         except BufferError:
@@ -128,7 +124,7 @@ class Sender(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what belongs to librdkafka; afterwards the producer may end."""
+        """Release librdkafka's objects, so that the producer can be destroyed."""
 
 
 def _line(lines: Lines, row: int, header: Header) -> DeadLetter:

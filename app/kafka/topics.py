@@ -1,4 +1,4 @@
-"""What the driver asks Kafka about topics: which there are, how large they are, and where their partitions end."""
+"""What the driver asks Kafka about topics: which exist, their size, and where their partitions end."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
 from app.topics import OwnTopics
 
-# The broker's default for max.message.bytes, for where we may not read the topic's configuration.
+# The broker's default for max.message.bytes, if reading the topic's configuration is not allowed.
 USUAL_MAX_BYTES = 1_048_588
 UNLIMITED_MS = (1 << 63) - 1
-"""What a broker says of a topic that takes any timestamp: the largest number of 64 bits."""
+"""The largest 64-bit number, which stands for any timestamp in a topic's configuration."""
 
 
 def is_internal(topic: str) -> bool:
-    """Return whether a topic is Kafka's own (`__consumer_offsets`): `.*` means the topics that people write to."""
+    """Return whether a topic is Kafka's own, such as `__consumer_offsets`, which a pattern like `.*` must not match."""
     return topic.startswith("__")
 
 
@@ -36,9 +36,7 @@ class KafkaTopics:
     """
     Answers the driver's questions about topics; every method raises Unreachable or NotUsable.
 
-    Args:
-        connection: the cluster.
-        own: what Winnow creates there; no pattern means these.
+    `own` are the topics that Winnow creates, which no pattern matches.
     """
 
     def __init__(self, connection: AdminConnection, own: OwnTopics = OwnTopics()) -> None:  # noqa: B008  # it is frozen
@@ -49,15 +47,15 @@ class KafkaTopics:
         self, names: Collection[str], pattern: str | None, known: Collection[str] = frozenset()
     ) -> dict[str, Topic]:
         """
-        Return the source topics, given by name or by a pattern that whole names match.
+        Return the source topics, by name or by a pattern that must match the whole name.
 
         Args:
-            names: topics that must exist, except those that are known.
-            pattern: may match nothing yet; never matches an internal topic, nor one that Winnow creates.
-            known: topics that have existed; one that is gone is left out.
+            names: topics that must exist, unless they are known.
+            pattern: may match nothing yet; never matches internal topics or those that Winnow creates.
+            known: topics that have existed; those that are gone are left out.
 
         Raises:
-            TopicMissing: topics that are not known do not exist.
+            TopicMissing: a topic that is not known does not exist.
         """
         if pattern is not None:
             meant = (name for name in self._names() if not is_internal(name) and name not in self._own)
@@ -119,7 +117,7 @@ class KafkaTopics:
         )
 
     def facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        """Return what a preflight asks about topics; one that does not exist is left out."""
+        """Return what a preflight asks about those of the topics that exist."""
         asked = self._connection.client.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -139,17 +137,17 @@ class KafkaTopics:
         return found
 
     def retention(self, name: str) -> float | None:
-        """Return for how many seconds a topic keeps its records; None where time deletes none, or we may not know."""
+        """Return for how many seconds a topic keeps its records; None if unlimited, or if we may not read it."""
         settings = self._settings(name)
         milliseconds = int(settings.get("retention.ms", -1))
         return milliseconds / 1000 if milliseconds >= 0 and "delete" in settings.get("cleanup.policy", "") else None
 
     def min_in_sync(self, name: str) -> int:
-        """Return how many replicas of a partition must be in sync for it to take records; 1 where we may not know."""
+        """Return how many replicas must be in sync for a partition to accept records; 1 if we may not read it."""
         return int(self._settings(name).get("min.insync.replicas", 1))
 
     def _settings(self, name: str) -> dict[str, str]:
-        """Return a topic's configuration; nothing where we may not read it."""
+        """Return a topic's configuration; empty if we may not read it."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         described = self._connection.client.describe_configs([resource], request_timeout=ANSWER_SECONDS)
         try:
@@ -160,7 +158,7 @@ class KafkaTopics:
             raise self._connection.failure(error, f"reading the configuration of topic {name!r}") from error
 
     def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:
-        """Return the watermarks of each partition that answers; raise Unreachable where none of them does."""
+        """Return the watermarks of each partition that responds; raise Unreachable if none does."""
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
         log_start = self._offsets(list(partitions), earliest, IsolationLevel.READ_UNCOMMITTED)
         last_stable = self._offsets(list(log_start), latest, IsolationLevel.READ_COMMITTED)
@@ -168,14 +166,14 @@ class KafkaTopics:
         return {each: Watermarks(log_start[each], last_stable[each], high[each]) for each in high}
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
-        """Return the first offset at or after a time, of each partition that answers; None where there is none yet."""
+        """Return each responding partition's first offset at or after a time; None if there is none yet."""
         found = self._offsets(list(partitions), OffsetSpec.for_timestamp(milliseconds), IsolationLevel.READ_COMMITTED)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
     def _offsets(
         self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[Partition, int]:
-        """Return an offset of each partition that answers: one broker that is down must not hide all others."""
+        """Return an offset of each partition that responds: one broken broker must not hide the others' partitions."""
         if not partitions:
             return {}
         asked = self._connection.client.list_offsets(
@@ -211,9 +209,9 @@ def _has_append_time(settings: Mapping[str, str]) -> bool:
 
 def _timestamp_limit(settings: Mapping[str, str], side: str) -> TimestampLimit | None:
     """
-    Return how far a timestamp may lie on one side of the broker's clock; None where that is not limited or not known.
+    Return how far a timestamp may lie on one side of the broker's clock; None if unlimited or unknown.
 
-    Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4, it counts where its successor is unset.
+    Kafka 3.6 split `message.timestamp.difference.max.ms` in two. Until Kafka 4 it applies if its successor is unset.
     """
     if _has_append_time(settings):
         return None

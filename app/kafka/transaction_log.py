@@ -1,8 +1,8 @@
 """
-Reads which transactions are open, from Kafka's own topic `__transaction_state`.
+Finds open transactions in Kafka's own topic `__transaction_state`.
 
 librdkafka 2.16 has neither ListTransactions nor DescribeTransactions. The coordinator writes each change of a
-transaction to that topic, with the state and the time at which the transaction began.
+transaction to that topic, with the state and the start time.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ TOPIC = "__transaction_state"
 STATES = ("empty", "ongoing", "committing", "aborting", "committed", "aborted", "dead", "fencing")
 OPEN = frozenset({"ongoing", "committing", "aborting", "fencing"})
 FLEXIBLE = 1
-"""The first version of a value whose lengths are varints."""
+"""The first value version with varint lengths."""
 
 
 class OpenTransaction(NamedTuple):
     """
-    A transaction that has not ended.
+    An open transaction.
 
     Args:
-        source: the source partition whose transactional id it has.
-        state: `ongoing`; or `committing`, `aborting` or `fencing`, while its coordinator ends it.
+        source: the source partition of its transactional id.
+        state: `ongoing`; or `committing`, `aborting` or `fencing` while its coordinator ends it.
         began: when it began, in milliseconds since 1970.
         producer: the id of its producer.
-        epoch: the epoch of its producer.
     """
 
     source: Partition
@@ -45,13 +44,7 @@ class OpenTransaction(NamedTuple):
 
 
 class KafkaTransactionLog:
-    """
-    Finds open transactions of a group.
-
-    Args:
-        kafka: the properties of the cluster that is written to.
-        group: the group of the service.
-    """
+    """Finds the open transactions of a group on the cluster that it writes to."""
 
     def __init__(self, kafka: Mapping[str, str], group: str) -> None:
         self._topics = KafkaTopics(AdminConnection(kafka))
@@ -63,19 +56,19 @@ class KafkaTransactionLog:
         Return the open transactions of the group, in order.
 
         Args:
-            since: when the oldest of them may have begun, in milliseconds since 1970. What is older is not read.
+            since: when the oldest may have begun, in milliseconds since 1970; older records are not read.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or lets nobody of us read its topic.
+            Unreachable, NotUsable: Kafka does not respond, or does not let us read its topic.
         """
         log = self._topics.source_topics([TOPIC], None, {TOPIC}).get(TOPIC)
-        if log is None:  # nobody has ever opened a transaction here
+        if log is None:  # no transaction was ever opened on this cluster
             return []
         partitions = [Partition(TOPIC, number) for number in range(log.partitions)]
         marks = self._topics.watermarks(partitions)
         found = self._topics.offsets_at(partitions, since)
         if silent := len(partitions) - len(marks.keys() & found.keys()):
-            raise Unreachable(f"{silent} partitions of {TOPIC} do not answer", "bring their brokers back")
+            raise Unreachable(f"{silent} partitions of {TOPIC} are unavailable", "restore the brokers that host them")
         ends = {partition: each.high_watermark for partition, each in marks.items()}
         starts = {partition: ends[partition] if at is None else at for partition, at in found.items()}
         last: dict[Partition, OpenTransaction | None] = {}
@@ -86,7 +79,7 @@ class KafkaTransactionLog:
         return [each for _, each in sorted(last.items()) if each is not None and each.state in OPEN]
 
     def source_of(self, key: bytes) -> Partition | None:
-        """Return the source partition that the key of a record names, if it is one of the group's."""
+        """Return the source partition of a record's key; None if it is not one of the group's."""
         if key[:2] != b"\0\0":
             return None
         identity = _text(key, 2)
@@ -97,7 +90,7 @@ class KafkaTransactionLog:
 
 def transaction(source: Partition, value: bytes | None) -> OpenTransaction | None:
     """
-    Return what the value of a record says; None if it says that there is no transaction.
+    Return the transaction in the value of a record; None if there is none.
 
     Raises:
         NotUsable: a newer Kafka has written it in another format.
@@ -117,12 +110,12 @@ def transaction(source: Partition, value: bytes | None) -> OpenTransaction | Non
 def _not_readable(source: Partition) -> NotUsable:
     cure = f"use Kafka's own tool: {ANY.list_transactions()}"
     return NotUsable(
-        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not know", cure
+        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not support", cure
     )
 
 
 def _after_partitions(data: bytes, version: int) -> int:
-    """Return where the list of partitions ends; the times of the last change and of the beginning follow it."""
+    """Return where the list of partitions ends; the times of the last change and of the start follow it."""
     at = struct.calcsize(">hqhib")
     flexible = version == FLEXIBLE
     topics, at = _length(data, at, flexible=flexible)
@@ -146,7 +139,7 @@ def _after_tags(data: bytes, at: int) -> int:
 
 
 def _length(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Return a length, 0 for what is null, and where it ends."""
+    """Return a length, 0 for null, and where it ends."""
     if flexible:
         length, at = _varint(data, at)
         return max(0, length - 1), at
@@ -166,7 +159,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _bytes(data: bytes, at: int) -> Iterator[int]:
-    """Yield the bytes of a varint: all but its last have the highest bit set."""
+    """Yield the bytes of a varint; all but the last have the highest bit set."""
     while True:
         yield data[at]
         if not data[at] & 0x80:

@@ -1,7 +1,7 @@
 """
-Makes the clients of a task once, so that what librdkafka has against their settings is known before anything starts.
+Makes each client of a task once, to learn before anything starts whether librdkafka accepts their settings.
 
-They are given no broker and no token endpoint, so they connect to nothing.
+They get no brokers and no token endpoint, so they connect to nothing.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from app.secrets import hint
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105  # a property's name
 _NOWHERE = "http://127.0.0.1:9"
-# What a text about several settings together begins with.
+# How a message about several settings at once begins.
 _FAILED = re.compile(r"Failed to create \w+: ")
-# So short a value is masked only where it stands alone: otherwise every 5 in a text would be one.
+# Values up to this length are masked only as whole words: otherwise every 5 in a text would be masked.
 _SHORT = 3
 
 Make = Callable[[settings.Settings], None]
 
 
 class Refusal(NamedTuple):
-    """The property that is refused, as the user has written it, and why; it is empty where librdkafka names none."""
+    """The refused property as the user wrote it, empty if librdkafka names none; and the reason."""
 
     name: str
     problem: str
 
 
 def refusals(kafka: Mapping[str, str], guarantee: Guarantee, section: str = "kafka") -> tuple[Refusal, ...]:
-    """Return what keeps a section's settings from making a client; no text repeats a value: it may be a secret."""
+    """Return why librdkafka refuses a section's settings. No text repeats a value, which may be a secret."""
     none = Destination("none", 1, LARGEST_BATCH)
     config = TaskConfig("none", guarantee, none, none, "raw", Plugin("none"), kafka)
     try:
@@ -73,7 +73,7 @@ def _make_producer(configured: settings.Settings) -> None:
 
 
 def _objection(make: Make, configured: settings.Settings) -> str:
-    """Return what librdkafka, or confluent-kafka, says against these settings; empty where it says nothing."""
+    """Return why librdkafka or confluent-kafka refuses these settings; empty if they do not."""
     alone: dict[str, Any] = {name: value for name, value in configured.items() if name not in BROKERS}
     if _TOKEN_ENDPOINT in alone:
         alone[_TOKEN_ENDPOINT] = _NOWHERE
@@ -81,20 +81,20 @@ def _objection(make: Make, configured: settings.Settings) -> str:
         make(alone)
     except KafkaException as error:
         return error_of(error).str()
-    except (TypeError, ValueError) as error:  # from confluent-kafka, for a name that means a Python object to it
+    except (TypeError, ValueError) as error:  # from confluent-kafka, for a name that it reserves for a Python object
         return str(error)
     return ""
 
 
 def _name_in(text: str, values: Mapping[str, str]) -> str:
-    """Return which of the user's properties a text names first; empty if it names none."""
+    """Return the first of the user's properties that a text names; empty if it names none."""
     places = {name: re.search(_alone(_librdkafkas(name)), text) for name in values}
     named = {name: place.start() for name, place in places.items() if place}
     return min(named, key=lambda each: named[each], default="")
 
 
 def _culprit(make: Make, configured: settings.Settings, values: Mapping[str, str]) -> str:
-    """Return the property without which nothing is said; librdkafka may call it by another name than the user did."""
+    """Return the property without which the settings are accepted; librdkafka may name it differently than the user."""
     for name in values:
         if not _objection(make, {key: value for key, value in configured.items() if key != _librdkafkas(name)}):
             return name
@@ -106,19 +106,19 @@ def _explained(section: str, name: str, text: str, values: Mapping[str, str]) ->
         right = hint(name) or "see its CONFIGURATION.md for the right name"
         return f"{section}.{name} is unknown to librdkafka: {right}"
     key = f"{section}.{name} is" if name else f"{section}: these settings are"
-    said = f"{key} refused by librdkafka: {_without(values, _FAILED.sub('', text))}"
+    said = f"{key} rejected by librdkafka: {_without(values, _FAILED.sub('', text))}"
     if name.endswith(".location") and not os.access(values[name], os.R_OK):
-        said += "; the file cannot be read: mount it where driver and executors run"
+        said += "; the file is not readable: mount it on the driver and on all executors"
     return said
 
 
 def _alone(word: str) -> str:
-    """Return the pattern of a word, or of a name with dots, that is no part of a longer one."""
+    """Return the pattern of a whole word, or of a whole dotted name."""
     return rf"(?<![\w.]){re.escape(word)}(?!\.?\w)"
 
 
 def _without(values: Mapping[str, str], text: str) -> str:
-    """Return the first line of a text without any value."""
+    """Return the first line of a text, with all values masked."""
     for value in sorted(filter(None, values.values()), key=len, reverse=True):
         text = text.replace(value, "...") if len(value) > _SHORT else re.sub(_alone(value), "...", text)
     return next(iter(text.splitlines()), "")

@@ -1,1 +1,1 @@
-"""Where the next offset of each partition is remembered: one contract, one file for each store."""
+"""Offset stores: one contract, and a file for each store."""

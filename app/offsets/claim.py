@@ -1,8 +1,8 @@
 """
-The claim of one writer to the offset of a partition, where no transaction fences earlier owners.
+A writer's claim to the offset of a partition, where no transaction fences earlier owners.
 
-Each offset names the run of the service that saved it. A writer looks at that before each of its own saves, so the
-first save of a later run is what fences the earlier one: as with transactions, a partition changes hands once.
+Each offset names the run of the service that saved it. A writer checks that before each save, so the first save of a
+later run fences the earlier one: as with transactions, a partition changes hands once.
 """
 
 from __future__ import annotations
@@ -15,21 +15,14 @@ from app.offsets.metadata import owner_of
 
 
 class Claim:
-    """
-    Saves the offset of a partition as long as no later run has saved it since the writer began.
-
-    Args:
-        store: where the offset is.
-        partition: which partition.
-        me: the run that the writer works for.
-    """
+    """Saves a partition's offset for the run `me` as long as no later run has saved it since the writer began."""
 
     def __init__(self, store: OffsetStore, partition: Partition, me: Owner) -> None:
         self._store, self._partition, self._me = store, partition, me
         self._known: CommittedOffset | None = None
 
     def begin(self, committed: CommittedOffset | None) -> bool:
-        """Take what the writer begins with; return whether an earlier run saved it, perhaps in a transaction."""
+        """Begin with this offset; return whether an earlier run saved it, perhaps in a transaction."""
         self._known = committed
         return self._store.transactional and committed is not None and owner_of(committed).rank < self._me.rank
 
@@ -38,31 +31,31 @@ class Claim:
         Save the next offset to read.
 
         Raises:
-            Fenced: a later run has taken the partition over, or another task of this run went on.
-            CorruptOffset: something else is stored than an offset.
-            Transient: it is unknown whether the offset was saved, or an earlier run went on to a larger one.
+            Fenced: a later run took the partition over, or another task of this run got further.
+            CorruptOffset: the store holds something other than an offset.
+            Transient: it is unknown whether the offset was saved, or an earlier run saved a larger one.
         """
         with saving(self._partition, offset):
             stored = self._store.load([self._partition], stable=True).get(self._partition)
         if stored is not None and not stored.corrupt and stored != self._known:
             self._meet(stored, offset)
         refuse_to_go_back(self._partition, stored, offset)
-        # Kafka cannot compare and store in one request; its store would only ask for the offset once more.
+        # Kafka cannot compare and store in one request; its `save` would only load the offset once more.
         save = self._store.reset if self._store.transactional else self._store.save
         save(self._partition, offset, metadata)
         self._known = CommittedOffset(offset, metadata)
 
     def reset(self, offset: int, metadata: str) -> None:
-        """Save an offset whatever is stored; raises what the store does."""
+        """Save an offset unconditionally; see `OffsetStore.reset`."""
         self._store.reset(self._partition, offset, metadata)
         self._known = CommittedOffset(offset, metadata)
 
     def _meet(self, stored: CommittedOffset, offset: int) -> None:
-        """Yield to a later run, and go on where an earlier one stopped."""
+        """Yield to a later run, and continue where an earlier one stopped."""
         yield_to_later(self._partition, stored, self._me)
         other = owner_of(stored)
         if other != self._me and stored.offset > offset:
-            raise Transient(self._partition, f"{other} has gone on to {stored.offset} meanwhile", offset)
+            raise Transient(self._partition, f"{other} has since committed {stored.offset}", offset)
 
 
 def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: Owner) -> None:
@@ -70,7 +63,7 @@ def yield_to_later(partition: Partition, committed: CommittedOffset | None, me: 
     Leave a partition to a later run that has committed its offset.
 
     Raises:
-        Fenced: it has.
+        Fenced: a later run has.
     """
     owner = owner_of(committed)
     if committed is not None and owner.rank > me.rank:

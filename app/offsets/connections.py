@@ -1,4 +1,4 @@
-"""Connections of a client that serves one thread at a time: each call borrows one."""
+"""A pool of connections for clients that serve one thread at a time."""
 
 from __future__ import annotations
 
@@ -10,28 +10,23 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What every connection can do."""
+    """A connection."""
 
     def close(self) -> object:
-        """End it."""
+        """Close the connection."""
         ...
 
 
 C = TypeVar("C", bound=Closable)
 
 KEPT = 8
-"""How many idle connections are kept; as many commits run side by side in a task."""
+"""How many idle connections are kept: as many commits run concurrently in a task."""
 IDLE_SECONDS = 30.0
-"""How long one is kept. HBase's Thrift server closes those that were idle for a minute, and MySQL's waits longer."""
+"""How long one is kept. HBase's Thrift server closes idle ones after a minute, MySQL's later."""
 
 
 class Connections(Generic[C]):
-    """
-    Lends a connection to each call, an idle one or a new one.
-
-    Args:
-        connect: what makes a new one.
-    """
+    """Lends each call an idle connection or a new one, made by `connect`."""
 
     def __init__(self, connect: Callable[[], C]) -> None:
         self._connect = connect
@@ -39,7 +34,7 @@ class Connections(Generic[C]):
 
     @contextlib.contextmanager
     def one(self) -> Iterator[C]:
-        """Lend a connection; after an error it is closed, and so are the idle ones, whose server may be gone."""
+        """Lend a connection; after an error, close it and the idle ones, whose server may be gone."""
         connection = self._idle_one() or self._connect()
         try:
             yield connection
@@ -69,5 +64,5 @@ class Connections(Generic[C]):
 
 
 def _close(connection: Closable) -> None:
-    with contextlib.suppress(Exception):  # what has failed may fail again
+    with contextlib.suppress(Exception):  # a broken connection may fail again
         connection.close()

@@ -1,4 +1,4 @@
-"""What an offset store is: it remembers the next offset of each partition, and it never goes back by accident."""
+"""The contract of offset stores: they remember the next offset of each partition, which never goes back by accident."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from app.model import CommittedOffset, Partition
 @dataclass(frozen=True, slots=True)
 class StoreContext:
     """
-    What a store is opened for.
+    The context that a store is opened in.
 
     Args:
         group: the consumer group whose offsets it keeps.
-        kafka: the properties of the cluster whose records are written, and whose transactions an offset can join.
-        consumer: a consumer of that cluster that the store may use, so that it needs no second connection; None in the
-            driver, and where the source is on another cluster.
-        placeholder: the name, with `{topic}` in it, of the topic on that cluster which stands for a source topic of
-            another cluster; empty where both are the same.
-        planned: the offsets that the driver has planned with, for a task; empty in the driver.
+        kafka: the properties of the sink's cluster, whose transactions an offset can join.
+        consumer: a consumer of that cluster for the store to share; None in the driver, and if the source is on another
+            cluster.
+        placeholder: the name, containing `{topic}`, of the topic that represents a source topic on the sink's cluster;
+            empty if both are on one cluster.
+        planned: for a task, the offsets that the driver planned with; empty in the driver.
     """
 
     group: str
@@ -31,7 +31,7 @@ class StoreContext:
     placeholder: str = ""
 
     def topic(self, source: str) -> str:
-        """Return the topic whose offsets stand for those of a source topic."""
+        """Return the topic under which a source topic's offsets are committed."""
         return self.placeholder.format(topic=source) if self.placeholder else source
 
 
@@ -40,27 +40,26 @@ class OffsetStore(Protocol):
     """
     Remembers the next offset of each partition of one group.
 
-    The driver and each task open a store of their own. A store is used by several threads of its process at once.
-    Subclass `app.offsets.testing.OffsetStoreContract` to prove one.
+    The driver and each task open a store of their own. Several threads of a process use it concurrently. Subclass
+    `app.offsets.testing.OffsetStoreContract` to test one.
     """
 
     transactional: bool
-    """Whether an offset can be saved inside a Kafka transaction, which exactly-once delivery needs."""
+    """Whether offsets can be saved inside a Kafka transaction, which exactly-once delivery needs."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         """
         Return the stored offset of each partition that has one.
 
-        Where something else is stored than an offset, the value says so (`CommittedOffset.corrupt`): that blocks one
-        partition, and not the others.
+        If the store holds something other than an offset, `CommittedOffset.corrupt` says so: that blocks only this
+        partition.
 
         Args:
-            partitions: the partitions to look up.
-            stable: wait until no transaction is about to move one of these offsets (KIP-447).
+            stable: wait until no open transaction can still move one of these offsets (KIP-447).
 
         Raises:
             Unreachable: the store does not answer now.
-            NotUsable: a person must act, for example because of credentials.
+            NotUsable: an operator must act, for example because of credentials.
         """
         ...
 
@@ -69,18 +68,18 @@ class OffsetStore(Protocol):
         Store the next offset to read; saving the same offset again renews it.
 
         Raises:
-            Fenced: the stored offset is larger, because another owner went on from there; nothing changes.
-            CorruptOffset: something else is stored than an offset; nothing changes.
-            Transient: it is unknown whether the offset was stored.
+            Fenced: the stored offset is larger, because another owner continued; nothing changes.
+            CorruptOffset: the store holds something other than an offset; nothing changes.
+            Transient: the offset may not have been stored.
         """
         ...
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
         """
-        Store an offset whatever is stored now, because a person or a policy decided so.
+        Store an offset whatever is stored now, because an operator or a policy decided so.
 
         Raises:
-            Transient: it is unknown whether the offset was stored.
+            Transient: the offset may not have been stored.
         """
         ...
 
@@ -90,19 +89,19 @@ class OffsetStore(Protocol):
 
 
 class TransactionalOffsetStore(OffsetStore, Protocol):
-    """A store whose offsets can move with the records of a Kafka transaction."""
+    """A store whose offsets can be part of a Kafka transaction."""
 
     def save_in_transaction(self, producer: Any, partition: Partition, offset: int, metadata: str) -> None:  # noqa: ANN401  # a client of Kafka, which only the store and its writer know
-        """Store the next offset to read inside the producer's open transaction, whose fence keeps older owners out."""
+        """Store the next offset to read inside the producer's open transaction, whose epoch fences older owners."""
         ...
 
     def save_beside(self, producer: Any, partition: Partition, offset: int) -> None:  # noqa: ANN401  # as above
-        """Store the offset of a partition of ours that is no source, so that the transaction ends beside the others."""
+        """Store an offset of another partition, so that the transaction's end marker reaches the group's offsets."""
         ...
 
 
 def is_local(store: OffsetStore) -> bool:
-    """Return whether a store keeps offsets in the memory of its process, so that the driver learns them by receipts."""
+    """Return whether a store keeps offsets in its process's memory, so that the driver learns them from receipts."""
     return bool(getattr(store, "is_local", False))
 
 
@@ -112,9 +111,9 @@ class PastOffsets:
     The offsets of a topic at an earlier time.
 
     Args:
-        time: the time, in milliseconds since 1970.
-        offsets: the next offset of each partition.
-        topic_ids: the id of the topic that each offset belongs to, where that is known.
+        time: in milliseconds since the epoch.
+        offsets: the next offset by partition number.
+        topic_ids: the id of the topic that each offset belongs to, if known.
     """
 
     time: int
@@ -124,19 +123,18 @@ class PastOffsets:
 
 @runtime_checkable
 class OffsetHistory(Protocol):
-    """What a store does that also keeps the offsets of earlier times."""
+    """A store that also keeps earlier offsets."""
 
     def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
         """
         Return the offsets of a topic at earlier times, the newest first.
 
         Args:
-            topic: the topic.
-            most: how many times at most.
-            until: the latest time, in milliseconds since 1970.
+            most: how many entries at most.
+            until: the latest time, in milliseconds since the epoch.
 
         Raises:
-            Unreachable, NotUsable: the store does not answer, or refuses.
+            Unreachable, NotUsable: the store does not answer, or rejects the request.
         """
         ...
 
@@ -147,8 +145,8 @@ def is_transactional(store: OffsetStore) -> TypeGuard[TransactionalOffsetStore]:
 
 
 Committed = Callable[[Partition, int, str], None]
-"""Takes in an offset that is committed, with its metadata."""
+"""Receives a committed offset and its metadata."""
 
 
 def nobody(_partition: Partition, _offset: int, _metadata: str) -> None:
-    """Tell nobody that an offset is committed."""
+    """Ignore a committed offset."""

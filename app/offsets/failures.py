@@ -1,4 +1,4 @@
-"""What stores outside Kafka have in common when something goes wrong: the errors that their contract names."""
+"""Error handling that stores outside Kafka share: the checks and errors of the contract."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from app.errors import CorruptOffset, Fenced, NotUsable, Transient, Unreachable
 from app.model import CommittedOffset, Partition
 
 LARGEST = 2**63 - 1
-"""The largest offset there can be."""
+"""The largest possible offset."""
 
 
 def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
     """
-    Return what a store has found, whether or not that is an offset.
+    Return what a store found, marked as corrupt if it is not an offset.
 
     Args:
-        text: what stands where the offset should be.
-        metadata: what stands beside it.
-        place: where that is, as an operator of the store would name it.
+        text: the value in the offset's place.
+        metadata: the offset's metadata.
+        place: the place as an operator of the store would name it.
     """
     if text.isascii() and text.isdecimal() and int(text) <= LARGEST:
         return CommittedOffset(int(text), metadata)
@@ -28,11 +28,11 @@ def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:
 
 def refuse_to_go_back(partition: Partition, stored: CommittedOffset | None, offset: int) -> None:
     """
-    Check that an offset may be saved over the stored one.
+    Check that an offset may replace the stored one.
 
     Raises:
         Fenced: the stored offset is larger.
-        CorruptOffset: what is stored is not an offset, so nobody knows.
+        CorruptOffset: the stored value is not an offset.
     """
     if stored is None:
         return
@@ -45,8 +45,8 @@ def refuse_to_go_back(partition: Partition, stored: CommittedOffset | None, offs
 
 @contextlib.contextmanager
 def saving(partition: Partition, offset: int) -> Iterator[None]:
-    """Surround the storing of an offset: a store that does not answer leaves it unknown whether it was stored."""
+    """Surround a save: if the store does not answer, it is unknown whether the offset was stored."""
     try:
         yield
     except (Unreachable, NotUsable) as error:
-        raise Transient(partition, f"the offset may not be stored: {error}", offset) from error
+        raise Transient(partition, f"the offset may not have been stored: {error}", offset) from error

@@ -1,13 +1,13 @@
 """
-What an offset store promises when its server fails, as tests; needs pytest.
+Tests of what an offset store promises when its server fails; needs pytest.
 
     class TestMineFaults(OffsetStoreFaults):
         def open_store(self): …                 as in `OffsetStoreContract`
-        def stop_server(self): …                kill it; its data stay
+        def stop_server(self): …                kill it, keep its data
         def start_server(self): …               start it on the same data, and wait until it answers
-        def corrupt(self, partition): …         write something else than an offset for this partition
+        def corrupt(self, partition): …         write something other than an offset for this partition
 
-The server must have on disk what it has acknowledged.
+The server must persist data before it acknowledges it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ WRITERS = 2
 
 
 class OffsetStoreFaults(StoreTests):
-    """What every store outside Kafka does when its server is down, hangs, forgets nothing and holds rubbish."""
+    """What every store outside Kafka does when its server is down, hangs or holds garbage."""
 
     saves = 30
-    """How often a test saves before it does harm; fewer where each save takes long."""
+    """How often a test saves before it injects a fault; lower it if saves are slow."""
 
     def stop_server(self) -> None:
-        """End the server at once, as a crash would."""
+        """Kill the server, as a crash would."""
         raise NotImplementedError
 
     def start_server(self) -> None:
-        """Start the server with the data that it had, and wait until it answers."""
+        """Start the server with its old data, and wait until it answers."""
         raise NotImplementedError
 
     def freeze_server(self) -> None:
@@ -50,10 +50,10 @@ class OffsetStoreFaults(StoreTests):
         pytest.skip("this server cannot be frozen")
 
     def thaw_server(self) -> None:
-        """Make a frozen server go on."""
+        """Resume a frozen server."""
 
     def corrupt(self, partition: Partition) -> None:
-        """Write something that is no offset where the offset of this partition stands."""
+        """Replace the offset of this partition with something that is not an offset."""
         raise NotImplementedError
 
     @contextmanager
@@ -66,7 +66,7 @@ class OffsetStoreFaults(StoreTests):
             self.start_server()
 
     def test_a_server_that_is_down_at_the_start(self) -> None:
-        """A store opens without its server, says that it is unreachable, and works as soon as it is there."""
+        """A store opens without its server, reports it as unreachable, and works as soon as it is up."""
         (partition,) = self.partitions(1)
         with self.server_down():
             opened = self.open_store()
@@ -81,7 +81,7 @@ class OffsetStoreFaults(StoreTests):
         opened.close()
 
     def test_a_server_that_is_down_for_a_while(self) -> None:
-        """What was saved is still there afterwards; what could not be saved is an error, and can be saved again."""
+        """Saved offsets survive an outage; a failed save is an error and can be repeated."""
         (partition,) = self.partitions(1)
         with self.store() as store:
             store.save(partition, 5, "kept")
@@ -99,7 +99,7 @@ class OffsetStoreFaults(StoreTests):
             assert {partition: CommittedOffset(6)} == store.load([partition], stable=True)
 
     def test_a_server_that_hangs(self) -> None:
-        """A server that keeps its connections open and says nothing is given up before the worker is."""
+        """A save gives up on a hanging server before the watchdog kills the worker."""
         (partition,) = self.partitions(1)
         with self.store() as store:
             store.save(partition, 5, "")
@@ -117,7 +117,7 @@ class OffsetStoreFaults(StoreTests):
             assert {partition: CommittedOffset(7)} == store.load([partition], stable=True)
 
     def test_the_connection_is_cut_in_the_middle_of_a_save(self) -> None:
-        """Whatever was acknowledged is there after a crash, and nothing is there that was never sent."""
+        """After a crash the store holds the last acknowledged offset or the one in flight."""
         (partition,) = self.partitions(1)
         with self.store() as store:
             acknowledged = [0]
@@ -134,7 +134,7 @@ class OffsetStoreFaults(StoreTests):
             again(lambda: store.save(partition, acknowledged[0] + 2, ""))
 
     def test_corrupt_content_blocks_one_partition(self) -> None:
-        """Something else than an offset is a named error of its partition; the others go on, and a reset mends it."""
+        """A corrupt offset is an error of its partition only, and a reset repairs it."""
         good, bad = self.partitions(2)
         with self.store() as store:
             store.save(good, 3, "")
@@ -153,7 +153,7 @@ class OffsetStoreFaults(StoreTests):
             assert {bad: CommittedOffset(2, "mended")} == store.load([bad], stable=True)
 
     def test_two_writers(self) -> None:
-        """Two owners that save at the same time never move the offset back, and the larger one stays."""
+        """Two concurrent owners never move the offset back, and the larger one stays."""
         (partition,) = self.partitions(1)
         acknowledged: list[int] = []
         seen: list[int] = []
@@ -170,7 +170,7 @@ class OffsetStoreFaults(StoreTests):
             assert max(acknowledged) == reader.load([partition], stable=True)[partition].offset
 
     def _write(self, partition: Partition, writer: int, acknowledged: list[int]) -> None:
-        """Save growing offsets, some of which the other writer has passed already."""
+        """Save growing offsets, some of which the other writer has already passed."""
         dice, offset = random.Random(writer), 0  # noqa: S311  # a test
         with self.store() as store:
             for _ in range(self.saves):
@@ -179,7 +179,7 @@ class OffsetStoreFaults(StoreTests):
                     store.save(partition, offset, str(writer))
                 except Fenced:
                     offset = store.load([partition], stable=True)[partition].offset
-                except Transient:  # an optimistic store may give up after some tries
+                except Transient:  # an optimistic store may give up after several tries
                     continue
                 else:
                     acknowledged.append(offset)
@@ -196,7 +196,7 @@ def _save_until_it_fails(store: OffsetStore, partition: Partition, acknowledged:
 
 
 def again(call: Callable[[], T], seconds: float = 30) -> T:
-    """Return what the call returns as soon as the server answers it."""
+    """Repeat a call until the server answers."""
     deadline = time.monotonic() + seconds
     while True:
         try:

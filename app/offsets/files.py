@@ -1,11 +1,11 @@
 """
-A store of small files, one for each partition, on a local or shared disk, HDFS (by WebHDFS) or S3.
+A store of small files, one per partition, on a local or shared disk, HDFS (by WebHDFS) or S3.
 
     URL/GROUP/TOPIC/PARTITION   holds   {"offset": 1042, "metadata": "winnow/2 …"}
 
-A file is replaced as a whole, so a reader sees the old content or the new one. JSON shows by its closing brace that it
-is whole. Before a file is replaced it is read, because an offset must not go back. How sure that is depends on what
-the file system offers: see `DiskFolder`, `S3Folder` and `HdfsFolder`.
+A file is replaced as a whole, so readers see the old content or the new one; JSON's closing brace shows that it is
+complete. A file is read before it is replaced, because an offset must not go back. How reliable that check is depends
+on the file system: see `DiskFolder`, `S3Folder` and `HdfsFolder`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from app.offsets.registry import StoreOptionError
 from app.secrets import hidden, shown_url, without_secrets
 from parsers.plugins import PRODUCT
 
-READERS = 8  # files are read side by side
-TRIES = 5  # to replace a file that others replace at the same moment
-SECONDS = 4.0  # that a connection, an answer or a lock may take
+READERS = 8  # files read concurrently
+TRIES = 5  # to replace a file that other writers keep replacing
+SECONDS = 4.0  # to wait for a connection, an answer or a lock
 LOOK_SECONDS = 0.01
 
 
@@ -47,11 +47,10 @@ class FileOffsets:
     The offsets of a group in files.
 
     Args:
-        context: what the store is opened for.
-        url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist: a volume that is not
-            mounted must not look like a first start.
-        options: what the file system's fsspec class takes besides (`user`, `endpoint_url`, `key`, `secret`, …); a
-            secret can be given in a file, as `NAME.file`.
+        url: the folder: file:///path, webhdfs://host:port/path or s3://bucket/path. It must exist, so that an unmounted
+            volume does not look like a first start.
+        options: other options of the fsspec class (`user`, `endpoint_url`, `key`, `secret`, …); `NAME.file` reads one
+            from a file.
     """
 
     transactional = False
@@ -66,13 +65,7 @@ class FileOffsets:
         self._secrets = hidden("files", given)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """
-        Return the stored offset of each partition that has one.
-
-        Raises:
-            Unreachable: the file system does not answer.
-            NotUsable: it refuses, or the folder does not exist.
-        """
+        """Read the files; see `OffsetStore.load`. A missing folder is NotUsable."""
         wanted = list(partitions)
         with self._asking(f"reading the offsets of group {self._group!r}"), ThreadPoolExecutor(READERS) as readers:
             read = list(readers.map(self._read, wanted)) if len(wanted) > 1 else [self._read(each) for each in wanted]
@@ -85,14 +78,7 @@ class FileOffsets:
         return None if file is None else _offset_in(file.content, f"{self._folder.url}/{self._path(partition)}")
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Replace the file, unless it holds a larger offset.
-
-        Raises:
-            Fenced: the stored offset is larger.
-            CorruptOffset: the file holds something else.
-            Transient: the file system does not answer, or refuses.
-        """
+        """Replace the file unless it holds a larger offset; see `OffsetStore.save`."""
         path = self._path(partition)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             for _ in range(TRIES):
@@ -103,15 +89,12 @@ class FileOffsets:
                         refuse_to_go_back(partition, stored, offset)
                     self._folder.replace(path, _content(offset, metadata), file)
                     return
-            raise Unreachable(f"others replaced {path} {TRIES} times while the offset of {partition} was stored")
+            raise Unreachable(
+                f"other writers replaced {path} {TRIES} times in a row while storing the offset of {partition}"
+            )
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Replace the file, whatever it holds.
-
-        Raises:
-            Transient: the file system does not answer, or refuses.
-        """
+        """Replace the file; see `OffsetStore.reset`."""
         path = self._path(partition)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"), self._folder.locked(path):
             self._folder.overwrite(path, _content(offset, metadata))
@@ -125,24 +108,24 @@ class FileOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
-        """Say what an error means; each file system raises what its own libraries raise."""
+        """Translate errors; each file system raises those of its own libraries."""
         where = f"the file system of {self._folder.url}"
         try:
             yield
         except (WinnowError, Changed):
             raise
         except PermissionError as error:
-            said = f"{where} refuses us while {doing}: {self._said(error)}"
+            said = f"{where} denied access while {doing}: {self._said(error)}"
             raise NotAllowed(said, "check the permissions there") from error
         except FileNotFoundError as error:
-            said = f"{where} misses a folder while {doing}: {self._said(error)}"
-            raise NotUsable(said, "make it, or mount it") from error
+            said = f"{where} lacks a folder while {doing}: {self._said(error)}"
+            raise NotUsable(said, "create it, or mount it") from error
         except Exception as error:
-            said = f"{where} does not answer while {doing}: {type(error).__name__}: {self._said(error)}"
+            said = f"{where} is not responding while {doing}: {type(error).__name__}: {self._said(error)}"
             raise Unreachable(said) from error
 
     def _said(self, error: Exception) -> str:
-        """Return what an error says, without secrets: a token is part of a query."""
+        """Return an error's text without secrets: a query may hold a token."""
         return without_secrets(str(error), self._secrets)
 
 
@@ -151,7 +134,7 @@ def _content(offset: int, metadata: str) -> bytes:
 
 
 def _offset_in(content: bytes, place: str) -> CommittedOffset:
-    """Return the offset that a file holds, or what stands for something else."""
+    """Return the offset in a file's content, marked as corrupt if there is none."""
     try:
         document = json.loads(content)
         return stored_offset(str(document["offset"]), str(document["metadata"]), place)
@@ -159,27 +142,21 @@ def _offset_in(content: bytes, place: str) -> CommittedOffset:
         return CommittedOffset.not_readable(f"{place} holds {content[:40]!r}, which is not an offset")
 
 
-class Changed(Exception):  # not an error: the caller looks again
-    """Somebody replaced the file after it was read."""
+class Changed(Exception):  # not an error: the caller tries again
+    """Another writer replaced the file after it was read."""
 
 
 class File(NamedTuple):
-    """The content of a file, and its version where the file system has one."""
+    """The content of a file, and its version if the file system has versions."""
 
     content: bytes
     version: str = ""
 
 
 class Folder(ABC):
-    """
-    A folder on one kind of file system.
+    """A folder on one kind of file system."""
 
-    Args:
-        url: where it is.
-        options: what its fsspec class takes besides.
-    """
-
-    def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # what each kind takes
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:  # noqa: ARG002  # for each kind's fsspec class
         self.url = shown_url(url)
 
     @abstractmethod
@@ -192,15 +169,15 @@ class Folder(ABC):
 
     @abstractmethod
     def overwrite(self, path: str, content: bytes) -> None:
-        """Replace a file as a whole, or make it with its folders."""
+        """Replace a file as a whole, or create it and its folders."""
 
-    def replace(self, path: str, content: bytes, seen: File | None) -> None:  # noqa: ARG002  # where versions exist, they count
-        """Replace a file that was read as `seen`; raise Changed where the file system notices that it has changed."""
+    def replace(self, path: str, content: bytes, seen: File | None) -> None:  # noqa: ARG002  # for those with versions
+        """Replace a file that was read as `seen`; raise Changed if the file system detects a change since."""
         self.overwrite(path, content)
 
     @contextlib.contextmanager
-    def locked(self, path: str) -> Iterator[None]:  # noqa: ARG002  # where there are locks, they have a path
-        """Keep other writers out, where the file system can."""
+    def locked(self, path: str) -> Iterator[None]:  # noqa: ARG002  # for those with locks
+        """Keep other writers out, if the file system can."""
         yield
 
     def close(self) -> None:  # noqa: B027  # most have nothing to close
@@ -208,12 +185,12 @@ class Folder(ABC):
 
 
 class DiskFolder(Folder):
-    """A folder on a local or shared disk. A lock keeps other writers out, as far as the disk's locks reach."""
+    """A folder on a local or shared disk. A lock keeps other writers out, as far as the disk's locks work."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
         super().__init__(url, options)
         if options:
-            raise StoreOptionError(f"file:// takes no other options, such as {next(iter(options))}")
+            raise StoreOptionError(f"file:// takes no option but url: remove {next(iter(options))}")
         self._folder = Path(url.removeprefix("file://"))
 
     def check(self) -> None:
@@ -228,7 +205,7 @@ class DiskFolder(Folder):
             return None
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Write a new file to the disk, and give it the name of the old one."""
+        """Write a new file to the disk, and rename it over the old one."""
         file = self._made(path)
         new = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
@@ -240,11 +217,11 @@ class DiskFolder(Folder):
         finally:
             new.unlink(missing_ok=True)
         with _opened(file.parent) as folder:
-            os.fsync(folder)  # so that the new name outlives a power failure
+            os.fsync(folder)  # so that the rename survives a power failure
 
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[None]:
-        """Hold the lock of a file; the system releases it when the process ends, however it ends."""
+        """Hold the file's lock, which the system releases when the process ends."""
         file = self._made(path)
         with file.with_name(f".{file.name}.lock").open("ab") as lock:
             deadline = time.monotonic() + SECONDS
@@ -255,7 +232,7 @@ class DiskFolder(Folder):
             yield
 
     def _made(self, path: str) -> Path:
-        """Return the path of a file whose folders exist; the outermost one is not ours to make."""
+        """Create the folders below the configured one, and return the file's path."""
         self.check()
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -280,10 +257,10 @@ def _takes(lock: IO[bytes]) -> bool:
 
 class HdfsFolder(Folder):
     """
-    A folder on HDFS, by WebHDFS. A new file is renamed over the old one, which HDFS does at once or not at all.
+    A folder on HDFS, by WebHDFS. A new file is renamed over the old one, which HDFS does atomically.
 
-    HDFS can neither lock nor compare: where a zombie saves in the very moment in which the owner does, the older offset
-    may win until the owner's next save. Records between the two would come twice; none is lost.
+    HDFS can neither lock nor compare: if a zombie saves at the same moment as the owner, the older offset may win until
+    the owner's next save. Records between the two could be processed twice; none is lost.
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
@@ -301,7 +278,7 @@ class HdfsFolder(Folder):
     def read(self, path: str) -> File | None:
         """Return a file; None if it does not exist."""
         try:
-            return File(self._hdfs._call("OPEN", path=f"{self._path}/{path}").content)  # noqa: SLF001  # see below
+            return File(self._hdfs._call("OPEN", path=f"{self._path}/{path}").content)  # noqa: SLF001  # as in overwrite
         except FileNotFoundError:
             return None
 
@@ -309,12 +286,12 @@ class HdfsFolder(Folder):
         """
         Write a new file, and rename it over the old one.
 
-        fsspec's own methods create a file and append to it, and cannot rename over another; so these are WebHDFS's.
+        These are WebHDFS's operations: fsspec's own create a file and append to it, and cannot rename over another.
         """
         file = f"{self._path}/{path}"
         folder, _, name = file.rpartition("/")
         new = f"{folder}/.{name}.{uuid.uuid4().hex}"
-        call = self._hdfs._call  # noqa: SLF001  # what sends any operation of WebHDFS
+        call = self._hdfs._call  # noqa: SLF001  # sends any WebHDFS operation
         self.check()
         call("CREATE", method="put", path=new, data=content, overwrite="true")
         call("RENAME", method="put", path=new, destination=file, renameoptions="OVERWRITE")
@@ -325,7 +302,7 @@ class HdfsFolder(Folder):
 
 
 class _InTime(HTTPAdapter):
-    """Gives every request a timeout; requests itself would wait for ever."""
+    """Gives every request a timeout; requests has none by default."""
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]  # noqa: ANN401  # passed on as they are
         return super().send(request, **{**options, "timeout": SECONDS})
@@ -333,8 +310,8 @@ class _InTime(HTTPAdapter):
 
 class S3Folder(Folder):
     """
-    A folder on S3 or a server that speaks like it. A put is whole or nothing, and takes place only if the file is still
-    the one that was read (If-Match), so that two writers cannot move an offset back.
+    A folder on S3 or a compatible server. A put is atomic, and conditional on the file being the one that was read
+    (If-Match), so two writers cannot move an offset back.
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
@@ -343,7 +320,7 @@ class S3Folder(Folder):
         self._s3, path = fsspec.url_to_fs(
             url, skip_instance_cache=True, use_listings_cache=False, config_kwargs=patience, **options
         )
-        self._s3.retries = 2  # times; five would take longer than a task may wait
+        self._s3.retries = 2  # the default of five takes longer than a task may wait
         self._path = path.rstrip("/")
 
     def check(self) -> None:
@@ -365,7 +342,7 @@ class S3Folder(Folder):
         self._s3.pipe_file(f"{self._path}/{path}", content)
 
     def replace(self, path: str, content: bytes, seen: File | None) -> None:
-        """Put a file if it is still the one that was read. If the tag is older than the content, nothing is put."""
+        """Put a file if it is still the one that was read; a tag older than the content fails the put."""
         condition = {"IfNoneMatch": "*"} if seen is None else {"IfMatch": seen.version}
         try:
             self._s3.pipe_file(f"{self._path}/{path}", content, **condition)
@@ -376,7 +353,7 @@ class S3Folder(Folder):
 
 
 def _code(error: OSError) -> str:
-    """Return S3's own code of an error."""
+    """Return S3's code of an error."""
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 
@@ -386,7 +363,7 @@ FOLDERS: Mapping[str, type[Folder]] = {"file": DiskFolder, "webhdfs": HdfsFolder
 
 def _open_folder(url: str, options: Mapping[str, object]) -> Folder:
     """
-    Return a folder; nothing connects yet.
+    Return a folder without connecting.
 
     Raises:
         StoreOptionError: an option is wrong, or a package is missing.

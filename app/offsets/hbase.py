@@ -1,19 +1,19 @@
 """
-A store in HBase, reached through its Thrift server (version 1): rows with one column for each partition.
+A store in HBase, reached through its Thrift server (version 1): rows with one column per partition.
 
     TOPIC:GROUP:now             →   offsets:0 = 1042   offsets:1 = 977   metadata:0 = {"1042": "winnow/2 …"}   …
-    TOPIC:GROUP:1795251648256   →   offsets:0 = 911    offsets:1 = 850   as it was then (milliseconds since 1970),
-                                    metadata:0 = {"911": "winnow/2 topic=…"}   with the topic's id and nothing else
+    TOPIC:GROUP:1795251648256   →   offsets:0 = 911    offsets:1 = 850   at that time (milliseconds since the epoch),
+                                    metadata:0 = {"911": "winnow/2 topic=…"}   with only the topic's id
 
-The reversed scan from `TOPIC:GROUP:~` finds the newest row first: the row `now`, and without one the newest of the
-history. So a group that another job has kept in such a table goes on from there. The history gets a row a minute while
-offsets move. All cells live for the table's time to live.
+A reversed scan from `TOPIC:GROUP:~` finds the row `now` first or, without one, the newest of the history. So Winnow can
+take over a group that another job kept in such a table. The history gets a row a minute while offsets move. All cells
+expire after the table's time to live.
 
-An offset never goes back: checkAndPut stores it only if the row `now` still holds the offset that was read, which is
-atomic in HBase. It stores one column. So the metadata comes first, in a checkAndPut on the same condition, beside the
-metadata of the offset that is still stored: whatever happens in between, the stored offset finds its own. Two writers
-at the same moment can lose metadata, never an offset. A group that comes from an older job is compared with its newest
-row, which is not atomic, once.
+An offset never goes back: checkAndPut, which is atomic in HBase, stores it only if the row `now` still holds the offset
+that was read. It stores a single column. So the metadata is stored first, under the same condition, together with that
+of the currently stored offset: whatever happens in between, the stored offset has its metadata. Two concurrent writers
+can lose metadata, but never an offset. Only the first save of a group from another job, which is compared with its
+newest row, is not atomic.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from app.offsets.metadata import OffsetMetadata
 from app.offsets.options import Options
 
 SECONDS = 6.0
-"""How long a connection, or an answer, may take."""
+"""The timeout of a connection or an answer."""
 CREATE_SECONDS = 20.0
-"""How long the creation of the table may take."""
+"""The timeout of the table's creation."""
 TRIES = 5
-"""How often an offset is stored again because somebody else has stored another one in between."""
+"""How often to try to store an offset that other writers keep changing."""
 HISTORY_SECONDS = 60.0
-"""How long at least lies between two rows of the history."""
+"""The least time between two rows of the history."""
 OFFSETS, METADATA = "offsets", "metadata"
 NOW = "now"
 DAY = 86_400
@@ -60,13 +60,11 @@ class HBaseOffsets:
     The offsets of a group in a table of HBase.
 
     Args:
-        context: what the store is opened for.
-        host: where the Thrift server is.
-        port: its port.
-        table: the table; it is created if it is missing.
-        time_to_live_days: how long the cells of a table that is created here live.
-        transport: what the Thrift server speaks: `buffered` or `framed`.
-        protocol: what the Thrift server speaks: `binary` or `compact`.
+        host: the Thrift server's host.
+        table: created if it is missing.
+        time_to_live_days: the lifetime of cells, if the table is created here.
+        transport: the Thrift server's: `buffered` or `framed`.
+        protocol: the Thrift server's: `binary` or `compact`.
     """
 
     transactional = False
@@ -101,12 +99,7 @@ class HBaseOffsets:
         self._next_history: dict[str, float] = {}
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """
-        Return the stored offset of each partition that has one.
-
-        Raises:
-            Unreachable, NotUsable: HBase does not answer, or refuses.
-        """
+        """Read the newest rows; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as table:
@@ -118,14 +111,7 @@ class HBaseOffsets:
         return found
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, unless a larger one is stored.
-
-        Raises:
-            Fenced: the stored offset is larger.
-            CorruptOffset: something else is stored.
-            Transient: HBase does not answer, or refuses; or others kept storing another offset.
-        """
+        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         row = self._row(partition.topic, NOW)
         column, beside = _column(OFFSETS, partition.number), _column(METADATA, partition.number)
         for _ in range(TRIES):
@@ -143,15 +129,10 @@ class HBaseOffsets:
                 ):
                     self._keep_history(table, partition.topic)
                     return
-        raise Transient(partition, f"others have stored an offset {TRIES} times while it was to be stored", offset)
+        raise Transient(partition, f"other writers changed the offset {TRIES} times in a row", offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, whatever is stored.
-
-        Raises:
-            Transient: HBase does not answer, or refuses.
-        """
+        """Store the offset; see `OffsetStore.reset`."""
         cells = {
             _column(OFFSETS, partition.number): str(offset).encode(),
             _column(METADATA, partition.number): _metadata(None, offset, metadata),
@@ -161,12 +142,7 @@ class HBaseOffsets:
             self._keep_history(table, partition.topic)
 
     def history(self, topic: str, most: int, until: int | None = None) -> Sequence[PastOffsets]:
-        """
-        Return the offsets of a topic at earlier times, the newest first, `most` of them, none later than `until`.
-
-        Raises:
-            Unreachable, NotUsable: HBase does not answer, or refuses.
-        """
+        """Read rows of the history; see `OffsetHistory.history`."""
         with self._asking(f"reading the history of {topic}") as table:
             rows = list(self._scan(table, topic, most, ":" if until is None else _moment(until)))
         return [_past(row, cells) for row, cells in rows]
@@ -176,11 +152,11 @@ class HBaseOffsets:
         self._connections.close()
 
     def _newest(self, table: Any, topic: str) -> list[tuple[str, Cells]]:  # noqa: ANN401  # happybase has no types
-        """Return the row of now and the newest of the history, as far as they exist."""
+        """Return the row `now` and the newest of the history, as far as they exist."""
         return list(self._scan(table, topic, 2, "~"))
 
     def _scan(self, table: Any, topic: str, most: int, last: str) -> Iterator[tuple[str, Cells]]:  # noqa: ANN401
-        """Return the rows of a topic whose last part is not larger than `last`, the largest first."""
+        """Yield a topic's rows whose last part is at most `last`, the largest first."""
         begin, end = self._row(topic, last), self._row(topic, "")
         for row, cells in table.scan(
             row_start=begin, row_stop=end, reverse=True, limit=most, batch_size=min(most, 100)
@@ -188,7 +164,7 @@ class HBaseOffsets:
             yield row.decode(), cells
 
     def _keep_history(self, table: Any, topic: str) -> None:  # noqa: ANN401
-        """Copy the offsets of now into the history, unless the newest row there is young enough."""
+        """Copy the current offsets into the history unless its newest row is recent enough."""
         with self._lock:
             if time.monotonic() < self._next_history.get(topic, 0.0):
                 return
@@ -206,7 +182,7 @@ class HBaseOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[Any]:
-        """Lend the table, and say what the client's errors mean."""
+        """Lend the table, and translate the client's errors."""
         try:
             self._make_table()
             with self._connections.one() as connection:
@@ -214,14 +190,14 @@ class HBaseOffsets:
         except HBaseError as error:
             raise self._meaning(error.message.decode(errors="replace"), doing) from error
         except IllegalArgument as error:
-            raise NotUsable(f"HBase cannot serve us while {doing}: {error}", "check the offset store") from error
+            raise NotUsable(f"HBase rejected the request while {doing}: {error}", "check the offset store") from error
         except (TException, TTransportException, OSError, EOFError) as error:
             raise Unreachable(
-                f"HBase's Thrift server does not answer at {self._where} while {doing}: {error}"
+                f"HBase's Thrift server at {self._where} is not responding while {doing}: {error}"
             ) from error
 
     def _make_table(self) -> None:
-        """Create the table if it is missing; several may do so at once."""
+        """Create the table if it is missing; several processes may try at once."""
         with self._lock:
             if self._has_table:
                 return
@@ -233,33 +209,34 @@ class HBaseOffsets:
             self._has_table = True
 
     def _meaning(self, said: str, doing: str) -> NotUsable | Unreachable:
-        """Say what an error of HBase itself means; its text begins with the exception's class."""
+        """Translate an error of HBase itself, whose text begins with the exception's class."""
         first = said.splitlines()[0] if said else "no reason was given"
         if "AccessDenied" in first:
-            return NotAllowed(f"HBase refuses us while {doing}: {first}", "let the Thrift server's user use the table")
+            cure = "grant the Thrift server's user access to the table"
+            return NotAllowed(f"HBase denied access while {doing}: {first}", cure)
         if "TableNotFound" in first:
             self._has_table = False
         if "NoSuchColumnFamily" in first:
             cure = f"the table {self._table} needs the column families {OFFSETS} and {METADATA}"
-            return NotUsable(f"HBase cannot serve us while {doing}: {first}", cure)
-        return Unreachable(f"HBase cannot serve us now while {doing}: {first}")
+            return NotUsable(f"HBase rejected the request while {doing}: {first}", cure)
+        return Unreachable(f"HBase is unavailable while {doing}: {first}")
 
 
 def _put_if(table: Any, row: str, expected: tuple[bytes, bytes | None], column: bytes, value: bytes) -> bool:  # noqa: ANN401
-    """Store a column if another one of that row has its expected value (None: is missing); return whether it had."""
+    """Store a column if another column of the row has its expected value (None: missing); return whether it did."""
     mutation = Mutation(column=column, value=value)
     done: bool = table.connection.client.checkAndPut(table.name, row.encode(), *expected, mutation, {})
     return done
 
 
 def _metadata(stored: CommittedOffset | None, offset: int, metadata: str) -> bytes:
-    """Return the metadata of an offset that is about to be stored, and of the one that is stored until then."""
+    """Return the metadata of an offset about to be stored, together with that of the stored one."""
     before = {str(stored.offset): stored.metadata} if stored else {}
     return json.dumps(before | {str(offset): metadata}, ensure_ascii=False).encode()
 
 
 def _moment(milliseconds: int) -> str:
-    """Return a time as the last part of a row, whose order is that of the times."""
+    """Return a time as the last part of a row, in a form that sorts by time."""
     return f"{milliseconds:013d}"
 
 
@@ -273,7 +250,7 @@ def _is_offset(column: bytes) -> bool:
 
 
 def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
-    """Return what a row says of a partition."""
+    """Return a partition's offset in a row."""
     value = cells.get(_column(OFFSETS, number))
     if value is None:
         return None
@@ -286,12 +263,12 @@ def _stored(row: str, cells: Cells, number: int) -> CommittedOffset | None:
 
 
 def _numbers(cells: Cells) -> list[int]:
-    """Return the partitions that a row has offsets of."""
+    """Return the partitions that have offsets in a row."""
     return sorted(int(column.partition(b":")[2]) for column in cells if _is_offset(column))
 
 
 def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
-    """Return the cells that tell which topic each offset of the row of now belongs to."""
+    """Return metadata cells with only the topic id of each offset in the row `now`."""
     stored = {number: _stored(NOW, cells, number) for number in _numbers(cells)}
     return {
         _column(METADATA, number): _metadata(None, at.offset, str(OffsetMetadata(topic_id, at.offset)))
@@ -301,7 +278,7 @@ def _topic_ids(cells: Cells) -> dict[bytes, bytes]:
 
 
 def _past(row: str, cells: Cells) -> PastOffsets:
-    """Return what a row of the history says."""
+    """Parse a row of the history."""
     stored = {number: _stored(row, cells, number) for number in _numbers(cells)}
     known = {number: at for number, at in stored.items() if at is not None and not at.corrupt}
     topic_ids = {number: OffsetMetadata.parse(at.metadata).topic_id for number, at in known.items()}

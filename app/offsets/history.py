@@ -1,4 +1,4 @@
-"""What the offsets of a group were at earlier times, and how it goes back to one of them."""
+"""Formats a group's earlier offsets, and computes the moves that restore them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.migrate import Move
 
-RECREATED = "the topic was deleted and created again, and the history is of the deleted one"
+RECREATED = "the topic was deleted and created again, and the history belongs to the deleted one"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written(past: PastOffsets) -> str:
-    """Return an entry of the history as a line: its time, and the offset of each partition."""
+    """Format an entry as a line: its time, and the offset of each partition."""
     offsets = " ".join(f"{number}={offset}" for number, offset in sorted(past.offsets.items()))
     return f"{time_of(past.time)}  {offsets}"
 
 
 def time_of(milliseconds: int) -> str:
-    """Return a time as a person writes it, in UTC."""
+    """Format a time in UTC."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds_of(text: str) -> int:
     """
-    Return the milliseconds since 1970 of a time as a person writes it; without a zone it is UTC.
+    Parse a time, by default in UTC, or milliseconds since the epoch; return milliseconds since the epoch.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: the text is not a time.
     """
     if text.isdecimal():
         return int(text)
@@ -43,14 +43,14 @@ def milliseconds_of(text: str) -> int:
 
 def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str, Topic], moment: int) -> Iterator[Move]:
     """
-    Yield what has to move so that each topic is as it was at a moment: as its newest entry that is not later says.
+    Yield the moves that restore each topic's newest entry no later than a moment.
 
-    The topic's id goes beside each offset: a task has committed it, so the group has worked on the topic, and one that
-    is created again must be noticed.
+    The topic's id goes into the metadata: a task committed the offset, so the group has worked on this topic, and must
+    notice if it is created again.
 
     Raises:
         NotUsable: a topic has no entry that old.
-        TopicRecreated: the entry, or what the store holds now, is of a deleted topic of the same name.
+        TopicRecreated: the entry, or what the store holds now, belongs to a deleted topic of the same name.
     """
     there = target.load(partitions_of(topics.values()), stable=True)
     for name, topic in sorted(topics.items()):

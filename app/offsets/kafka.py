@@ -1,4 +1,4 @@
-"""The default store: the consumer group's offsets in Kafka, which move inside the transaction of their records."""
+"""The default store: the consumer group's offsets in Kafka, committed in the transaction of their records."""
 
 from __future__ import annotations
 
@@ -20,24 +20,22 @@ from app.offsets.failures import refuse_to_go_back, saving
 from app.runtime import REAL
 from app.watchdog import in_time
 
-# The driver asks again soon; a task that opens has nothing else to do.
+# The driver soon asks again; a task that opens has nothing else to do.
 DRIVER_SECONDS, TASK_SECONDS = 5.0, 10.0
-# What an offset commit may take, inside a transaction once every record is acknowledged; usually 2 ms.
+# The timeout of an offset commit; in a transaction, once every record is acknowledged, it usually takes 2 ms.
 COMMIT_SECONDS = 5.0
 
 
 class KafkaGroupOffsets:
     """
-    The offsets of a consumer group, on the cluster that is written to.
+    The offsets of a consumer group on the sink's cluster.
 
-    A broker takes no offset of a topic that it does not know. Where the source is on another cluster, an empty
-    placeholder stands for each source topic.
+    Brokers reject offsets of topics they do not have. If the source is on another cluster, an empty placeholder topic
+    represents each source topic.
 
-    An admin client could read them too, but its list_consumer_group_offsets crashes the process (librdkafka 2.16,
-    rd_kafka_cgrp_op with no group) while a restarted coordinator loads. A consumer has a group, and is safe.
-
-    Args:
-        context: what the store is opened for; with a task's consumer, the store uses that one as long as it answers.
+    Offsets are read with a consumer: an admin client's list_consumer_group_offsets crashes the process (librdkafka
+    2.16, rd_kafka_cgrp_op with no group) while a restarted coordinator loads. The store uses a task's consumer as long
+    as that answers.
     """
 
     transactional = True
@@ -49,7 +47,7 @@ class KafkaGroupOffsets:
         self._readers: dict[bool, Consumer] = {}
         self._spare: dict[bool, list[Consumer]] = {True: [], False: []}
         self._crowded = False
-        """Whether each read of a task has a consumer of its own: one that waits would keep the others waiting."""
+        """Whether each read of a task gets its own consumer, because a blocked read would delay the others."""
         self._lock = threading.Lock()
         self._commits = threading.Lock()
         self._last_commit: Future[object] = Future()
@@ -57,13 +55,10 @@ class KafkaGroupOffsets:
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:
         """
-        Return the group's offset of each partition that has one.
+        Read the group's offsets; see `OffsetStore.load`.
 
-        `stable` waits for transactions that are about to move an offset (KIP-447): librdkafka asks for that where the
-        consumer reads committed records only. While hundreds of partitions commit there is always one.
-
-        Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
+        librdkafka requires stable offsets (KIP-447) if the consumer is read_committed. While hundreds of partitions
+        commit, some transaction is always pending.
         """
         names = {(self._context.topic(each.topic), each.number): each for each in partitions}
         wanted = [TopicPartition(*there) for there in names]
@@ -96,16 +91,17 @@ class KafkaGroupOffsets:
         Send the offset as part of the producer's open transaction.
 
         Raises:
-            KafkaException: as librdkafka raises it; the writer knows what it means for its transaction.
+            KafkaException: from librdkafka; the writer knows what it means for its transaction.
         """
         self._send(producer, self._at(partition, offset, metadata))
 
     def save_beside(self, producer: Producer, partition: Partition, offset: int) -> None:
         """
-        Send the offset of a partition that is no source, so that Kafka writes the end of the transaction beside it.
+        Send the offset of a partition that is not a source, so that Kafka writes the transaction's end marker to the
+        group's offsets.
 
         Raises:
-            KafkaException: as librdkafka raises it.
+            KafkaException: from librdkafka.
         """
         self._send(producer, TopicPartition(*partition, offset))
 
@@ -115,25 +111,14 @@ class KafkaGroupOffsets:
             producer.send_offsets_to_transaction([at], group, COMMIT_SECONDS)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Commit the offset without a transaction, unless the group is further already.
-
-        Raises:
-            Fenced: the group's offset is larger.
-            Transient: the commit failed, or its outcome is unknown.
-        """
+        """Commit the offset without a transaction unless the group's is larger; see `OffsetStore.save`."""
         with saving(partition, offset):
             stored = self.load([partition], stable=True).get(partition)
         refuse_to_go_back(partition, stored, offset)
         self.reset(partition, offset, metadata)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Commit the offset without a transaction, even if that goes back.
-
-        Raises:
-            Transient: the commit failed, or its outcome is unknown.
-        """
+        """Commit the offset without a transaction; see `OffsetStore.reset`."""
         try:
             self._commit(self._at(partition, offset, metadata))
         except KafkaException as error:
@@ -141,11 +126,11 @@ class KafkaGroupOffsets:
 
     def _commit(self, at: TopicPartition) -> None:
         """
-        Commit in a thread of its own, and give up in time.
+        Commit in a separate thread, and give up after a timeout.
 
-        Where a broker dies before it answers, the call does not return until that broker is back. Then librdkafka 2.16
-        repeats the commit. So no newer commit begins before that: the offset would go back. A task calls this in a
-        thread already, and goes on without it once it is overdue.
+        If a broker dies before it answers, the call returns only when that broker is back, and librdkafka 2.16 then
+        repeats the commit. So no newer commit may start before, or the offset would go back. A task already calls this
+        in a thread that it abandons once it is overdue.
         """
         if self._context.consumer is not None:
             with in_time(COMMIT_SECONDS, "commit"):
@@ -161,7 +146,7 @@ class KafkaGroupOffsets:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
 
     def close(self) -> None:
-        """Close the consumers that the store made itself, unless a commit hangs: then `close` would hang, too."""
+        """Close the store's own consumers, unless a commit hangs: then closing would hang, too."""
         with self._lock:
             while self._readers:
                 _, reader = self._readers.popitem()
@@ -175,7 +160,7 @@ class KafkaGroupOffsets:
 
     @contextmanager
     def _lent(self, *, stable: bool) -> Iterator[Consumer]:
-        """Lend a consumer for a read; one that has failed is not lent again."""
+        """Lend a consumer for a read; one that failed is not lent again."""
         if self._context.consumer is None or (stable and not self._crowded):
             yield self._reader(stable=stable)
             return
@@ -200,18 +185,18 @@ class KafkaGroupOffsets:
         return Consumer(settings.common(self._context.kafka) | own, logger=settings.SILENT)
 
     def _refusal(self, reader: Consumer) -> KafkaError | None:
-        """Return why Kafka does not let us ask the group's coordinator: the question itself only times out."""
+        """Return why Kafka rejects requests to the group's coordinator; the request itself only times out."""
         if self._context.consumer is not None:
-            return None  # it is the task's, which polls it
+            return None  # the task polls it
         message = reader.poll(0)
         error = None if message is None else message.error()
         return error if error is not None and is_refusal(error) else None
 
     def _drop_reader(self, stable: bool, failure: Exception) -> None:  # noqa: FBT001  # the key of a reader
         """
-        Connect again after an outage or a refusal.
+        Connect again after an outage or a rejection.
 
-        A client whose only broker was killed may never answer again, and one that was refused tells it only once.
+        A client whose only broker was killed may never answer again, and a rejected one reports it only once.
         """
         if isinstance(failure, NotAllowed | Unreachable):
             with self._lock:

@@ -1,14 +1,14 @@
 """
-The metadata that tasks commit beside each offset: whose it is, and what became of the records before it.
+The metadata that tasks commit with each offset: who committed it, and the counts of the records before it.
 
     winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 tx=81:2
     backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
     task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40 blocked=500%20of%20900%20records…
 
-The counts are committed together with the records that they count, so they are exact, whatever process dies. A task
-continues the counts that it finds, so they go on over rounds, crashes and upgrades; `since` says from which offset.
-A task that leaves a partition to a person says why, until the offset moves; `continuing` never takes that over. One
-partition of each task also has what the task spends its time on (`app.offsets.times`).
+Counts are committed together with the records that they count, so they stay exact whatever process dies. A task
+continues the counts that it finds, over rounds, crashes and upgrades; `since` is the offset they start at. A task that
+leaves a partition to an operator says why in `blocked`, until the offset moves; `continuing` drops it. One partition
+of each task also has the task's times (`app.offsets.times`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FIRST_VERSION, VERSION = "winnow", "winnow/2"
 MAX_BYTES = 4000
 """A little less than the broker's default for `offset.metadata.max.bytes`, 4,096."""
 MAX_REASON = 1_500
-"""What is written of the reason why a partition is blocked, which may hold a broker's words."""
+"""The most characters written of why a partition is blocked, which may quote a broker."""
 _READABLE = "/:;,.()'@"
 UNKNOWN = "unknown"
 """The reason of dead letters that the first version counted without one."""
 OTHER = "other"
-"""The reason that stands for the rare ones where the metadata would grow too long."""
+"""Combines rare reasons when the metadata would become too long."""
 
-# Twelve bytes for each of the usual reasons leave room for everything else. Any other reason follows a `~`.
+# The usual reasons take at most twelve bytes each, which leaves room for the rest. Any other reason follows a `~`.
 CODES: Mapping[str, str] = MappingProxyType(
     {
         "empty": "e",
@@ -56,7 +56,7 @@ _REASONS = {code: reason for reason, code in CODES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Records and bytes of one partition: what came in, where it went, and in how many transactions."""
+    """Records and bytes of one partition: input, outcomes, and transactions."""
 
     records: int = 0
     out: int = 0
@@ -79,7 +79,7 @@ class Counts:
         )
 
     def since(self, earlier: Counts) -> Counts:
-        """Return what was counted after `earlier`; a count that went back counts as nothing."""
+        """Return what was counted after `earlier`; a count that went back gives 0."""
         dead = {
             reason: more for reason, count in self.dead.items() if (more := count - earlier.dead.get(reason, 0)) > 0
         }
@@ -95,7 +95,7 @@ class Counts:
 
     @property
     def dead_total(self) -> int:
-        """How many records went to the dead letters."""
+        """The number of dead letters."""
         return sum(self.dead.values())
 
 
@@ -105,17 +105,17 @@ NOTHING = Counts()
 @dataclass(frozen=True, slots=True)
 class OffsetMetadata:
     """
-    What stands beside a committed offset.
+    The metadata of a committed offset.
 
     Args:
-        topic_id: the id of the topic, which no later topic of the same name has; empty where the broker gives none.
-        since: the offset from which the counts count.
-        counts: what became of the records from there to the committed offset.
-        read: the last record that was read; None where no leader epoch is known.
+        topic_id: empty if the broker gives none.
+        since: the offset at which the counts start.
+        counts: the outcomes of the records from there to the committed offset.
+        read: the last record read; None if its leader epoch is unknown.
         owner: the run of the service that committed it.
-        report: what the task that committed it spends its time on; None beside most offsets.
-        backlog: where committed records ended when the counts began; 0 where that is not known.
-        blocked: why the task that committed it left the partition to a person; empty where it did not.
+        report: the committing task's times; None for most offsets.
+        backlog: the last stable offset when the counts started; 0 if unknown.
+        blocked: why the committing task left the partition to an operator; empty if it did not.
     """
 
     topic_id: str = ""
@@ -141,7 +141,7 @@ class OffsetMetadata:
 
     @classmethod
     def parse(cls, text: str) -> OffsetMetadata:
-        """Return what `text` says, in this version or the first; text that somebody else wrote says nothing."""
+        """Parse this version or the first; text from any other tool gives empty metadata."""
         version, *words = text.split() or [""]
         if version not in (FIRST_VERSION, VERSION):
             return cls()
@@ -162,12 +162,12 @@ class OffsetMetadata:
     def continuing(
         cls, committed: CommittedOffset | None, position: int, planned: OffsetRange, owner: Owner
     ) -> OffsetMetadata:
-        """Go on with the counts beside the committed offset; those of another topic, or of nobody, begin here."""
+        """Continue the counts of the committed offset, or start new ones if it has none or is another topic's."""
         topic_id = planned.topic_id
         found = cls.parse(committed.metadata if committed else "")
         if found.is_ours and found.topic_id in ("", topic_id):
             stays = committed is not None and position == committed.offset
-            # Where nothing is counted yet, a person has set the offset, or the first commit is still to come.
+            # Without counts, an operator set the offset, or there was no commit yet.
             backlog = planned.backlog if found.counts == NOTHING else found.backlog
             read = found.read if stays else None
             return cls(topic_id, found.since, found.counts, read, owner, backlog=backlog)
@@ -176,10 +176,10 @@ class OffsetMetadata:
     @classmethod
     def restarting(cls, committed: CommittedOffset | None, position: int, topic_id: str) -> str:
         """
-        Return what stands beside an offset that a person sets: the counts begin there, and it names no run.
+        Return the metadata of an offset that an operator sets: counts start there, and it names no run.
 
-        Where a task has committed in this topic, the topic's id stays: the group has worked on it, and a topic that is
-        created again must be noticed. Otherwise nothing stands there: an operator's offset shows nothing.
+        If a task has committed in this topic, the topic's id is kept: the group has worked on it, and must notice if it
+        is created again. Otherwise the metadata is empty.
         """
         found = cls.parse(committed.metadata if committed else "")
         worked_on = found.is_ours and found.topic_id == topic_id
@@ -187,12 +187,12 @@ class OffsetMetadata:
 
     @property
     def is_ours(self) -> bool:
-        """Whether a task of Winnow wrote it."""
+        """Whether Winnow wrote it."""
         return self != OffsetMetadata()
 
 
 def owner_of(committed: CommittedOffset | None) -> Owner:
-    """Return the run whose task committed an offset; NOBODY where its metadata does not say."""
+    """Return the run whose task committed an offset; NOBODY if the metadata does not say."""
     return OffsetMetadata.parse(committed.metadata).owner if committed else NOBODY
 
 
@@ -212,7 +212,7 @@ def _owner(by: str, sink: str, generation: str) -> Owner:
 
 
 def _reasons(dead: Mapping[str, int], room: int) -> str:
-    """Write the counts by reason, the most frequent first; what has no room becomes `other`."""
+    """Write the counts by reason, the most frequent first; those without room become `other`."""
     frequent = sorted((item for item in dead.items() if item[1]), key=lambda item: -item[1])
     written = [f"{_code(reason)}:{count}" for reason, count in frequent]
     rest = 0
@@ -226,7 +226,7 @@ def _code(reason: str) -> str:
 
 
 def _counted(text: str) -> dict[str, int]:
-    """Read the counts by reason; the first version has only their sum."""
+    """Read the counts by reason; the first version has only their total."""
     if text.isdecimal():
         return {UNKNOWN: int(text)} if int(text) else {}
     counts: dict[str, int] = {}

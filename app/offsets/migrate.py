@@ -1,4 +1,4 @@
-"""Moves the offsets of a group from one store to another, and refuses what would do harm."""
+"""Moves a group's offsets between stores, and refuses to move an offset back unless forced."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from app.offsets.contract import OffsetStore
 @dataclass(frozen=True, slots=True)
 class Move:
     """
-    What happens to the offset of one partition.
+    The move of one partition's offset.
 
     Args:
-        partition: which partition.
-        source: what the store holds that is moved from.
-        target: what the other store holds; None where it holds nothing.
+        source: the offset to move.
+        target: what the target store holds; None if it holds nothing.
     """
 
     partition: Partition
@@ -27,12 +26,12 @@ class Move:
 
     @property
     def is_done(self) -> bool:
-        """Whether both hold the same offset already."""
+        """Whether both stores already hold the same offset."""
         return self.target is not None and not self.target.corrupt and self.target.offset == self.source.offset
 
     @property
     def needs_force(self) -> bool:
-        """Whether the offset would go back, or replace something that nobody can read."""
+        """Whether the offset would go back, or replace a corrupt one."""
         return self.target is not None and (bool(self.target.corrupt) or self.target.offset > self.source.offset)
 
     def __str__(self) -> str:
@@ -42,10 +41,10 @@ class Move:
 
 def moves(source: OffsetStore, target: OffsetStore, partitions: Sequence[Partition]) -> Iterator[Move]:
     """
-    Yield what is to be moved, in order.
+    Yield the moves, in order.
 
     Raises:
-        CorruptOffset: what the source holds is not an offset.
+        CorruptOffset: the source holds something other than an offset.
         Unreachable, NotUsable: a store cannot be read.
     """
     there = target.load(partitions, stable=True)
@@ -64,14 +63,12 @@ def carry_out(
     say: Callable[[str], object],
 ) -> int:
     """
-    Store the offsets, and tell what became of each; return how many were refused.
+    Store the offsets and report each move; return how many were refused.
 
     Args:
-        all_moves: what is to be stored.
-        target: where.
-        written: takes in what was stored.
+        written: receives what was stored.
         force: whether an offset may go back.
-        say: takes a line.
+        say: prints a line.
 
     Raises:
         Transient: the target cannot be written.
@@ -86,7 +83,7 @@ def carry_out(
             store(move.partition, move.source.offset, move.source.metadata)
         except (Fenced, CorruptOffset):
             refused += 1
-            say(f"refused  {move}: it would go back; --force does it")
+            say(f"refused  {move}: it would go back; use --force to allow that")
         else:
             written[move.partition] = move.source
             say(f"moved    {move}")
@@ -96,18 +93,18 @@ def carry_out(
 def tell_others(
     all_moves: Sequence[Move], partitions: Iterable[Partition], store: str, say: Callable[[str], object]
 ) -> None:
-    """Tell which partitions a store has no offset of, so that nothing moves there."""
+    """Report the partitions without an offset in the store, which do not move."""
     for partition in sorted(set(partitions).difference(each.partition for each in all_moves)):
         say(f"left     {partition}: no offset in {store}")
 
 
 def foretell(all_moves: Sequence[Move], *, force: bool, say: Callable[[str], object]) -> int:
-    """Tell what `carry_out` would do, and change nothing; return how many would be refused."""
+    """Report what `carry_out` would do; return how many moves would be refused."""
     for move in all_moves:
         if move.is_done:
             say(f"same     {move}")
         elif move.needs_force and not force:
-            say(f"refused  {move}: it would go back; --force does it")
+            say(f"refused  {move}: it would go back; use --force to allow that")
         else:
             say(f"to move  {move}")
     return sum(move.needs_force for move in all_moves) if not force else 0

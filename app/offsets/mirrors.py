@@ -1,8 +1,8 @@
 """
-Mirrors: copies of the committed offsets in other stores, for tools that watch those. They never hold up the flow.
+Mirrors: copies of the committed offsets in other stores, for tools that read those. They never delay the service.
 
-A task tells its mirrors each committed offset. The driver compares them with the truth at each look, which catches up
-what a killed task did not write, and puts right what is ahead of the truth because somebody set the offsets back.
+Tasks write each committed offset to their mirrors. The driver regularly compares the mirrors with the store: it adds
+what a killed task did not write, and corrects a mirror that is ahead because an operator set offsets back.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from app.runtime import REAL, Runtime
 Offsets = Mapping[Partition, CommittedOffset]
 Write = Callable[[OffsetStore, Offsets], None]
 
-# Tools look at a mirror every few seconds: in between only the newest offset of each partition is kept.
+# Tools read a mirror every few seconds, so only the newest offset of each partition in this time is written.
 PACE_SECONDS = 1.0
 FIRST_BACKOFF, LAST_BACKOFF = 0.5, 30.0
 CLOSE_SECONDS = 1.5
-"""How long the end of a round, or of the service, waits for what the mirrors have not written yet."""
+"""How long the end of a round or the service waits for the mirrors to write what is pending."""
 
 
 class MirrorStatus(NamedTuple):
@@ -34,10 +34,10 @@ class MirrorStatus(NamedTuple):
 
     Args:
         name: the name of its store.
-        failures: how many attempts to write have failed in its life.
-        waiting: how many partitions have an offset that is not written yet.
-        error: why it fails; empty while it does not.
-        since: when it began to fail, in seconds since the epoch.
+        failures: failed writes in its lifetime.
+        waiting: partitions with an unwritten offset.
+        error: why it fails; empty while it works.
+        since: when it started to fail, in seconds since the epoch.
     """
 
     name: str
@@ -48,19 +48,11 @@ class MirrorStatus(NamedTuple):
 
 
 class Mirror:
-    """
-    One mirror, written by a thread of its own, which starts with the first offset.
-
-    Args:
-        name: the name of its store, for the log.
-        open_store: opens the store.
-        write: writes a batch of offsets to the store, and raises if that fails.
-        runtime: the clock.
-    """
+    """One mirror, written by a thread of its own, which starts with the first offset."""
 
     def __init__(self, name: str, open_store: Callable[[], OffsetStore], write: Write, runtime: Runtime = REAL) -> None:
         self.failures = 0
-        """How many attempts to write have failed, in this mirror's life."""
+        """Failed writes in this mirror's lifetime."""
         self._name = name
         self._open_store = open_store
         self._store: OffsetStore | None = None
@@ -73,19 +65,19 @@ class Mirror:
         self._thread: threading.Thread | None = None
         self._failing_since: float | None = None
         self._trouble = ("", 0.0)
-        """The last error while it fails, and the time of day of the first."""
+        """The latest error of the current outage, and when the outage began."""
         self._said_at = 0.0
         self._failed_before = 0
-        """How many attempts had failed before the outage that goes on now."""
+        """Failed writes before the current outage."""
 
     @property
     def status(self) -> MirrorStatus:
-        """How it is now."""
+        """The current status."""
         with self._news:
             return MirrorStatus(self._name, self.failures, len(self._waiting), *self._trouble)
 
     def put(self, offsets: Offsets) -> None:
-        """Have these offsets written soon; newer ones replace them meanwhile."""
+        """Queue offsets for writing; newer ones replace those still waiting."""
         with self._news:
             self._waiting.update(offsets)
             if self._thread is None:
@@ -94,7 +86,7 @@ class Mirror:
             self._news.notify_all()
 
     def close(self, seconds: float) -> None:
-        """Have what waits written once more, and wait for that so many seconds at most."""
+        """Try to write what waits once more, for at most this many seconds."""
         with self._news:
             self._closing = True
             self._news.notify_all()
@@ -116,7 +108,7 @@ class Mirror:
             self._store.close()
 
     def _next(self) -> Offsets:
-        """Wait for offsets and take them; nothing means the end."""
+        """Wait for offsets and take them; none means the end."""
         with self._news:
             self._news.wait_for(lambda: self._waiting or self._closing)
             taken, self._waiting = self._waiting, {}
@@ -127,11 +119,11 @@ class Mirror:
             self._news.wait_for(lambda: self._closing, seconds)
 
     def _written(self, offsets: Offsets) -> bool:
-        """Write offsets; if that fails, keep those that no newer ones have replaced."""
+        """Write offsets; on failure keep those without a newer one."""
         try:
             self._store = self._store or self._open_store()
             self._write(self._store, offsets)
-        except Exception as error:  # noqa: BLE001  # whatever a store raises, it must not end the mirror
+        except Exception as error:  # noqa: BLE001  # no error of a store may end the mirror
             with self._news:
                 self._waiting = {**offsets, **self._waiting}
             self._failed(error)
@@ -161,12 +153,7 @@ class Mirror:
 
 
 class Mirrors:
-    """
-    All mirrors of a process.
-
-    Args:
-        mirrors: one for each store that is configured.
-    """
+    """All mirrors of a process."""
 
     def __init__(self, mirrors: Sequence[Mirror] = ()) -> None:
         self._mirrors = mirrors
@@ -174,27 +161,27 @@ class Mirrors:
 
     @property
     def failures(self) -> int:
-        """How many attempts to write have failed."""
+        """Failed writes of all mirrors."""
         return sum(mirror.failures for mirror in self._mirrors)
 
     @property
     def status(self) -> tuple[MirrorStatus, ...]:
-        """How each mirror is now."""
+        """The current status of each mirror."""
         return tuple(mirror.status for mirror in self._mirrors)
 
     def put(self, partition: Partition, offset: int, metadata: str) -> None:
-        """Take in that an offset was committed; an idle partition that commits the same one again changes nothing."""
+        """Queue a committed offset; a repeated commit of an idle partition changes nothing."""
         if self._mirrors and self._newest.get(partition) != offset:
             self._newest[partition] = offset
             self.put_all({partition: CommittedOffset(offset, metadata)})
 
     def put_all(self, offsets: Offsets) -> None:
-        """Have these offsets written soon."""
+        """Queue offsets for all mirrors."""
         for mirror in self._mirrors if offsets else ():
             mirror.put(offsets)
 
     def close(self) -> None:
-        """Wait a moment for what is not written yet."""
+        """Wait briefly for pending writes."""
         clock = REAL.monotonic
         deadline = clock() + CLOSE_SECONDS
         for mirror in self._mirrors:
@@ -202,12 +189,12 @@ class Mirrors:
 
 
 def mirrors_of_a_task(stores: Iterable[Plugin], context: StoreContext) -> Mirrors:
-    """Return the mirrors that a task tells its committed offsets."""
+    """Return the mirrors that a task writes its committed offsets to."""
     return _mirrors(stores, context, write_forward)
 
 
 def mirrors_of_the_driver(stores: Iterable[Plugin], context: StoreContext, truth: OffsetStore) -> Mirrors:
-    """Return the mirrors that the driver compares with the truth."""
+    """Return the mirrors that the driver compares with the store."""
     return _mirrors(stores, context, lambda mirror, offsets: put_right(mirror, offsets, truth))
 
 
@@ -216,7 +203,7 @@ def _mirrors(stores: Iterable[Plugin], context: StoreContext, write: Write) -> M
 
 
 def write_forward(mirror: OffsetStore, offsets: Offsets) -> None:
-    """Write offsets; one that the mirror has passed is left to the driver, which knows the truth."""
+    """Write offsets; if the mirror is ahead, leave it to the driver, which knows the store."""
     for partition, at in offsets.items():
         try:
             mirror.save(partition, at.offset, at.metadata)
@@ -228,10 +215,10 @@ def write_forward(mirror: OffsetStore, offsets: Offsets) -> None:
 
 def put_right(mirror: OffsetStore, offsets: Offsets, truth: OffsetStore) -> None:
     """
-    Write offsets that the mirror has not reached, and set back what is ahead of the truth.
+    Write offsets that the mirror has not reached, and set back those ahead of the store.
 
-    Tasks go on meanwhile, so a mirror that is ahead of these offsets may be right. Tasks tell it nothing that is not
-    committed: it is wrong only if it is ahead of an offset that is read after it.
+    Tasks continue meanwhile, so a mirror ahead of these offsets may be correct. Tasks write only committed offsets: a
+    mirror is wrong only if it is ahead of an offset loaded from the store after it.
     """
     found = mirror.load(offsets, stable=False)
     ahead = [each for each, at in found.items() if at.corrupt or at.offset > offsets[each].offset]

@@ -1,10 +1,10 @@
 """
-A store in MySQL or MariaDB: one table, one row for each group, topic and partition.
+A store in MySQL or MariaDB: one table with a row for each group, topic and partition.
 
     SELECT * FROM winnow_offsets   →   group_id | topic | partition_id | next_offset | metadata | updated_at
 
-An upsert stores an offset only if it is not smaller than the stored one. In the same transaction the row is read back,
-while the upsert still locks it: so nobody can move it in between, and a larger offset shows that another owner went on.
+An upsert stores an offset only if it is not smaller than the stored one. The same transaction reads the row back while
+the upsert still locks it: a larger offset shows that another owner continued.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 
 SECONDS = 4
-"""How long a connection, or an answer, may take."""
+"""The timeout of a connection or an answer."""
 
-# Names are compared byte by byte, as Kafka does; the longest name of a topic has 249 characters.
+# Names are compared byte by byte, as in Kafka; a topic name has at most 249 characters.
 CREATE = """
 CREATE TABLE IF NOT EXISTS {table} (
   group_id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   PRIMARY KEY (group_id, topic, partition_id)
 ) ENGINE = InnoDB
 """
-# The assignments run from left to right, and each sees what the earlier ones did: so next_offset must come last.
+# Assignments run from left to right and see the earlier ones, so next_offset must come last.
 SAVE = """
 INSERT INTO {table} (group_id, topic, partition_id, next_offset, metadata) VALUES (%s, %s, %s, %s, %s)
 ON DUPLICATE KEY UPDATE
@@ -66,7 +66,7 @@ REFUSED = frozenset(
 )
 NO_ANSWER = frozenset(
     {
-        0,  # PyMySQL, where the server has closed the connection
+        0,  # PyMySQL's code if the server closed the connection
         CR.CR_CONNECTION_ERROR,
         CR.CR_CONN_HOST_ERROR,
         CR.CR_SERVER_GONE_ERROR,
@@ -81,7 +81,7 @@ NO_ANSWER = frozenset(
         ER.QUERY_INTERRUPTED,
         ER.DISK_FULL,
         ER.RECORD_FILE_FULL,
-        ER.OPTION_PREVENTS_STATEMENT,  # read-only, as a replica that is about to become the primary server
+        ER.OPTION_PREVENTS_STATEMENT,  # read-only, such as a replica that is about to become the primary
     }
 )
 
@@ -91,15 +91,11 @@ class MySqlOffsets:
     The offsets of a group in a table of MySQL or MariaDB.
 
     Args:
-        context: what the store is opened for.
-        host: where the server is.
-        port: its port.
-        user: who may read and write the table, and create it where it is missing.
-        password: the user's password.
+        user: may read and write the table, and create it if it is missing.
         password_file: a file with the password.
-        database: where the table is; it must exist.
-        table: its name; the table is created if it is missing.
-        ssl_ca: a file with the certificates to trust; with it, every connection is encrypted.
+        database: must exist.
+        table: created if it is missing.
+        ssl_ca: a file with the trusted certificates; with it, every connection is encrypted.
     """
 
     transactional = False
@@ -130,7 +126,7 @@ class MySqlOffsets:
             database=options.text("database", database),
             ssl_ca=None if ssl_ca is None else options.text("ssl.ca", ssl_ca),
             charset="utf8mb4",
-            # The default level also locks gaps between rows, and so lets neighbours that are new at once deadlock.
+            # The default level also locks gaps between rows, so concurrent inserts of neighbours could deadlock.
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             connect_timeout=SECONDS,
             read_timeout=SECONDS,
@@ -144,12 +140,7 @@ class MySqlOffsets:
         self._has_table = False
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """
-        Return the stored offset of each partition that has one.
-
-        Raises:
-            Unreachable, NotUsable: the server does not answer, or refuses.
-        """
+        """Read the rows; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}") as cursor:
@@ -159,14 +150,7 @@ class MySqlOffsets:
         return found
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, unless a larger one is stored.
-
-        Raises:
-            Fenced: the stored offset is larger.
-            CorruptOffset: the stored number is no offset.
-            Transient: the server does not answer, or refuses.
-        """
+        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
             cursor.execute(self._sql(SAVE), (self._group, *partition, offset, metadata))
             cursor.execute(self._sql(LOAD), (self._group, partition.topic, [partition.number]))
@@ -174,12 +158,7 @@ class MySqlOffsets:
         refuse_to_go_back(partition, self._stored(stored, beside), offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, whatever is stored.
-
-        Raises:
-            Transient: the server does not answer, or refuses.
-        """
+        """Store the offset; see `OffsetStore.reset`."""
         with saving(partition, offset), self._asking(f"storing the offset of {partition}") as cursor:
             cursor.execute(self._sql(RESET), (self._group, *partition, offset, metadata))
 
@@ -195,7 +174,7 @@ class MySqlOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[Cursor]:
-        """Lend a cursor inside one transaction, and say what the client's errors mean."""
+        """Lend a cursor inside one transaction, and translate the client's errors."""
         try:
             with self._connections.one() as connection:
                 with connection.cursor() as cursor:
@@ -206,7 +185,7 @@ class MySqlOffsets:
             raise self._meaning(error, doing) from error
 
     def _make_table(self, cursor: Cursor) -> None:
-        """Create the table if it is missing; who may not create tables can let somebody else do it."""
+        """Create the table if it is missing; a user without the right needs an existing table."""
         if not self._has_table:
             cursor.execute("SHOW TABLES LIKE %s", (self._table.replace("_", r"\_"),))
             if not cursor.fetchone():
@@ -216,13 +195,13 @@ class MySqlOffsets:
     def _meaning(self, error: Exception, doing: str) -> NotUsable | Unreachable:
         code, said = ([*error.args, "", ""])[:2] if error.args else (0, "")
         said = said or str(error)
-        if isinstance(error, RuntimeError):  # PyMySQL lacks a package that the server's way to check passwords needs
+        if isinstance(error, RuntimeError):  # PyMySQL lacks a package for the server's authentication method
             return NotUsable(
                 f"MySQL at {self._where} cannot be reached while {doing}: {error}", "pip install 'PyMySQL[rsa]'"
             )
         if code in REFUSED:
-            cure = "check user and password of the offset store, and what the user may do"
-            return NotAllowed(f"MySQL at {self._where} refuses us while {doing}: {said}", cure)
+            cure = "check the user, password and privileges of the offset store"
+            return NotAllowed(f"MySQL at {self._where} denied access while {doing}: {said}", cure)
         if code in NO_ANSWER or isinstance(error, (OSError, pymysql.InterfaceError)):
-            return Unreachable(f"MySQL does not answer at {self._where} while {doing}: {said}")
-        return NotUsable(f"MySQL at {self._where} cannot serve us while {doing}: {said}", "check the offset store")
+            return Unreachable(f"MySQL at {self._where} is not responding while {doing}: {said}")
+        return NotUsable(f"MySQL at {self._where} rejected the request while {doing}: {said}", "check the offset store")

@@ -1,8 +1,8 @@
 """
-The store that remembers nothing: at each start of the service, the start policy decides where each partition begins.
+The store that remembers nothing: at each start of the service, `starting.offsets` decides where partitions start.
 
-While the service runs, the driver keeps what its tasks report, and tells each task what it has planned with. A task
-that is killed reports nothing, so the next round repeats its work.
+While the service runs, the driver keeps the offsets that tasks report, and passes each task its planned offsets. A
+killed task reports nothing, so the next round repeats its work.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ from app.offsets.failures import refuse_to_go_back
 
 
 class NoOffsets:
-    """
-    The offsets of a group in the memory of one process.
-
-    Args:
-        context: what the store is opened for; a task begins with the offsets that the driver has planned with.
-    """
+    """The offsets of a group in the memory of one process; a task's start with those that the driver planned with."""
 
     transactional = False
     is_local = True
@@ -36,12 +31,7 @@ class NoOffsets:
             return {each: self._offsets[each] for each in partitions if each in self._offsets}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Keep an offset.
-
-        Raises:
-            Fenced: a larger one is kept.
-        """
+        """Keep an offset unless a larger one is kept; see `OffsetStore.save`."""
         with self._lock:
             refuse_to_go_back(partition, self._offsets.get(partition), offset)
             self._offsets[partition] = CommittedOffset(offset, metadata)

@@ -1,4 +1,4 @@
-"""Takes in the options of a store as a user wrote them, and names all that is wrong with them at once."""
+"""Checks the options of a store, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from parsers.errors import listed
 
 class Options:
     """
-    Checks options one by one, and remembers what is wrong with them.
+    Checks options one by one and collects the problems.
 
-    Each method returns the checked value. A wrong one yields a value of the right type, so that a store can check all
-    its options before `raise_problems` refuses them.
+    Each method returns the checked value. For a wrong one it returns some value of the right type, so that a store can
+    check all its options before `raise_problems`.
     """
 
     def __init__(self) -> None:
         self._problems: list[str] = []
 
     def text(self, name: str, value: object) -> str:
-        """Take in a text that is not empty; YAML's numbers are no texts."""
+        """Check non-empty text; a YAML number is not text."""
         if isinstance(value, str) and value.strip():
             return value
-        self.wrong(f"{name} must be text that is not empty; put a number in quotes")
+        self.wrong(f"{name} must be non-empty text; put a number in quotes")
         return "?"
 
     def number(self, name: str, value: object, *, least: int, most: int) -> int:
-        """Take in a whole number; from the environment it may be text."""
+        """Check a whole number, which may be text from the environment."""
         whole = int(value) if isinstance(value, str) and value.isdecimal() else value
         if isinstance(whole, int) and not isinstance(whole, bool) and least <= whole <= most:
             return whole
@@ -38,25 +38,25 @@ class Options:
         return least
 
     def choice(self, name: str, value: object, choices: Collection[str]) -> str:
-        """Take in one of a few words."""
+        """Check one of a few words."""
         if isinstance(value, str) and value in choices:
             return value
         self.wrong(f"{name} must be {' or '.join(sorted(choices))}, not {value!r}")
         return next(iter(choices))
 
     def url(self, name: str, value: object, schemes: Collection[str] = ()) -> str:
-        """Take in a URL, if need be of one of these schemes. It may hold a password, so no message repeats it."""
+        """Check a URL, of one of these schemes if given. No message quotes it, as it may hold a password."""
         url = self.text(name, value)
         scheme = re.match(r"([\w+.-]+)://", url)
         if url != "?" and not (scheme and (not schemes or scheme[1] in schemes)):
             kinds = " or ".join(f"{each}://…" for each in schemes) or "such as file:///path"
             self.wrong(f"{name} must be a URL, {kinds}")
         elif not _has_a_host(url):
-            self.wrong(f"{name} has no host that can be read: in a password write %2F for /, and so on")
+            self.wrong(f"{name} has no readable host: percent-encode the password, such as %2F for /")
         return url
 
     def secret(self, name: str, value: object, file: object) -> str:
-        """Take in a secret that is given as it is, or in a file (`NAME.file`); empty where there is none."""
+        """Check a secret given as a value or in a file (`NAME.file`); return nothing if there is none."""
         if value is not None and file is not None:
             self.wrong(f"{name} and {name}.file are both set: keep the file")
         elif file is not None:
@@ -66,7 +66,7 @@ class Options:
         return ""
 
     def with_secrets(self, options: Mapping[str, object]) -> dict[str, object]:
-        """Take in options that somebody else knows, with the content of each `NAME_file` as `NAME`."""
+        """Return unchecked options, with the content of each `NAME_file` as `NAME`."""
         files = {name.removesuffix("_file"): value for name, value in options.items() if name.endswith("_file")}
         plain = {name: value for name, value in options.items() if not name.endswith("_file") and name not in files}
         return plain | {name: self.secret(name, options.get(name), file) for name, file in files.items()}
@@ -80,22 +80,22 @@ class Options:
             return ""
 
     def wrong(self, problem: str) -> None:
-        """Remember a problem."""
+        """Note a problem."""
         self._problems.append(problem)
 
     def raise_problems(self) -> None:
         """
-        Refuse the options if there is a problem.
+        Report the problems.
 
         Raises:
-            StoreOptionError: with all of them.
+            StoreOptionError: if there are any, with all of them.
         """
         if self._problems:
             raise StoreOptionError(listed(self._problems))
 
 
 def _has_a_host(url: str) -> bool:
-    """Return whether the part of a URL before its path is a host and a port; what else it is may be half a password."""
+    """Return whether a URL's host and port can be parsed; otherwise that part may be half a password."""
     try:
         _ = urlsplit(url).port
     except ValueError:

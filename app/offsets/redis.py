@@ -1,9 +1,9 @@
 """
-A store in Redis: for each group and topic a hash with two fields for each partition.
+A store in Redis: a hash for each group and topic, with two fields per partition.
 
     HGETALL winnow:GROUP:TOPIC   →   0 = 1042   0:metadata = winnow/2 …   1 = 977   1:metadata = …
 
-A script on the server compares and stores, so that no two writers can move an offset back between them.
+A script on the server compares and stores atomically, so two writers cannot move an offset back.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 
 SECONDS = 4.0
-"""How long a connection, or an answer, may take. Each is tried twice, because a server may have closed an idle one."""
+"""The timeout of a connection or an answer. Calls are tried twice, because the server may have closed an idle one."""
 SCHEMES = ("redis", "rediss", "unix")
 
-# Lua's numbers are exact up to 2^53 only, so offsets are compared as text: the longer one is the larger one.
+# Lua's numbers are exact only up to 2^53, so offsets are compared as text: the longer one is larger.
 SAVE = """
 local stored = redis.call('HGET', KEYS[1], ARGV[1])
 if stored then
@@ -41,13 +41,12 @@ return false
 
 class RedisOffsets:
     """
-    The offsets of a group in Redis or a server that speaks like it.
+    The offsets of a group in Redis or a compatible server.
 
     Args:
-        context: what the store is opened for.
-        url: where the server is: redis://host:6379/0, rediss:// for TLS, or unix:///path.
+        url: redis://host:6379/0, rediss:// for TLS, or unix:///path.
         username: a user of the server's access control list.
-        password: its password, unless the URL holds it.
+        password: the password, unless the URL holds it.
         password_file: a file with the password.
     """
 
@@ -81,12 +80,7 @@ class RedisOffsets:
         self._save = self._client.register_script(SAVE)
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """
-        Return the stored offset of each partition that has one.
-
-        Raises:
-            Unreachable, NotUsable: Redis does not answer, or refuses.
-        """
+        """Read the fields; see `OffsetStore.load`."""
         found: dict[Partition, CommittedOffset] = {}
         for topic, wanted in numbers_by_topic(partitions).items():
             with self._asking(f"reading the offsets of {topic}"):
@@ -108,14 +102,7 @@ class RedisOffsets:
         return list(values)
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, unless a larger one is stored.
-
-        Raises:
-            Fenced: the stored offset is larger.
-            CorruptOffset: something else is stored.
-            Transient: Redis does not answer, or refuses.
-        """
+        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         key, number = self._key(partition.topic), str(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             stored = self._save(keys=[key], args=[number, str(offset), metadata])
@@ -124,12 +111,7 @@ class RedisOffsets:
             refuse_to_go_back(partition, stored_offset(str(stored), "", place), offset)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, whatever is stored.
-
-        Raises:
-            Transient: Redis does not answer, or refuses.
-        """
+        """Store the offset; see `OffsetStore.reset`."""
         field, beside = _fields(partition.number)
         with saving(partition, offset), self._asking(f"storing the offset of {partition}"):
             self._client.hset(self._key(partition.topic), mapping={field: str(offset), beside: metadata})
@@ -143,7 +125,7 @@ class RedisOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[None]:
-        """Say what an error of the client means."""
+        """Translate the client's errors."""
         try:
             yield
         except (
@@ -151,16 +133,16 @@ class RedisOffsets:
             redis.exceptions.AuthorizationError,
             redis.exceptions.NoPermissionError,
         ) as error:
-            cure = "check username and password of the offset store, and what its user may do"
-            raise NotAllowed(f"Redis refuses us while {doing}: {error}", cure) from error
+            cure = "check the username, password and permissions of the offset store"
+            raise NotAllowed(f"Redis denied access while {doing}: {error}", cure) from error
         except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError) as error:
-            raise Unreachable(f"Redis does not answer while {doing}: {error}") from error
+            raise Unreachable(f"Redis is not responding while {doing}: {error}") from error
         except redis.ResponseError as error:
             if str(error).startswith(("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "OOM", "BUSY")):
-                raise Unreachable(f"Redis cannot serve us now while {doing}: {error}") from error
-            raise NotUsable(f"Redis cannot serve us while {doing}: {error}", "check the offset store") from error
+                raise Unreachable(f"Redis is unavailable while {doing}: {error}") from error
+            raise NotUsable(f"Redis rejected the request while {doing}: {error}", "check the offset store") from error
 
 
 def _fields(number: int) -> tuple[str, str]:
-    """Return the two fields of a partition: offset and metadata."""
+    """Return a partition's two fields: offset and metadata."""
     return str(number), f"{number}:metadata"

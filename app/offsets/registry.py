@@ -1,10 +1,9 @@
 """
-Finds an offset store by the name that a configuration gives it.
+Finds an offset store by its configured name.
 
-A built-in store is one file here and one line in the table below; the client of its server is an optional extra of
-the package, in brackets behind it. Another package adds a store with an entry point: the group `winnow.offsets`, the
-name that a user writes, and what opens the store, a class or a function that takes a `StoreContext` and then the
-options as keyword arguments.
+A built-in store is one file here and one line in the table below, followed in brackets by the package extra with its
+client. Another package adds a store with an entry point in the group `winnow.offsets`: the name for the configuration,
+and a class or function that takes a `StoreContext` and the options as keyword arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from parsers.plugins import Plugins
 
 
 class UnknownStore(ValueError):
-    """No usable offset store is registered under that name."""
+    """No usable offset store has that name."""
 
 
 class StoreOptionError(ValueError):
@@ -44,17 +43,17 @@ _STORES = Plugins(
 
 
 def names() -> list[str]:
-    """Return the names of all stores that are installed, sorted."""
+    """Return the sorted names of all installed stores."""
     return _STORES.names()
 
 
 def open_store(store: Plugin, context: StoreContext) -> OffsetStore:
     """
-    Open the store of that name; nothing connects before its first call.
+    Open a store; it connects with its first call.
 
     Raises:
         UnknownStore: no usable store has that name.
-        StoreOptionError: the store does not take these options; no text repeats one that may be a secret.
+        StoreOptionError: the store does not accept these options; the message quotes none that may be secret.
     """
     try:
         return cast("OffsetStore", _STORES.load(store.name, store.options, OffsetStore, context))

@@ -1,11 +1,11 @@
 """
-What an offset store promises, as tests; needs pytest.
+Tests of what an offset store promises; needs pytest.
 
     class TestMine(OffsetStoreContract):
         def open_store(self):
             return Mine(StoreContext("group", {}), url="…")
 
-Each test calls `open_store` again for each process that it plays: what one has saved, the others must find.
+Each test calls `open_store` once for each process that it simulates: what one saves, the others must find.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ THREADS = 8
 
 
 class StoreTests:
-    """What the tests of a store need to know of it."""
+    """The base of a store's tests."""
 
     def open_store(self) -> OffsetStore:
-        """Open the store that is tested; called several times in a test, always for the same group."""
+        """Open the tested store; called several times per test, always for the same group."""
         raise NotImplementedError
 
     def partitions(self, count: int) -> list[Partition]:
-        """Return partitions that no test has used before; override it where their topic must exist."""
+        """Return partitions that no test has used before; override it if their topic must exist."""
         topic = f"topic-{uuid4().hex[:8]}"
         return [Partition(topic, number) for number in range(count)]
 
     @contextmanager
     def store(self) -> Iterator[OffsetStore]:
-        """Open a store and close it again."""
+        """Open a store, and close it in the end."""
         opened = self.open_store()
         try:
             yield opened
@@ -48,17 +48,17 @@ class StoreTests:
 
 
 class OffsetStoreContract(StoreTests):
-    """The promises that every offset store makes; subclass it and say how yours is opened."""
+    """The promises of every offset store; subclass it and implement `open_store`."""
 
     def test_is_an_offset_store(self) -> None:
-        """The object has the methods of a store, and says whether it takes part in transactions."""
+        """The object has the methods of a store, and says whether it is transactional."""
         with self.store() as store:
             assert isinstance(store, OffsetStore)
             assert store.transactional in (True, False)
 
     @pytest.mark.parametrize("stable", [True, False])
     def test_a_partition_without_an_offset_is_left_out(self, *, stable: bool) -> None:
-        """Nothing is stored for a partition at its first start, which is no error."""
+        """A partition without an offset, as at its first start, is not an error."""
         known, unknown = self.partitions(2)
         with self.store() as store:
             store.save(known, 3, "")
@@ -68,7 +68,7 @@ class OffsetStoreContract(StoreTests):
 
     @pytest.mark.parametrize("metadata", ["", "winnow/2 topic=a since=0 in=1", "x" * MAX_BYTES])
     def test_what_was_saved_is_found_by_others(self, metadata: str) -> None:
-        """Another process finds offset and metadata, as after a restart."""
+        """Another process finds the offset and its metadata, as after a restart."""
         (partition,) = self.partitions(1)
         with self.store() as store:
             store.save(partition, 7, metadata)
@@ -77,7 +77,7 @@ class OffsetStoreContract(StoreTests):
             assert {partition: CommittedOffset(7, metadata)} == later.load([partition], stable=True)
 
     def test_partitions_do_not_mix(self) -> None:
-        """Each partition has an offset of its own, however large."""
+        """Each partition has its own offset, however large."""
         first, second, third = self.partitions(3)
         with self.store() as store:
             store.save(first, 1, "a")
@@ -109,7 +109,7 @@ class OffsetStoreContract(StoreTests):
             assert {partition: CommittedOffset(9, "kept")} == store.load([partition], stable=True)
 
     def test_a_zombie_cannot_move_it_back(self) -> None:
-        """An earlier owner that goes on late is refused, even where it has never looked at the new offset."""
+        """An earlier owner that saves late is fenced, even if it never loaded the new offset."""
         (partition,) = self.partitions(1)
         with self.store() as zombie, self.store() as owner:
             zombie.save(partition, 10, "")
@@ -122,7 +122,7 @@ class OffsetStoreContract(StoreTests):
             assert {partition: CommittedOffset(20, "owner")} == owner.load([partition], stable=True)
 
     def test_a_reset_may_go_back(self) -> None:
-        """A person or a policy decides so; afterwards the offset moves on from there."""
+        """A reset may move the offset back, and saves continue from there."""
         (partition,) = self.partitions(1)
         with self.store() as store:
             store.save(partition, 100, "")
@@ -134,7 +134,7 @@ class OffsetStoreContract(StoreTests):
             assert {partition: CommittedOffset(41)} == store.load([partition], stable=True)
 
     def test_threads_save_side_by_side(self) -> None:
-        """The lanes of a task save at the same time, each its own partition, and none is lost."""
+        """Threads save different partitions concurrently, and no save is lost."""
         partitions = self.partitions(THREADS)
         with self.store() as store, ThreadPoolExecutor(THREADS) as threads:
             for offset in range(1, 4):

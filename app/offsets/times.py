@@ -1,10 +1,10 @@
 """
-Where the time of a task goes: committed beside an offset of one of its partitions, as one word of the metadata.
+How a task spends its time: one word in the metadata of one of its partitions' offsets.
 
     task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40
 
-That is attempt 0 at task 3 of round 12; then the milliseconds that it has waited for records, and for commits; then
-histograms of how long it parsed, produced and committed: the sum in milliseconds, and the count below each bound.
+That is attempt 0 at task 3 of round 12; the milliseconds spent waiting for records, and on commits; and histograms of
+parse, produce and commit times: the sum in milliseconds, and the count in each bucket.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import NamedTuple
 from app.model import Attempt
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""The longest time of each count, in seconds; one more count has what took longer."""
+"""The upper bounds of the buckets, in seconds; one more bucket holds what took longer."""
 
 
 def place_of(seconds: float) -> int:
-    """Return which of the counts has what took so long."""
+    """Return the index of the bucket for a time."""
     return bisect_left(BOUNDS, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """
-    How long something took, each time.
+    A histogram of times.
 
     Args:
         seconds: the sum.
-        counts: how often it took how long, by BOUNDS; what is missing at the end is 0.
+        counts: the count in each bucket; missing ones at the end are 0.
     """
 
     seconds: float = 0.0
@@ -40,7 +40,7 @@ class Histogram:
 
     @classmethod
     def of(cls, seconds: float) -> Histogram:
-        """Return that it took so long, once."""
+        """Return the histogram of a single time."""
         return cls(seconds, (0,) * place_of(seconds) + (1,))
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -57,7 +57,7 @@ class Histogram:
 
     @classmethod
     def parse(cls, text: str) -> Histogram:
-        """Return what `text` says; raise ValueError where it says something else."""
+        """Parse a histogram; raise ValueError for other text."""
         milliseconds, _, counts = text.partition(":")
         return cls(int(milliseconds) / 1000, tuple(map(int, counts.split(","))) if counts else ())
 
@@ -65,14 +65,14 @@ class Histogram:
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
     """
-    What the thread of a task has spent its time on; commits run beside it, for many partitions at once.
+    How a task's thread spends its time. Commits run in other threads, for many partitions at once.
 
     Args:
-        waits: seconds that it waited for records.
-        commits: seconds in which it started commits, waited for them, and looked after its partitions.
-        parse: how long it parsed each chunk of records.
-        produce: how long it took to hand over what became of each chunk.
-        commit: how long each commit of a partition took.
+        waits: seconds spent waiting for records.
+        commits: seconds spent starting commits, waiting for them, and managing partitions.
+        parse: the time to parse each chunk of records.
+        produce: the time to hand each chunk's output to the producer.
+        commit: the time of each partition's commit.
     """
 
     waits: float = 0.0
@@ -83,7 +83,7 @@ class TaskTimes:
 
     @property
     def seconds(self) -> float:
-        """The whole time of its thread."""
+        """The total time of the thread."""
         return self.waits + self.commits + self.parse.seconds + self.produce.seconds
 
     def __add__(self, other: TaskTimes) -> TaskTimes:
@@ -123,7 +123,7 @@ class TaskReport(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskReport | None:
-        """Return what `text` says; None where it says something else, or nothing."""
+        """Parse a report; return None for other text."""
         try:
             attempt, waits, commits, *histograms = text.split(";")
             parse, produce, commit = map(Histogram.parse, histograms)

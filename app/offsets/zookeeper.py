@@ -1,15 +1,15 @@
 """
-A store in ZooKeeper: one node for each partition, which holds nothing but a decimal number, as older tools expect it.
+A store in ZooKeeper: one node per partition, which holds only a decimal number, as older tools expect.
 
     /consumers/GROUP/offsets/TOPIC/PARTITION            →   1042
     /consumers/GROUP/offsets/TOPIC/PARTITION/metadata   →   1042 1042 winnow/2 …
 
-The child holds the number of its node, the next offset to read, and the metadata. Both nodes change in one transaction
-of ZooKeeper, on condition that the version of the first is still the one that was read: so nobody moves an offset back
-in between. Another tool that writes the number alone is believed, and the child, which names another number, is not.
+The child holds its node's number, the next offset to read, and the metadata. Both nodes change in one ZooKeeper
+transaction, conditional on the version of the first, so a concurrent writer cannot move the offset back. If another
+tool changes only the number, the number counts, and the child is ignored because it names another one.
 
-With `position: start` the number is where the last committed batch began, for tools that expect that. Winnow itself
-goes on at the end of that batch, which the child names. Where a tool has written the number, Winnow starts there.
+With `position: start` the number is the start of the last committed batch, for tools that expect that. Winnow itself
+resumes at the end of that batch, which the child names, or at a number that another tool wrote.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from app.offsets.failures import refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
 
 SECONDS = 4.0
-"""How long a connection, or an answer, may take."""
+"""The timeout of a connection or an answer."""
 TRIES = 10
-"""How often an offset is stored again because somebody else has changed its node in between."""
+"""How often to try to store an offset whose node other writers keep changing."""
 OFFSETS = "/consumers/{group}/offsets"
-"""Where consumers before Kafka 0.9 keep the offsets of a group."""
+"""Where consumers before Kafka 0.9 keep a group's offsets."""
 METADATA = "metadata"
 
-# Kazoo would log a line for each attempt to connect. Winnow logs each outage itself.
+# Kazoo would log each connection attempt. Winnow logs outages itself.
 SILENT = logging.getLogger("winnow.kazoo")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
@@ -60,11 +60,10 @@ class Stored(NamedTuple):
     What ZooKeeper holds for a partition.
 
     Args:
-        number: what the node says; -1 where that is no number.
-        committed: the offset that this stands for.
-        version: of the node.
-        has_child: whether there is a child.
-        agrees: whether the child, if there is one, belongs to this number.
+        number: the node's number; -1 if it is not a number.
+        committed: the offset that node and child give together.
+        version: the node's version.
+        agrees: whether the child, if there is one, names the node's number.
     """
 
     number: int
@@ -79,13 +78,11 @@ class ZooKeeperOffsets:
     The offsets of a group in ZooKeeper.
 
     Args:
-        context: what the store is opened for.
-        hosts: where the servers are: host:port,host:port, and the chroot behind them if there is one.
-        root: the node below which GROUP/TOPIC/PARTITION is; without it the place is that of old consumers.
-        namespace: a node above everything, as Curator has it.
-        position: whether the number of a node is the `end` of the last batch (the next offset to read) or its `start`.
-        username: who may write; ZooKeeper's digest scheme. Everybody can read.
-        password: the user's password.
+        hosts: host:port,host:port, followed by the chroot if there is one.
+        root: the parent node of GROUP/TOPIC/PARTITION; by default old consumers' path.
+        namespace: a node above everything, as Curator's.
+        position: whether a node's number is the `end` of the last batch (the next offset to read) or its `start`.
+        username: the only user who may write, by ZooKeeper's digest scheme; anyone can read.
         password_file: a file with the password.
     """
 
@@ -115,46 +112,29 @@ class ZooKeeperOffsets:
         self._user = None if username is None else options.text("username", username)
         self._password = options.secret("password", password, password_file)
         if bool(self._user) != bool(self._password):
-            options.wrong("username and password belong together")
+            options.wrong("username and password must be set together")
         options.raise_problems()
         self._client: KazooClient | None = None
         self._lock = threading.Lock()
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
-        """
-        Return the stored offset of each partition that has one.
-
-        Raises:
-            Unreachable, NotUsable: ZooKeeper does not answer, or refuses.
-        """
+        """Read the nodes; see `OffsetStore.load`."""
         wanted = list(partitions)
         with self._asking("reading offsets") as client:
             asked = [(each, *self._ask(client, each)) for each in wanted]
             found = {each: _stored(self._path(each), _value(node), _value(child)) for each, node, child in asked}
-            # A node and its child are read one after the other: where they do not match, a change may lie in between.
+            # A node and its child are read one after the other, so a mismatch may be a change in between.
             for partition, stored in found.items():
                 if stored is not None and not stored.agrees:
                     found[partition] = self._read(client, partition)
         return {partition: stored.committed for partition, stored in found.items() if stored is not None}
 
     def save(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, unless a larger one is stored.
-
-        Raises:
-            Fenced: the stored offset is larger.
-            CorruptOffset: something else is stored.
-            Transient: ZooKeeper does not answer, or refuses; or others kept changing the node.
-        """
+        """Store the offset unless a larger one is stored; see `OffsetStore.save`."""
         self._store(partition, offset, metadata, refuse_to_go_back)
 
     def reset(self, partition: Partition, offset: int, metadata: str) -> None:
-        """
-        Store the offset, whatever is stored.
-
-        Raises:
-            Transient: ZooKeeper does not answer, or refuses; or others kept changing the node.
-        """
+        """Store the offset; see `OffsetStore.reset`."""
         self._store(partition, offset, metadata, lambda *_: None)
 
     def close(self) -> None:
@@ -179,16 +159,16 @@ class ZooKeeperOffsets:
                 number = self._number(stored, offset)
                 if self._write(client, partition, stored, number, f"{number} {offset} {metadata}"):
                     return
-        raise Transient(partition, f"others have changed its node {TRIES} times while it was to be stored", offset)
+        raise Transient(partition, f"other writers changed its node {TRIES} times in a row", offset)
 
     def _number(self, stored: Stored | None, offset: int) -> int:
-        """Return what the node is to hold: the end of the batch that ends here, or its start."""
+        """Return the number for the node: the end of the batch that ends here, or its start."""
         if not self._at_start or stored is None or stored.committed.corrupt or stored.committed.offset > offset:
             return offset
         return stored.committed.offset if stored.committed.offset < offset else stored.number
 
     def _write(self, client: Any, partition: Partition, stored: Stored | None, number: int, beside: str) -> bool:  # noqa: ANN401  # kazoo has no types
-        """Write node and child together, if the node is still as it was read; return whether it was."""
+        """Write node and child together if the node is unchanged since it was read; return whether it was."""
         path = self._path(partition)
         if stored is None:
             client.ensure_path_async(path.rpartition("/")[0]).get(timeout=SECONDS)
@@ -210,7 +190,7 @@ class ZooKeeperOffsets:
         return not failures
 
     def _read(self, client: Any, partition: Partition) -> Stored | None:  # noqa: ANN401
-        """Read node and child as they were at one moment."""
+        """Read a consistent pair of node and child."""
         path = self._path(partition)
         node, child = self._ask(client, partition)
         stored = _stored(path, _value(node), _value(child))
@@ -231,17 +211,17 @@ class ZooKeeperOffsets:
 
     @contextlib.contextmanager
     def _asking(self, doing: str) -> Iterator[Any]:
-        """Give a connected client, and say what its errors mean."""
+        """Lend a connected client, and translate its errors."""
         try:
             yield self._connected()
         except (AuthFailedError, NoAuthError, InvalidACLError) as error:
-            cure = "check username and password of the offset store, and the access control lists of its nodes"
-            raise NotAllowed(
-                f"ZooKeeper refuses us while {doing} below {self._folder}: {_said(error)}", cure
-            ) from error
+            cure = "check the username and password of the offset store, and the access control lists of its nodes"
+            cause = f"ZooKeeper denied access while {doing} below {self._folder}: {_said(error)}"
+            raise NotAllowed(cause, cure) from error
         except (KazooException, KazooTimeoutError, OSError) as error:
             self._drop()
-            raise Unreachable(f"ZooKeeper does not answer at {self._hosts} while {doing}: {_said(error)}") from error
+            cause = f"ZooKeeper at {self._hosts} is not responding while {doing}: {_said(error)}"
+            raise Unreachable(cause) from error
 
     def _connected(self) -> KazooClient:
         with self._lock:
@@ -249,7 +229,7 @@ class ZooKeeperOffsets:
                 self._client = self._new_client()
                 self._client.start_async().wait(SECONDS)
                 if not self._client.connected:
-                    raise KazooTimeoutError("no server takes a connection")
+                    raise KazooTimeoutError("no server accepts a connection")
                 if self._client.chroot:
                     self._client.ensure_path_async("/").get(timeout=SECONDS)
             return self._client
@@ -263,7 +243,7 @@ class ZooKeeperOffsets:
         return KazooClient(self._hosts, timeout=10, logger=SILENT, **access)
 
     def _drop(self) -> None:
-        """Connect anew with the next call: what waits to be sent to a server that did not answer must never arrive."""
+        """Reconnect with the next call: requests queued for a server that did not answer must never arrive."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -271,13 +251,13 @@ class ZooKeeperOffsets:
 
 
 def _end(client: KazooClient) -> None:
-    with contextlib.suppress(Exception):  # what has failed may fail again
+    with contextlib.suppress(Exception):  # a broken client may fail again
         client.stop()
         client.close()
 
 
 def _value(asked: Any) -> tuple[bytes, Any] | None:  # noqa: ANN401
-    """Wait for a node's data and its state; None where there is no node."""
+    """Wait for a node's data and state; None if there is no node."""
     try:
         value: tuple[bytes, Any] = asked.get(timeout=SECONDS)
     except NoNodeError:
@@ -286,7 +266,7 @@ def _value(asked: Any) -> tuple[bytes, Any] | None:  # noqa: ANN401
 
 
 def _stored(path: str, node: tuple[bytes, Any] | None, child: tuple[bytes, Any] | None) -> Stored | None:
-    """Return what a node and its child say together."""
+    """Combine a node and its child."""
     if node is None:
         return None
     data, state = node

@@ -1,1 +1,1 @@
-"""What a person on call does beside the service: looks at it, and sets it right. A module is one command's matter."""
+"""What operators do with the service's offsets and topics: inspect, repair, replay and audit."""

@@ -1,7 +1,7 @@
 """
-What `winnow audit` judges: a range of the source against what the sink and the dead letters hold of it.
+Judges a range of the source against the sink and the dead letters, for `winnow audit`.
 
-Each record is as it must be, or a finding says what is wrong, or it is counted with the reason why nobody can tell.
+Each record is correct, or has a finding, or counts as not judged with the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Log(NamedTuple):
     A partition of the sink or of the dead letters.
 
     Args:
-        begin: the first offset that it still held after it was read.
-        stable: whether all was committed or aborted that lay in it when the audit began.
-        older: whether it holds a record that is older than the range.
+        begin: its first offset after it was read.
+        stable: whether everything in it when the audit began was committed or aborted.
+        older: whether it holds a record older than the range.
     """
 
     begin: int
@@ -35,13 +35,13 @@ class Log(NamedTuple):
 
 class Verdict(NamedTuple):
     """
-    What was found of some source partitions.
+    The result for some source partitions.
 
     Args:
         judged: how many records were judged.
-        known_by_text: how many lines have neither a header nor the time of their record.
-        findings: what is wrong, in the order of the source.
-        not_judged: how many records and lines could not be judged, by the reason.
+        known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
+        findings: what is wrong, in source order.
+        not_judged: how many records and lines could not be judged, by reason.
     """
 
     judged: int
@@ -54,14 +54,13 @@ class Judge:
     """
     Judges what was matched.
 
-    Show it the `wanted` records again (`examine`), the lines once more if `lines_wanted` (`look_at`), and the records
-    outside the range if `times` of lines are left (`explain`). Then ask for the verdict.
+    Pass the `wanted` records again to `examine`, the lines to `look_at` if `lines_wanted`, and records outside the
+    range to `explain` if `times` is not empty. Then call `verdict`.
 
     Args:
-        matching: which record has a line and a dead letter.
-        logs: the partitions of the sink and the dead letters; one that has no leader is left out.
-        starts: the first offset that each source partition still held after it was read; as above.
-        sources: all source partitions that share partitions of the sink, also those of which nothing is judged.
+        logs: the partitions of the sink and the dead letters that have a leader.
+        starts: the first offset of each source partition with a leader, after it was read.
+        sources: all source partitions that share sink partitions, even if nothing of them is judged.
     """
 
     def __init__(
@@ -78,13 +77,12 @@ class Judge:
         self._sources = sources
         self._not_judged = Counter(matching.not_judged)
         self._left_out = 0
-        """How many records are not judged."""
         self._suspects: dict[int, Fate] = {}
-        """What is expected of the records that may not have it."""
+        """The expected outcome of each record that may lack it, by row."""
         self._instead: defaultdict[tuple[int, bytes | None], list[Record]] = defaultdict(list)
-        """What may stand in their place, by its timestamp and its key."""
+        """Lines that may be there instead, by timestamp and key."""
         self.read_whole: Collection[Partition] = ()
-        """The source partitions of which every record was read that may explain a line: retention took all others."""
+        """The source partitions whose remaining records were all read: only deleted ones can still explain a line."""
         for source, found in matching.ranges.items():
             self._not_judged[Why.EXPIRED] += sum(
                 matching.expected.row(Origin(source, offset)) is None
@@ -107,11 +105,11 @@ class Judge:
                 yield row
 
     def _why_gone(self, row: int) -> Why | None:
-        """Return why it cannot be told whether a record is lost; None where it can."""
+        """Return why it is unknown whether a record is lost; None if it is known."""
         source, offset = self._matching.expected.origin(row)
         letters = self._layout.letters(source)
         own = letters if self._matching.expected.marks[row] & REJECT else self._layout.lines(source)
-        for place in dict.fromkeys([*own, *letters]):  # the limits of the topics may have made a dead letter of a line
+        for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
             log = self._logs.get(place)
             if log is None:
                 return Why.NO_LEADER
@@ -122,13 +120,13 @@ class Judge:
         return None
 
     def _took(self, source: Partition, offset: int, place: Partition) -> bool:
-        """Whether retention may have taken what came of a record: it takes the oldest, so it leaves none before."""
+        """Whether retention may have deleted a record's output: it deletes the oldest first, so none older is left."""
         first = self._matching.first.get((source, place))
         return first is None or first[1] > offset
 
     @property
     def wanted(self) -> dict[Partition, Span]:
-        """Where the records lie that must be looked at again."""
+        """The spans of the records to examine again."""
         spans: dict[Partition, Span] = {}
         for row in filter(self._is_wanted, range(len(self._matching.expected))):
             source, offset = self._matching.expected.origin(row)
@@ -136,7 +134,7 @@ class Judge:
         return spans
 
     def wants(self, record: Record) -> bool:
-        """Whether a record must be looked at again."""
+        """Whether to examine a record again."""
         row = self._matching.expected.row(Origin(record.partition, record.offset))
         return row is not None and self._is_wanted(row)
 
@@ -145,7 +143,7 @@ class Judge:
         return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
 
     def examine(self, fate: Fate) -> None:
-        """Look at a record again."""
+        """Examine a wanted record."""
         row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
         assert row is not None  # it is wanted
         marks = self._matching.expected.marks
@@ -159,7 +157,7 @@ class Judge:
             self._instead[_time_and_key(fate)] = []
 
     def _later_ones(self, fate: Fate) -> list[Origin]:
-        """Return the records with the same key for which compaction may have deleted what is missing."""
+        """Return later records with the same key, for which compaction may have deleted the missing one."""
         source, offset = fate.record.partition, fate.record.offset
         topic = self._layout.dead_letters if fate.reason else self._layout.sink
         places = self._layout.letters(source) if fate.reason else self._layout.lines(source)
@@ -171,22 +169,22 @@ class Judge:
 
     @property
     def lines_wanted(self) -> bool:
-        """Whether lines may stand in the place of others, so that they must be looked at again."""
+        """Whether to read the lines again, because some may have replaced missing ones."""
         return bool(self._instead)
 
     def look_at(self, record: Record) -> None:
-        """Look at a line again."""
+        """Note a line that may have replaced a missing one."""
         lines = self._instead.get((record.timestamp, record.key))
         if lines is not None and self._matching.is_strange(record):
             lines.append(record)
 
     @property
     def times(self) -> set[int]:
-        """The timestamps of the lines that only records outside the range can explain, in milliseconds."""
+        """The timestamps, in milliseconds, of lines that only records outside the range can explain."""
         return {each.timestamp for lines in self._matching.surplus.values() for each in lines}
 
     def explain(self, fate: Fate) -> bool:
-        """Take in a record outside the range, which may explain a line; return whether lines are left."""
+        """Match a record outside the range with an unexplained line; return whether any such lines are left."""
         surplus, content = self._matching.surplus, self._matching.content_of(fate)
         if not fate.reason and content in surplus:
             surplus[content].pop()
@@ -195,7 +193,7 @@ class Judge:
         return bool(surplus)
 
     def verdict(self) -> Verdict:
-        """Return what is wrong, and how much of the range was judged."""
+        """Return the findings and counts."""
         of_suspects = list(self._of_suspects())
         changed = {each.found_at for each in of_suspects}
         strangers = [each for each in self._of_strangers() if each.found_at not in changed]
@@ -207,13 +205,13 @@ class Judge:
         for row, marks in enumerate(self._matching.expected.marks):
             if not marks & JUDGED or not self._is_wanted(row):
                 continue
-            if (fate := self._suspects.get(row)) is None:  # the source has deleted it since it was read
+            if (fate := self._suspects.get(row)) is None:  # the source deleted it after it was read
                 self._leave_out(Why.EXPIRED)
             elif marks & MISSING:
                 yield from self._without_anything(fate)
             elif row in self._matching.letters:
                 yield from other_letter(fate, self._matching.letters[row])
-            elif not marks & LETTER:  # otherwise it has both, which is found already
+            elif not marks & LETTER:  # otherwise it has both, which is a finding already
                 yield other_line(fate, self._matching.instead[row])
 
     def _without_anything(self, fate: Fate) -> Iterator[Finding]:
@@ -234,11 +232,11 @@ class Judge:
                 elif judged is not None:
                     yield again(expected.origin(judged), line)
                 else:
-                    detail = f"no record of the source makes {shown(line.value)}"
+                    detail = f"no source record gives {shown(line.value)}"
                     yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
 
     def _why_strange(self, line: Record) -> Why | None:
-        """Return why it cannot be told whether a record explains a line; None where it can."""
+        """Return why it is unknown whether a record explains a line; None if it is known."""
         if self._layout.compacted_source:
             return Why.COMPACTED
         for source in self._sources:
@@ -246,7 +244,7 @@ class Judge:
                 continue
             if source not in self._starts:
                 return Why.NO_LEADER
-            # Lines stand in the order of their records: those of records that retention took come before all others.
+            # Lines are in the order of their records, so those of deleted records come before all others.
             first = self._matching.first.get((source, line.partition))
             if source in self.read_whole and self._starts[source] > 0 and (first is None or line.offset < first[0]):
                 return Why.EXPIRED
@@ -259,7 +257,7 @@ class Judge:
             elif offset < self._starts.get(source, 0):
                 self._not_judged[Why.EXPIRED] += 1
             else:
-                detail = f"it names {source}@{offset}, where the source holds no record"
+                detail = f"it names {source}@{offset}, but the source has no record there"
                 yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
 
 

@@ -1,4 +1,4 @@
-"""Reads what `winnow audit` compares, with readers of its own that see committed records only. Changes nothing."""
+"""Reads what `winnow audit` compares, through read_committed readers of its own. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,30 +28,22 @@ class Reader(Protocol):
 
 
 class Cleanse(Protocol):
-    """Makes of records what a task would make of them; see `app.executor.fates`."""
+    """Computes the outcomes that a task would give; see `app.executor.fates`."""
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
-        """Return what becomes of each record, in order."""
+        """Return the outcome of each record, in order."""
         ...
 
 
 class End(NamedTuple):
-    """Where a partition of the sink or of the dead letters ended when the audit began, and whether that is stable."""
+    """The end of a sink or dead-letter partition when the audit began, and whether all below it is settled."""
 
     offset: int
     stable: bool
 
 
 class Readers(NamedTuple):
-    """
-    The clients of an audit.
-
-    Args:
-        source: reads the source.
-        output: reads the sink and the dead letters.
-        sources: tells where partitions of the source begin and end.
-        destinations: the same of the sink and the dead letters.
-    """
+    """The clients of an audit; output and destinations are the sink and the dead letters."""
 
     source: Reader
     output: Reader
@@ -61,12 +53,12 @@ class Readers(NamedTuple):
 
 class Part(NamedTuple):
     """
-    What is read of partitions of the sink or of the dead letters.
+    What to read of sink or dead-letter partitions.
 
     Args:
         begins: the first offset of each.
-        middles: the first one whose timestamp is that of a record of the range, or later.
-        ends: where to stop.
+        middles: the first offset with a timestamp no earlier than the range's records.
+        ends: the offsets to stop before.
     """
 
     begins: Mapping[Partition, int]
@@ -76,15 +68,13 @@ class Part(NamedTuple):
 
 class Auditor:
     """
-    Compares source partitions with what became of them.
+    Compares source partitions with their output.
 
     Args:
-        cleanse: what tasks make of records.
-        readers: the clients.
-        layout: where lines and dead letters lie.
-        ends: where the audit began; a partition without a leader is left out.
+        cleanse: computes the expected outcomes.
+        ends: the ends of the output partitions that have a leader.
         times: every line with a timestamp between these must have a record; None in a sample.
-        read: called with the number of source records of each batch.
+        read: called with the number of judged records of each batch.
     """
 
     def __init__(
@@ -106,15 +96,15 @@ class Auditor:
 
     def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
         """
-        Return what was found.
+        Compare some source partitions.
 
         Args:
-            sources: all source partitions that share partitions of the sink.
-            judged: what is judged of them.
+            sources: all source partitions that share sink partitions.
+            judged: the ranges to judge.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
-            WinnowError: more is wrong than memory holds.
+            Unreachable, NotUsable: Kafka does not answer, or rejects the request.
+            WinnowError: more is wrong than fits in memory.
         """
         matching = Matching(judged, self._layout, self._times, sources)
         for records in self._source_records({each: found.known for each, found in judged.items()}):
@@ -130,19 +120,19 @@ class Auditor:
         return judge.verdict()
 
     def _source_records(self, spans: Mapping[Partition, Sequence[Span]]) -> Iterator[list[Record]]:
-        """Yield the records of some spans of each partition, those of all partitions side by side."""
+        """Yield the records of each partition's spans, reading all partitions in parallel."""
         for number in range(max(map(len, spans.values()), default=0)):
             now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
             starts, ends = ({each: span[side] for each, span in now.items()} for side in (0, 1))
             yield from filter(None, self._readers.source.batches(starts, ends))
 
     def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
-        """Read what may be of the range; return what there is of the sink and the dead letters."""
+        """Read the output that may belong to the range; return the state of its partitions."""
         letters, lines = (
             self._part(distinct(list(map(of, sources))), matching) for of in (self._layout.letters, self._layout.lines)
         )
         self._take(letters.middles, letters.ends, matching.letter)
-        # A dead letter, and any record where the broker sets the time, may have an earlier time than its source record.
+        # A dead letter may be older than its source record, and so may any record if the broker sets the timestamp.
         if early := matching.lacks_letters:
             self._take(letters.begins, letters.middles, matching.letter)
         self._take(lines.middles, lines.ends, matching.line)
@@ -158,7 +148,7 @@ class Auditor:
         destinations = self._readers.destinations
         ends = {each: self._ends[each].offset for each in partitions if each in self._ends}
         begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
-        # A range without records, of which no time is known, has no lines either.
+        # A range without records has no known time, and no lines.
         found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
         middles = {each: ends[each] if at is None else min(at, ends[each]) for each, at in found.items()}
         return Part(begins, middles, ends)
@@ -171,7 +161,7 @@ class Auditor:
                 take(record)
 
     def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
-        """Look again at records that may not have what they must, and at lines that may stand in their place."""
+        """Read again the records that may lack their output, and the lines that may have replaced it."""
         for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
             for fate in self._fates(list(filter(judge.wants, records))):
                 judge.examine(fate)
@@ -180,8 +170,8 @@ class Auditor:
             self._take(lines.middles, lines.ends, judge.look_at)
 
     def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
-        """Look for records outside the range that explain what lines there are too many of."""
-        times = None if self._layout.sink.append_time else judge.times  # the sink's own tell nothing of the records
+        """Look for records outside the range that explain surplus lines."""
+        times = None if self._layout.sink.append_time else judge.times  # append times are not the records' times
         since = min(times) if times else 0
         begins = self._readers.sources.offsets_at(sources, since)
         first = self._readers.sources.offsets_at(sources, 0)
@@ -203,17 +193,17 @@ class Auditor:
 
 def refuse_lost_times(layout: Layout) -> None:
     """
-    Make sure that lines can be known.
+    Check that lines can be matched with their records.
 
     Raises:
-        NotUsable: they have neither the time of their record nor a header that names it.
+        NotUsable: lines have neither their record's timestamp nor a header that names it.
     """
     if layout.sink.append_time and not layout.lineage:
         cause = (
-            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime: its lines have lost the time of "
-            "their records, by which an audit knows them"
+            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
+            "records' timestamps, by which an audit matches them"
         )
-        cure = "set lineage.headers to true, which serves lines that are written from then on, and audit those"
+        cure = "set lineage.headers to true, and audit lines written from then on"
         raise NotUsable(cause, cure)
 
 
@@ -221,10 +211,10 @@ def stable_ends(
     destinations: Topics, partitions: Collection[Partition], sleep: Callable[[float], object] = time.sleep
 ) -> dict[Partition, End]:
     """
-    Wait until all that lies in partitions now is committed or aborted, and return where each ends.
+    Wait until everything now in the partitions is committed or aborted, and return where each ends.
 
-    An offset may be committed a moment before the lines of the same transaction can be read. A partition that has no
-    leader is left out; where a transaction stays open, the part before it ends there.
+    An offset may be committed a moment before the lines of its transaction become readable. A partition without a
+    leader is left out; one with a transaction that stays open ends before it.
     """
     wanted = {each: marks.high_watermark for each, marks in destinations.watermarks(partitions).items()}
     now = destinations.watermarks(wanted)

@@ -1,4 +1,4 @@
-"""What `winnow replay` does: a bounded part of the source, cleansed once more, beside the service and its group."""
+"""The ranges and positions of `winnow replay`, which leaves the service's group alone."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.operate.lag import PartitionLag
 
 DEAD_LETTERS = "{}.dlq"
-"""The topic for what is rejected, unless another one is named."""
-GO_ON = "mend that and replay again, which goes on there; or choose another range. The service is not concerned"
+"""The default topic for rejected records."""
+GO_ON = (
+    "fix that and run the same replay again, which resumes there; or choose another range. The service is unaffected"
+)
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
-    """Return the group whose offsets are the positions of a replay: each range and target has its own."""
+    """Return the group that holds a replay's positions: one for each range and target."""
     return f"{group}.replay.{into}.{begin}-{end}"
 
 
 def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
     """
-    Make sure that a replay writes to no topic that the service reads, writes, or needs.
+    Check that a replay writes to none of the service's topics.
 
     Args:
-        targets: the topics that it writes to, by the options that name them.
-        own: the topics of the service.
+        targets: the topics that it writes to, by option.
+        own: the service's topics.
 
     Raises:
-        ConfigError: it would, or two options name one topic.
+        ConfigError: it does, or two options name the same topic.
     """
     problems = [
-        f"{option}: {topic!r} is a topic of the service, which must not hold the lines of a replay"
+        f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
         for option, topic in targets.items()
         if any(topic in each for each in own)
     ]
@@ -46,15 +48,13 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
 @dataclass(frozen=True, slots=True)
 class Part:
     """
-    What is replayed of one source partition.
+    The part of one source partition to replay.
 
     Args:
-        partition: which partition.
         begin: the first offset.
         end: the offset to stop before.
         committed: the position of earlier attempts; None before the first.
-        topic_id: the id of its topic.
-        log_start: the first offset that it still holds.
+        log_start: the partition's first offset.
     """
 
     partition: Partition
@@ -66,14 +66,14 @@ class Part:
 
     @property
     def start(self) -> int:
-        """Where to go on; a position in a deleted topic of that name says nothing of this one."""
+        """Where to resume; a position in a deleted topic of that name does not count."""
         if self.committed is None or is_of_another(self.committed, self.topic_id):
             return self.begin
         return self.committed.offset
 
     @property
     def range(self) -> OffsetRange:
-        """What a task is to do."""
+        """The range for a task."""
         committed = None if self.committed is None else self.committed.offset
         return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
 
@@ -85,13 +85,12 @@ def parts(
     ends: Mapping[Partition, int | None],
 ) -> list[Part]:
     """
-    Return what lies between two times in each source partition; partitions where that is nothing are left out.
+    Return the non-empty parts of the source partitions between two times.
 
     Args:
-        found: where each partition begins and ends.
-        positions: where earlier attempts at the same range have come to.
-        begins: the first offset at or after the first time; None where no record is that late.
-        ends: the same of the last time.
+        positions: the positions of earlier attempts at the same range.
+        begins: the first offset at or after the first time; None if no record is that late.
+        ends: the same for the end time.
     """
     chosen = []
     for at in found:
@@ -106,7 +105,7 @@ def parts(
 
 
 def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
-    """Return what became of a part, as `--json` shows it; a part without a receipt was not worked on."""
+    """Return a part's result for `--json`; a part without a receipt was not worked on."""
     return {
         "topic": part.partition.topic,
         "partition": part.partition.number,
@@ -125,7 +124,7 @@ def problem_of(receipt: Receipt | None) -> str:
     if receipt is None or receipt.outcome is Outcome.DONE:
         return ""
     if receipt.outcome is Outcome.FENCED:
-        return "another replay of the same range has begun; that one goes on"
-    if receipt.outcome is Outcome.BLOCKED:  # the cure of its task is for the offsets of the service
+        return "another replay of the same range has taken over"
+    if receipt.outcome is Outcome.BLOCKED:  # the receipt's cure would change the service's offsets
         return f"{receipt.error}: {GO_ON}"
     return receipt.error or receipt.outcome.value

@@ -1,4 +1,4 @@
-"""What `winnow offsets show` tells: what stands in the offset store, offset and metadata. Changes nothing."""
+"""The stored offsets and their metadata, for `winnow offsets show`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.operate.lag import PartitionLag
 
 
 def metadata_of(at: PartitionLag) -> OffsetMetadata:
-    """Return what stands beside an offset; nothing where a person set it."""
+    """Return the metadata of an offset; it is empty if an operator set the offset."""
     return OffsetMetadata.parse(at.committed.metadata if at.committed else "")
 
 
 def as_json(at: PartitionLag) -> dict[str, Any]:
-    """Return what stands in the store, as `--json` shows it."""
+    """Return a stored offset for `--json`."""
     metadata = metadata_of(at)
     owner = metadata.owner
     return {

@@ -1,4 +1,4 @@
-"""What an audit expects of each record of a range, in at most 60 bytes a record: it may hold millions of them."""
+"""What an audit expects of each record of a range, in at most 60 bytes per record: there may be millions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from app.model import Partition
 
 REJECT, JUDGED, LINE, NAMED, REPLAYED, LETTER, ORIGINAL, MISSING = (1 << bit for bit in range(8))
 """
-Marks of a record: it is a reject; it is to be judged; its line was found; a line that names it was found; a replay of
-dead letters has written its line; its dead letter was found; the one that its task wrote; nothing was found of it.
+Marks of a record, in order: it is a reject; it is to be judged; its line was found; a line that names it was found; a
+dead-letter replay wrote its line; a dead letter of it was found; its task's dead letter was found; nothing was found.
 """
 
 
 class Origin(NamedTuple):
-    """Where a record lies in the source."""
+    """A record's place in the source."""
 
     partition: Partition
     offset: int
@@ -27,21 +27,21 @@ class Origin(NamedTuple):
 
 class Expected:
     """
-    Records by offset and by the hash of what is expected of them; each has a row.
+    An index of records by offset and by the hash of their expected output; each record has a row.
 
-    Add all records first, partition by partition or side by side, each partition in the order of its offsets. A record
-    that is added twice counts once. Ask after `seal`.
+    Add all records first, each partition in offset order; a record added twice counts once. Call `seal` before any
+    lookup.
     """
 
     def __init__(self) -> None:
         self._added: dict[Partition, tuple[array[int], array[int], bytearray]] = {}
         self._partitions: list[Partition] = []
         self._begins: list[int] = []
-        """The first row of each partition, and the number of rows."""
+        """The first row of each partition, and at the end the number of rows."""
         self.marks = bytearray()
 
     def add(self, origin: Origin, content: int, marks: int) -> bool:
-        """Add a record: the hash of what is expected of it, and its first marks; return whether it is a new one."""
+        """Add a record with the hash of its expected output and its marks; return whether it is new."""
         offsets, contents, marked = self._added.setdefault(origin.partition, (array("q"), array("q"), bytearray()))
         if offsets and offsets[-1] >= origin.offset:
             return False
@@ -51,7 +51,7 @@ class Expected:
         return True
 
     def seal(self) -> None:
-        """Prepare for questions."""
+        """Prepare for lookups."""
         offsets, contents = array("q"), array("q")
         for partition in sorted(self._added):
             self._partitions.append(partition)
@@ -69,15 +69,15 @@ class Expected:
         return len(self.marks)
 
     def origin(self, row: int) -> Origin:
-        """Return which record has a row."""
+        """Return a row's record."""
         return Origin(self._partitions[bisect_right(self._begins, row) - 1], self._offsets[row])
 
     def content(self, row: int) -> int:
-        """Return the hash of what is expected of a row."""
+        """Return the hash of a row's expected output."""
         return self._contents[row]
 
     def row(self, origin: Origin) -> int | None:
-        """Return the row of a record; None where it was not added."""
+        """Return a record's row; None if it was not added."""
         place = bisect_left(self._partitions, origin.partition)
         if place == len(self._partitions) or self._partitions[place] != origin.partition:
             return None
@@ -86,13 +86,13 @@ class Expected:
         return row if row < end and self._offsets[row] == origin.offset else None
 
     def rows(self, content: int, skip: int = 0) -> Iterator[int]:
-        """Yield the rows of which the same is expected, in the order of partitions and offsets, without the first."""
+        """Yield the rows with this hash in partition and offset order, without the first `skip`."""
         place = bisect_left(self._sorted, content) + skip
         while place < len(self._sorted) and self._sorted[place] == content:
             yield self._order[place]
             place += 1
 
     def is_ambiguous(self, content: int) -> bool:
-        """Whether the same is expected of records of several partitions."""
+        """Whether records of several partitions have this hash."""
         first, end = bisect_left(self._sorted, content), bisect_right(self._sorted, content)
         return first < end and self.origin(self._order[first])[0] != self.origin(self._order[end - 1])[0]

@@ -1,4 +1,4 @@
-"""What `winnow lag` tells: how far the group is behind, partition by partition. Changes nothing."""
+"""How far the group is behind in each partition, for `winnow lag`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any, Protocol
 
 from app.config import Config
 from app.driver.clients import Clients
+from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy
-from app.errors import Blocked, WinnowError
+from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
 from app.model import CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
 
-NO_ANSWER = "no broker leads the partition, or its broker does not answer"
+NO_ANSWER = "the partition has no leader, or its broker does not answer"
 
 
 class FirstRecords(Protocol):
-    """Reads the first record behind an offset."""
+    """Reads the first record from an offset on."""
 
     def times(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, int | None]:
         """
-        Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
+        Return the timestamp of the first committed record at or after each offset, in milliseconds since the epoch.
 
-        None where no record waits: control records and aborted ones take offsets, too. A partition that does not
-        answer in time is left out, and so is one whose record has no timestamp.
+        None means that no record waits: control records and aborted ones take offsets, too. A partition is left out if
+        it does not answer in time or its record has no timestamp.
         """
         ...
 
@@ -36,12 +37,11 @@ class PartitionLag:
     How far the group is behind in one partition.
 
     Args:
-        partition: which partition.
-        committed: the committed offset; None where there is none.
-        watermarks: where its records begin and end; None where its broker does not answer.
-        seconds: how old the record at the committed offset is; 0 where none waits, None where that is not known.
-        topic_id: the id of its topic; empty where the broker gives none.
-        blocked: why it waits for a person; None where it does not.
+        committed: None if there is no committed offset.
+        watermarks: None if its broker does not answer.
+        seconds: the age of the first unread record; 0 if none waits, None if unknown.
+        topic_id: empty if the broker gives none.
+        trouble: why no task can work on it; None if nothing is known.
     """
 
     partition: Partition
@@ -49,21 +49,21 @@ class PartitionLag:
     watermarks: Watermarks | None
     seconds: float | None = None
     topic_id: str = ""
-    blocked: Blocked | None = None
+    trouble: PartitionError | None = None
 
     @property
     def offset(self) -> int | None:
-        """The next offset to read; None where there is none, or where something else stands there."""
+        """The committed offset; None if there is none or it is corrupt."""
         return None if self.committed is None or self.committed.corrupt else self.committed.offset
 
     @property
     def lag(self) -> int | None:
-        """How many offsets wait up to the last stable one, which is all that Winnow can read now."""
+        """How many offsets wait below the last stable offset, which is all that Winnow can read now."""
         return None if self.watermarks is None else self._up_to(self.watermarks.last_stable)
 
     @property
     def lag_to_end(self) -> int | None:
-        """How many offsets wait up to the high watermark: what kafka-consumer-groups calls the lag."""
+        """How many offsets wait below the high watermark, which kafka-consumer-groups calls the lag."""
         return None if self.watermarks is None else self._up_to(self.watermarks.high_watermark)
 
     def _up_to(self, end: int) -> int | None:
@@ -71,21 +71,21 @@ class PartitionLag:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the partition or its offset; empty if nothing is."""
+        """The problem of the partition or its offset; empty if there is none."""
         if self.watermarks is None:
             return NO_ANSWER
-        if self.blocked is not None:
-            return WinnowError.__str__(self.blocked)  # its place is in the row already
+        if self.trouble is not None:
+            return WinnowError.__str__(self.trouble)  # the row already names the partition
         if self.offset is None:
             return ""
         if (lost := self.watermarks.log_start - self.offset) > 0:
             return f"{lost} offsets were deleted before they were read"
         if self.offset > self.watermarks.high_watermark:
-            return f"the partition ends at {self.watermarks.high_watermark}, below its offset"
+            return f"the partition ends at {self.watermarks.high_watermark}, below the committed offset"
         return ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the lag for `--json`."""
         log_start, last_stable, high_watermark = self.watermarks or (None, None, None)
         return {
             "topic": self.partition.topic,
@@ -103,16 +103,16 @@ class PartitionLag:
 
 def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     """
-    Return the offsets of every source partition, in order; how old the waiting records are is not asked.
+    Return the offsets of every source partition, in order, without the age of waiting records.
 
     Raises:
-        Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
+        Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
     """
     source, policy = config.source, StartPolicy.of(config, keeps=not is_local(clients.offsets))
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
     partitions = sorted(partitions_of(topics.values()))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
-    # Committed offsets first, and the ends after them: an end never goes back.
+    # Committed offsets before the ends: ends only grow, so the lag is never negative.
     found = clients.offsets.load(partitions, stable=False)
     committed = {each: found.get(each) for each in partitions}
     watermarks = clients.topics.watermarks(led) if led else {}
@@ -123,28 +123,34 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
         for each, marks in watermarks.items()
     }
     return [
-        PartitionLag(each, at, watermarks.get(each), topic_id=topics[each.topic].id, blocked=blocked.get(each))
+        PartitionLag(each, at, watermarks.get(each), topic_id=topics[each.topic].id, trouble=blocked.get(each))
         for each, at in committed.items()
     ]
 
 
 def measure(config: Config, clients: Clients, first_records: FirstRecords, now: float) -> list[PartitionLag]:
     """
-    Return how far the group is behind in every source partition, in order.
-
-    Args:
-        config: which topics, and where the group is to begin.
-        clients: Kafka, as the driver sees it.
-        first_records: reads the records that wait.
-        now: seconds since the epoch.
+    Return how far the group is behind in every source partition, in order; `now` is in seconds since the epoch.
 
     Raises:
-        Unreachable, NotUsable: Kafka or the offset store does not answer, or refuses.
+        Unreachable, NotUsable: Kafka or the offset store does not answer, or rejects the request.
     """
     found = offsets_of(config, clients)
+    undeliverable = _undeliverable(config, clients, [each.partition for each in found])
+    found = [replace(each, trouble=each.trouble or undeliverable.get(each.partition)) for each in found]
     behind = {each.partition: each.offset for each in found if each.lag and each.offset is not None}
     times = first_records.times(behind)
     return [_with_seconds(each, behind, times, now) for each in found]
+
+
+def _undeliverable(
+    config: Config, clients: Clients, partitions: Sequence[Partition]
+) -> Mapping[Partition, Undeliverable]:
+    """Return the error of each partition whose output nobody takes: of all where a topic is missing."""
+    try:
+        return Destinations(config, clients.destinations).undeliverable(partitions)
+    except TopicMissing as error:
+        return {each: Undeliverable(each, error.cause, cure=error.cure) for each in partitions}
 
 
 def _with_seconds(
@@ -158,7 +164,7 @@ def _with_seconds(
 
 
 def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:
-    """Return the whole group in three figures, as `--json` shows them."""
+    """Return the group's totals for `--json`."""
     return {
         "lag": sum(each.lag or 0 for each in found),
         "max_lag": max((each.lag or 0 for each in found), default=0),

@@ -1,8 +1,7 @@
 """
-What is known of dead letters that can be replayed: which record each was, and what replays have done with it.
+Replayable dead letters: the source record of each, and what earlier replays did with it.
 
-A record is known by its original topic, partition and offset, wherever its dead letter lies and whenever that was
-written.
+A record is identified by its original topic, partition and offset, not by the place of its dead letter.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ class Waiting(NamedTuple):
     A dead letter that can be replayed.
 
     Args:
-        letter: as it lies there.
-        record: what the service once read.
+        record: the source record, as the service read it.
         replays: how often it has failed again.
     """
 
@@ -35,16 +33,16 @@ class Waiting(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Which record it was, as `topic-partition@offset`."""
+        """The source record, as `topic-partition@offset`."""
         return self.letter.origin
 
     def is_of(self, topic_id: str) -> bool:
-        """Whether its record was in the topic with this id; where one of the two is not known, it was."""
+        """Whether its record was in the topic with this id; an unknown id matches any."""
         return topic_id in ("", self.letter.topic_id) or not self.letter.topic_id
 
     @classmethod
     def of(cls, letter: Letter) -> Waiting | None:
-        """Return a dead letter as what it was; None where that is not known, or where its value was cut."""
+        """Restore a dead letter's source record; None if its origin is unknown or its value was cut."""
         stands = letter.record
         origin, own = origin_of(stands.headers), ours(stands.headers)
         if origin is None or _CUT.search(letter.detail):
@@ -64,19 +62,19 @@ class Waiting(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Return whether a text is a number such as an offset."""
+    """Return whether text is a decimal number."""
     return text.isascii() and text.isdecimal()
 
 
 class Ledger:
     """
-    What replays have done: which dead letters are handled, and which of their records lie in the destination.
+    What replays have done: which dead letters they handled, and which records have a line in the destination.
 
-    A record is known by topic, partition and offset, and by the topic's id: a topic that was created again has other
-    records at the same offsets. Where an id is not known, it is taken for the same topic.
+    Records are told apart by topic id, too: a topic that was created again has other records at the same offsets. An
+    unknown id counts as the same topic.
 
     Args:
-        topic: the topic that holds it.
+        topic: the ledger's topic.
         destination: the topic that lines go to.
     """
 
@@ -84,11 +82,11 @@ class Ledger:
         self.place = Partition(topic, 0)
         self._destination = destination
         self._replays: dict[str, dict[str, int]] = defaultdict(dict)
-        """The most replays of each record that are handled, by the id of its topic."""
+        """The highest handled replay count of each record, by topic id."""
         self._cleansed: dict[str, set[str]] = defaultdict(set)
 
     def read(self, record: Record) -> None:
-        """Take in one record of the ledger's topic; before version 0.3 it bore a timestamp rather than an id."""
+        """Read a record of the ledger's topic; up to 0.2 keys have no topic id and values end with a timestamp."""
         which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
         source, _, topic_id = which.partition("#")
         replays = (record.value or b"").decode(errors="replace").partition(" ")[0]
@@ -100,18 +98,18 @@ class Ledger:
             self._cleansed[source].add(topic_id)
 
     def holds(self, waiting: Waiting) -> bool:
-        """Whether an earlier replay has handled this dead letter, or written its line."""
+        """Whether an earlier replay handled this dead letter or wrote its line."""
         handled = (replays for each, replays in self._replays[waiting.source].items() if waiting.is_of(each))
         is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.source])
         return is_cleansed or max(handled, default=-1) >= waiting.replays
 
     def failed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
-        """Remember that a dead letter has gone back; return what is to be written."""
+        """Note that a dead letter failed again; return the ledger record to write."""
         self._replays[waiting.source][waiting.letter.topic_id] = waiting.replays
         return self._entry(waiting, "")
 
     def cleansed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
-        """Remember that the line of a dead letter is written; return what is to be written."""
+        """Note that a dead letter's line is written; return the ledger record to write."""
         self._cleansed[waiting.source].add(waiting.letter.topic_id)
         return self._entry(waiting, f">{self._destination}")
 

@@ -1,4 +1,4 @@
-"""What `winnow dlq` shows: dead letters, where each came from, why, and how many there are. Changes nothing."""
+"""Dead letters with their origins and reasons, for `winnow dlq`. Changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.operate.pairs import text_of
 from app.records import Record
 
 NO_REASON = "(no reason)"
-"""The reason of a record that no tool of this family has written."""
+"""The reason of a record without error headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Letter:
     A dead letter.
 
     Args:
-        record: as it lies in the dead-letter topic.
-        errors: why it is one, by the part of the header's name after `__connect.errors.`; also those of another tool.
+        record: the record of the dead-letter topic.
+        errors: its `__connect.errors.*` headers, without the prefix; they may be another tool's.
     """
 
     record: Record
@@ -32,7 +32,7 @@ class Letter:
 
     @classmethod
     def of(cls, record: Record) -> Letter:
-        """Return a record of the dead-letter topic as what it stands for."""
+        """Parse a record of the dead-letter topic."""
         told = ours(record.headers) or as_text(record.headers)
         return cls(record, {name.removeprefix(ERRORS): text for name, text in told.items() if name.startswith(ERRORS)})
 
@@ -43,27 +43,27 @@ class Letter:
 
     @property
     def detail(self) -> str:
-        """A sentence about that."""
+        """A sentence about the reason."""
         return self.errors.get("exception.message", "")
 
     @property
     def origin(self) -> str:
-        """The source record, as `topic-partition@offset`; empty where no header says."""
+        """The source record, as `topic-partition@offset`; empty if the headers do not say."""
         topic, number, offset = (self.errors.get(name, "") for name in ("topic", "partition", "offset"))
         return f"{topic}-{number}@{offset}" if topic else ""
 
     @property
     def topic_id(self) -> str:
-        """The id of the source topic, which no later topic of the same name has; empty where no header says."""
+        """The source topic's id; empty if the headers do not say."""
         return self.errors.get("topic.id", "")
 
     @property
     def place(self) -> str:
-        """Where it lies in the dead-letter topic, as `partition@offset`."""
+        """Its place in the dead-letter topic, as `partition@offset`."""
         return f"{self.record.partition.number}@{self.record.offset}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `ls` shows of it."""
+        """Return the fields that `ls` shows."""
         return {
             "partition": self.record.partition.number,
             "offset": self.record.offset,
@@ -76,7 +76,7 @@ class Letter:
         }
 
     def with_content(self) -> dict[str, Any]:
-        """Return all of it, as `show` does."""
+        """Return the fields that `show` shows."""
         headers = [[name, text_of(value)] for name, value in self.record.headers]
         return self.as_json() | {
             "key": text_of(self.record.key),
@@ -88,12 +88,12 @@ class Letter:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """
-    Which dead letters are wanted.
+    A selection of dead letters.
 
     Args:
-        since: the first time, in milliseconds since 1970.
-        until: the time before which they must be.
-        reasons: those that are wanted; all, if there is none.
+        since: the first time, in milliseconds since the epoch.
+        until: the time to stop before.
+        reasons: empty for all.
     """
 
     since: int | None = None
@@ -102,15 +102,15 @@ class Choice:
 
     @property
     def takes_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether everything is selected."""
         return self == Choice()
 
     def of(self, records: Iterable[Record]) -> Iterator[Letter]:
-        """Return those that are wanted."""
+        """Return the selected dead letters."""
         return filter(self.takes, map(Letter.of, records))
 
     def takes(self, letter: Letter) -> bool:
-        """Tell whether one is wanted."""
+        """Return whether a dead letter is selected."""
         early = self.since is not None and letter.record.timestamp < self.since
         late = self.until is not None and letter.record.timestamp >= self.until
         return not (early or late) and (not self.reasons or letter.reason in self.reasons)
@@ -120,13 +120,12 @@ def last_written(
     watermarks: Mapping[Partition, Watermarks], limit: int, read: Callable[[dict[Partition, int]], Iterable[Letter]]
 ) -> list[Letter]:
     """
-    Return the newest of those that were written last, without reading a whole topic.
+    Return the newest dead letters without reading the whole topic.
 
-    Control records and aborted ones take offsets, so how far back so many records reach is found out by trying.
+    Control records and aborted ones take offsets, so how far back to read is found by trial.
 
     Args:
-        watermarks: where each partition begins and ends.
-        limit: how many are wanted.
+        limit: how many to return.
         read: reads from these offsets to the ends.
     """
     reach = 2 * limit
@@ -140,7 +139,7 @@ def last_written(
 
 
 def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
-    """Return the newest of them, the oldest of these first; no more than these are kept in memory."""
+    """Return the newest dead letters, oldest first; holds no others in memory."""
     return heapq.nlargest(limit, letters, key=_age)[::-1]
 
 
@@ -152,12 +151,11 @@ def first_offsets(
     watermarks: Mapping[Partition, Watermarks], since: Mapping[Partition, int | None] | None, last: int | None
 ) -> dict[Partition, int]:
     """
-    Return where to begin to read in each partition.
+    Return where to start reading each partition.
 
     Args:
-        watermarks: where each begins and ends.
-        since: the first offset at or after a time, None where there is none; without a time, None.
-        last: how many records of each partition will do; None for all.
+        since: the first offset at or after a time, or None in partitions without one; None for any time.
+        last: how many offsets of each partition suffice; None for all.
     """
     starts: dict[Partition, int] = {}
     for partition, marks in watermarks.items():
@@ -169,7 +167,7 @@ def first_offsets(
 
 @dataclass(slots=True)
 class Statistics:
-    """How many dead letters there are, by reason and by source topic, and between which times, in milliseconds."""
+    """Counts of dead letters by reason and source topic, and their time range in milliseconds."""
 
     total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
@@ -178,7 +176,7 @@ class Statistics:
     last: int | None = None
 
     def add(self, letter: Letter) -> None:
-        """Count one."""
+        """Count a dead letter."""
         self.total += 1
         self.reasons[letter.reason] += 1
         self.topics[letter.errors.get("topic", "")] += 1
@@ -187,26 +185,26 @@ class Statistics:
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Statistics:
-        """Count them all."""
+        """Count dead letters."""
         counted = cls()
         for letter in letters:
             counted.add(letter)
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:
-        """Return reason, count and share of all in percent, the most frequent first."""
+        """Return reason, count and percentage, the most frequent first."""
         return [(reason, count, 100 * count / self.total) for reason, count in self.reasons.most_common()]
 
 
 def place_of(text: str) -> tuple[int, int]:
     """
-    Return the partition and offset that `partition@offset` names.
+    Parse `partition@offset`.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the text has another form.
     """
     number, _, offset = text.partition("@")
     if not (number.isascii() and number.isdecimal() and offset.isascii() and offset.isdecimal()):
-        msg = f"{text!r} is no place: write partition@offset, as winnow dlq ls shows it"
+        msg = f"{text!r} is not a place: write partition@offset, as winnow dlq ls shows it"
         raise ValueError(msg)
     return int(number), int(offset)

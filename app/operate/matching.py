@@ -1,4 +1,4 @@
-"""Finds the line and the dead letter of each record of a range, and keeps what is left over on either side."""
+"""Matches the records of a range with their lines and dead letters, and keeps what has no match."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from app.operate.verdict import BY_THE_TOPICS, Finding, Kind, again, shown, str_
 from app.records import DeadLetter, Fate, Record
 
 MOST_STRANGE = 100_000
-"""How many lines and records may be other than they must be: their texts are held in memory."""
+"""How many mismatched lines and records are accepted: their texts are held in memory."""
 ELSEWHERE = Origin(Partition("", -1), 0)
-"""Stands for the record of a line of which that is not known."""
+"""The origin of a line whose record is unknown."""
 
 
 class Matching:
     """
-    Takes in what tasks make of the records, then all dead letters, then all lines.
+    Receives the expected outcomes of the records, then all dead letters, then all lines.
 
-    A line belongs to the record that its header names, or else to one with its key, timestamp and text: of several to
-    one without a dead letter, and to one that keeps the order. Where they are of several source partitions, nobody can
-    tell them apart, and their order is not judged.
+    A line belongs to the record that its header names, or else to a record with its key, timestamp and text. Among
+    several it prefers one without a dead letter, and one that keeps the order. If those are of several source
+    partitions, they are indistinguishable, and their order is not judged.
 
     Args:
-        ranges: what is judged of each source partition, and what is read for that.
-        layout: where lines and dead letters lie.
         times: every line with a timestamp between these must have a record; None in a sample, where most have none.
-        sources: all source partitions, also those of which nothing is judged.
+        sources: all source partitions, even if nothing of them is judged.
     """
 
     def __init__(
@@ -48,35 +46,35 @@ class Matching:
         self._times = times
         self.expected = Expected()
         self._by_text = False
-        """Whether the timestamps of some lines do not tell which records they are of."""
+        """Whether some lines lack their records' timestamps."""
         self._taken: dict[int, int] = {}
-        """Of records that are alike, how many of the first have their line."""
+        """By hash: how many records, counted from the first with that hash, have their line."""
         self._last: dict[tuple[Partition, Partition], tuple[int, int]] = {}
-        """For each source partition, in each of the sink: the largest offset that was found, and where it stands."""
+        """By source and sink partition: the largest source offset found, and the sink offset judged last."""
         self.first: dict[tuple[Partition, Partition], tuple[int, int]] = {}
-        """The same, also for dead letters: where the first one stands, and the offset of its record."""
+        """By source and sink or dead-letter partition: the offset of the first output, and its record's offset."""
         self.latest: dict[tuple[Partition, int], tuple[int, Origin]] = {}
-        """For each key in each compacted partition: where its last record stands, and which one that is of."""
+        """By compacted partition and key hash: the offset of the latest output, and its source record."""
         self.surplus: defaultdict[int, list[Record]] = defaultdict(list)
-        """Lines that no known record explains, or that there are too many of, by what they are."""
+        """By hash: lines that no known record explains, or one too many."""
         self._kept = 0
-        """How many these are."""
+        """How many lines `surplus` holds or held."""
         self.nobody: list[tuple[Origin, Record]] = []
         """Lines and dead letters that name a record of the range that was not read."""
         self.instead: dict[int, Record] = {}
-        """Lines that name a record of which another one is expected, or none."""
+        """By row: lines that name a record but differ from what is expected of it."""
         self.letters: dict[int, Letter] = {}
-        """Dead letters of which others are expected, or none."""
+        """By row: dead letters that differ from what is expected."""
         self.findings: list[Finding] = []
         self.not_judged: Counter[Why] = Counter()
         self.judged = 0
         self.known_by_text = 0
-        """How many lines have neither a header nor the time of their record."""
+        """How many lines were matched by text alone."""
         self.oldest: int | None = None if times is None else times[0]
-        """The smallest timestamp of a line that matters, in milliseconds."""
+        """The smallest timestamp in milliseconds of a relevant line."""
 
     def expect(self, fates: Iterable[Fate]) -> None:
-        """Take in what tasks make of consecutive records."""
+        """Add the expected outcomes of consecutive records."""
         for fate in fates:
             record = fate.record
             judged = record.offset in self.ranges[record.partition]
@@ -87,7 +85,7 @@ class Matching:
             self.oldest = timestamp if self.oldest is None else min(self.oldest, timestamp)
 
     def content_of(self, fate: Fate) -> int:
-        """Return the hash of what is expected of a record."""
+        """Return the hash of a record's expected output."""
         written = fate.written
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
@@ -100,17 +98,17 @@ class Matching:
 
     @property
     def lacks_letters(self) -> bool:
-        """Whether a dead letter that must be there was not found yet."""
+        """Whether an expected dead letter is still missing."""
         return any(marks & (JUDGED | REJECT | LETTER) == JUDGED | REJECT for marks in self.expected.marks)
 
     @property
     def lacks_lines(self) -> bool:
-        """Whether a line that must be there was not found yet, nor a dead letter in its place."""
+        """Whether an expected line is still missing, with no dead letter in its place."""
         outcome = REJECT | LINE | REPLAYED | LETTER
         return any(marks & JUDGED and not marks & outcome for marks in self.expected.marks)
 
     def letter(self, record: Record) -> None:
-        """Take in a record of the dead letters."""
+        """Match a record of the dead-letter topic."""
         if (found := origin_of(record.headers)) is None:
             return
         letter, origin, marks = Letter.of(record), Origin(*found), self.expected.marks
@@ -120,7 +118,7 @@ class Matching:
             if self._is_judged(origin):
                 self.nobody.append((origin, record))
                 self.refuse_too_much(len(self.nobody))
-        elif put_back:  # that is no new one
+        elif put_back:  # a replay wrote it again
             marks[row] |= LETTER
         elif marks[row] & ORIGINAL:
             self._note(row, Finding(Kind.DOUBLED, origin, str_of(record), "another dead letter of the same record"))
@@ -135,7 +133,7 @@ class Matching:
                 self.refuse_too_much(len(self.letters))
 
     def line(self, record: Record) -> None:
-        """Take in a record of the sink."""
+        """Match a record of the sink."""
         origin, replayed = _named(record.headers)
         self._note_place(record, None if replayed else origin, compacted=self.layout.sink.compacted)
         if origin is None:
@@ -149,7 +147,7 @@ class Matching:
             self._keep(record)
 
     def _named_line(self, record: Record, row: int, mark: int) -> None:
-        """Take in a line that names its record; one of a replay may come late, and in any order."""
+        """Match a line that names its record; a replay's lines may come late and in any order."""
         marks = self.expected.marks
         if marks[row] & NAMED or not (self._is_free(row) or self._give_away(row)):
             self._note(row, again(self.expected.origin(row), record))
@@ -164,12 +162,12 @@ class Matching:
             self._judge_order(record, row)
 
     def _give_away(self, row: int) -> bool:
-        """Let the nameless line of a record be that of another one that is alike; return whether that is right."""
+        """Reassign a record's nameless line to another record with the same hash; return whether that is possible."""
         marks, content = self.expected.marks, self.expected.content(row)
         free = [each for each in self.expected.rows(content) if self._is_free(each)]
         if free:
             marks[min(free, key=lambda each: marks[each] & LETTER)] |= LINE
-        elif self.layout.sink.append_time:  # it was known by its text only
+        elif self.layout.sink.append_time:  # the line was matched by text alone
             self.known_by_text -= 1
             self.not_judged[Why.UNNAMED] += 1
         else:
@@ -178,7 +176,7 @@ class Matching:
         return True
 
     def _contents(self, record: Record) -> Sequence[int]:
-        """Return what a line may be: with its time, and without it where times do not tell."""
+        """Return the hashes to look a line up by: with its timestamp, and also without it if some records lack one."""
         exact = self._content(record.partition, record, record.timestamp)
         return [exact, self._content(record.partition, record, None)] if self._by_text else [exact]
 
@@ -199,7 +197,7 @@ class Matching:
             self._keep(record)
 
     def _choose(self, content: int, place: Partition) -> int | None:
-        """Return the record that a nameless line belongs to."""
+        """Return the row that a nameless line belongs to."""
         best, taken = None, self._taken.get(content, 0)
         for number, row in enumerate(self.expected.rows(content, taken), taken):
             if not self._is_free(row):
@@ -218,7 +216,7 @@ class Matching:
         return not self.expected.marks[row] & (LINE | REPLAYED)
 
     def _keep(self, record: Record) -> None:
-        """Remember a line that no record is left for, if there must be one."""
+        """Keep a line without a record if it must have one."""
         time = None if self.layout.sink.append_time else record.timestamp
         content = self._content(record.partition, record, time)
         if self._is_asked_for(record) or next(self.expected.rows(content), None) is not None:
@@ -233,7 +231,7 @@ class Matching:
         return origin.partition in self.ranges and origin.offset in self.ranges[origin.partition]
 
     def _is_beyond(self, origin: Origin) -> bool:
-        """Whether a name is of no source partition, or of a record that came later, if there is one at all."""
+        """Whether a line names an unknown partition, or a record after the range that may not exist."""
         known = self.ranges.get(origin.partition)
         return origin.partition not in self._sources if known is None else origin.offset >= known.end
 
@@ -241,24 +239,24 @@ class Matching:
         origin = self.expected.origin(row)
         pair = origin.partition, record.partition
         before, read_to = self._last.get(pair, (-1, -1))
-        if record.offset < read_to:  # an earlier part of the sink, which is read later: the order was judged already
+        if record.offset < read_to:  # an earlier part of the sink, read later: its order was judged already
             return
         if origin.offset < before:
-            detail = f"it comes after the line of offset {before}"
+            detail = f"its line follows that of offset {before}"
             self._note(row, Finding(Kind.OUT_OF_ORDER, origin, str_of(record), detail))
         self._last[pair] = max(before, origin.offset), record.offset
 
     def _note_both(self, row: int, record: Record) -> None:
-        detail = f"it has a line and a dead letter; here lies {shown(record.value)}"
+        detail = f"it has both a line and a dead letter; this is {shown(record.value)}"
         self._note(row, Finding(Kind.BOTH, self.expected.origin(row), str_of(record), detail))
 
     def is_strange(self, record: Record) -> bool:
-        """Whether a line neither names a record nor is what is expected of one."""
+        """Whether a line neither names a record nor matches one."""
         no_row = all(next(self.expected.rows(each), None) is None for each in self._contents(record))
         return no_row and _named(record.headers)[0] is None
 
     def _note_place(self, record: Record, origin: Origin | None, *, compacted: bool) -> None:
-        """Remember what tells whether retention or compaction may have taken others; what replays write comes late."""
+        """Note a place that shows what retention or compaction may have deleted; replays write too late for that."""
         if origin is not None:
             pair, place = (origin.partition, record.partition), (record.offset, origin.offset)
             self.first[pair] = min(self.first.get(pair, place), place)
@@ -273,21 +271,21 @@ class Matching:
 
     def refuse_too_much(self, strange: int) -> None:
         """
-        Make sure that what is strange has room in memory.
+        Limit the mismatches held in memory.
 
         Raises:
-            WinnowError: it has not; then it is no accident.
+            WinnowError: there are so many that the configuration is probably not the service's.
         """
         if strange > MOST_STRANGE:
             where = ", ".join(sorted({each.topic for each in self.ranges}))
             sink = self.layout.sink.topic
-            cause = f"more than {MOST_STRANGE} records of {where}, or lines of {sink}, are not as they must be"
-            cure = "make sure that the configuration is that of the service, and audit less with --to or --sample"
+            cause = f"more than {MOST_STRANGE} records of {where} or lines of {sink} do not match"
+            cure = "make sure that the configuration is the service's, and audit less with --to or --sample"
             raise WinnowError(cause, cure)
 
 
 def _named(headers: Headers) -> tuple[Origin | None, bool]:
-    """Return the record that a line names, None where it names none, and whether a replay has written the line."""
+    """Return the record that a line names, if any, and whether a replay wrote the line."""
     own = ours(headers)
     where, _, at = own.get(SOURCE, "").rpartition("@")
     topic, _, place = where.rpartition("-")

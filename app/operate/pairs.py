@@ -1,4 +1,4 @@
-"""What `winnow tap` shows: a record of the source, and what the parser of this configuration makes of it."""
+"""Source records with what the configured parser makes of them, for `winnow tap`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from parsers.contract import Parsed
 @dataclass(frozen=True, slots=True)
 class Pair:
     """
-    A record and its outcome.
+    A source record and its outcome.
 
     Args:
-        record: as it lies in the source.
         output: its cleansed line; None if it is rejected.
         reason: why it is rejected; empty if it is not.
-        detail: a sentence about that.
+        detail: a sentence about the reason.
     """
 
     record: Record
@@ -30,7 +29,7 @@ class Pair:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it; bytes that are not text are escaped."""
+        """Return the pair for `--json`; bytes that are not UTF-8 are escaped."""
         (topic, number), offset, timestamp, *_ = self.record
         what = {"output": text_of(self.output)} if not self.reason else {"reason": self.reason, "detail": self.detail}
         place = {"topic": topic, "partition": number, "offset": offset, "timestamp": timestamp}
@@ -42,7 +41,7 @@ class Pair:
 
 
 def text_of(value: bytes | None) -> str | None:
-    """Return bytes as text; what is not UTF-8 is escaped."""
+    """Return bytes as text; bytes that are not UTF-8 are escaped."""
     return None if value is None else value.decode(errors="backslashreplace")
 
 
@@ -50,12 +49,11 @@ def pairs(
     records: Sequence[Record], parse: Callable[[pa.BinaryArray], Parsed], reasons: Collection[str] = ()
 ) -> Iterator[Pair]:
     """
-    Yield what becomes of records, in order.
+    Yield records with their outcomes, in order.
 
     Args:
-        records: what was read.
         parse: opens the envelope and parses; never raises for data.
-        reasons: only records that are rejected for one of these; all, if there is none.
+        reasons: yield only records rejected for one of these; empty for all records.
     """
     if not records:
         return

@@ -1,4 +1,4 @@
-"""What `winnow audit` judges: ranges of source partitions, samples of them, and what it must leave out, with why."""
+"""Chooses what `winnow audit` judges: ranges of source partitions, samples of them, and what to leave out and why."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import PartitionLag
 
 MARGIN = 2_000
-"""How many records on each side of those that are judged are read, too: their lines may stand between."""
+"""How many more records are read on each side of the judged ones: their lines may be in between."""
 WINDOWS = 100
-"""Into how many windows a range is cut of which a sample is taken."""
+"""The number of windows of a range, some of which are the sample."""
 
 
 class Why(StrEnum):
@@ -37,34 +37,27 @@ class Why(StrEnum):
 
 CURES = {
     Why.NO_LEADER: "audit again when its broker is back",
-    Why.NO_OFFSET: "make sure that group.id is that of the service",
-    Why.NOT_DONE: "audit again when `winnow lag` shows that it is done",
+    Why.NO_OFFSET: "make sure that group.id is the service's",
+    Why.NOT_DONE: "audit again when `winnow lag` shows that the service has caught up",
     Why.OPEN: "see `winnow transactions ls`",
 }
 
 
 class LeftOut(NamedTuple):
-    """
-    A part of a source partition that is not judged.
-
-    Args:
-        why: the reason.
-        partition: the source partition.
-        offsets: how many offsets of it, at most; None where that is not known.
-    """
+    """A part of a source partition that is not judged, with its number of offsets at most; None if unknown."""
 
     why: Why
     partition: Partition
     offsets: int | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the part for `--json`."""
         topic, number = self.partition
         return {"why": self.why.value, "topic": topic, "partition": number, "offsets": self.offsets}
 
 
 class Span(NamedTuple):
-    """Offsets from `begin` up to, and without, `end`."""
+    """Offsets from `begin` up to but excluding `end`."""
 
     begin: int
     end: int
@@ -73,11 +66,11 @@ class Span(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Range:
     """
-    Offsets of one source partition; both kinds of spans ascend and do not overlap.
+    Offsets of one source partition, in ascending spans that do not overlap.
 
     Args:
-        judged: what is judged.
-        known: what is read for that: some more on each side, whose lines may stand between.
+        judged: the spans to judge.
+        known: the spans to read for that, which extend further on each side.
     """
 
     judged: Sequence[Span]
@@ -94,7 +87,7 @@ class Range:
 
     @property
     def end(self) -> int:
-        """The offset after the last that is known."""
+        """The offset after the last known one."""
         return self.known[-1].end if self.known else 0
 
     @property
@@ -103,7 +96,7 @@ class Range:
         return sum(end - begin for begin, end in self.known)
 
     def rest(self, begin: int, end: int) -> Iterator[Span]:
-        """Yield what lies between two offsets and is not known, in order."""
+        """Yield the unknown spans between two offsets, in order."""
         for known in self.known:
             if begin < min(known.begin, end):
                 yield Span(begin, min(known.begin, end))
@@ -115,15 +108,15 @@ class Range:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """
-    What a person wants to have judged, and what Kafka says of it.
+    The times to audit, and Kafka's answers about them.
 
     Args:
         since: the first time, in milliseconds.
-        until: the time to stop before; None for all that is done.
-        begins: the first offset at or after the first time; None where no record is that late.
-        ends: the same of the last time; nothing without one.
-        first: the first offset that bears a record; None where there is none.
-        deleted_before: for each topic, the time before which all records lay that retention has taken; None if unknown.
+        until: the time to stop before; None for everything done.
+        begins: the first offset at or after `since`; None if no record is that late.
+        ends: the same for `until`; empty without one.
+        first: the first offset with a record; None if there is none.
+        deleted_before: by topic, a time that all records deleted by retention are older than; None if unknown.
     """
 
     since: int
@@ -138,12 +131,12 @@ def ranges(
     found: Collection[PartitionLag], later: Mapping[Partition, CommittedOffset], asked: Asked
 ) -> tuple[dict[Partition, Range], list[LeftOut]]:
     """
-    Return what is to be judged of each source partition, and what must be left out of it.
+    Return the range to judge of each source partition, and what must be left out.
 
     Args:
-        found: the committed offsets: what the service has done.
+        found: the committed offsets, which show what the service has done.
         later: the same, read after the ends of the sink.
-        asked: which times are wanted.
+        asked: the times to audit.
     """
     judged: dict[Partition, Range] = {}
     left_out: list[LeftOut] = []
@@ -168,7 +161,7 @@ def ranges(
 
 
 def _wanted(at: PartitionLag, asked: Asked) -> Span:
-    """Return what lies between the times, up to the last stable offset."""
+    """Return the offsets between the times, up to the last stable offset."""
     assert at.watermarks is not None  # the caller has looked
     last = at.watermarks.last_stable
     begin, end = asked.begins.get(at.partition), asked.ends.get(at.partition)
@@ -176,14 +169,16 @@ def _wanted(at: PartitionLag, asked: Asked) -> Span:
 
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
-    """Return what the service has done of what is wanted, and the rest."""
+    """Return the part of the wanted offsets that the service has done, and what is left out."""
     assert at.watermarks is not None  # the caller has looked
     assert at.offset is not None
-    begun, first = _first_done(at), asked.first.get(at.partition)
+    assert at.committed is not None
+    # Where the group's work began; 0 if unknown, as in foreign metadata.
+    begun, first = OffsetMetadata.parse(at.committed.metadata).since, asked.first.get(at.partition)
     begin = min(max(wanted.begin, begun), wanted.end)
     deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
     before = asked.deleted_before.get(at.partition.topic)
-    if first is None and before is not None and asked.since >= before:  # a partition in which nothing has come for long
+    if first is None and before is not None and asked.since >= before:  # no record has arrived since long before
         deleted = 0
     undone = wanted.end - max(begin, at.offset) if asked.until is not None else 0
     counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
@@ -191,14 +186,8 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]
 
 
-def _first_done(at: PartitionLag) -> int:
-    """Return the offset at which the group's work on a partition began, as far as it is known."""
-    metadata = OffsetMetadata.parse(at.committed.metadata if at.committed else "")
-    return metadata.since if metadata.is_ours else 0
-
-
 def sampled(whole: Mapping[Partition, Range], percent: float) -> dict[Partition, Range]:
-    """Return windows of ranges, chosen at random, that hold so many percent of them; the same of each partition."""
+    """Return random windows that cover this percentage of each range; the same windows for each partition."""
     chosen = sorted(random.sample(range(WINDOWS), math.ceil(WINDOWS * percent / 100)))
     return {partition: _windows(each, chosen) for partition, each in whole.items()}
 
@@ -219,14 +208,12 @@ def _windows(whole: Range, chosen: Sequence[int]) -> Range:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """
-    Where lines and dead letters of a source partition lie, and by what they are known.
+    Where the lines and dead letters of a source partition are.
 
     Args:
-        sink: the sink.
-        dead_letters: the topic of the dead letters.
-        by_key: whether the key of a line decides its partition.
-        lineage: whether lines name their records. Then they may lie in any partition: there may have been fewer once.
-        compacted_source: whether the source deletes records of which it has a later one with the same key.
+        by_key: whether a line's key chooses its partition.
+        lineage: whether lines name their records. Then they may be in any partition, as there may have been fewer once.
+        compacted_source: whether a source topic is compacted.
     """
 
     sink: Destination
@@ -237,30 +224,30 @@ class Layout:
 
     @classmethod
     def of(cls, tasks: TaskConfig, sources: Collection[Destination]) -> Layout:
-        """Return what follows from a configuration and from what Kafka tells of the topics."""
+        """Return the layout for a configuration and the source topics."""
         by_key, compacted = tasks.sink_partitioner is Partitioner.KEY, any(each.compacted for each in sources)
         return cls(tasks.sink, tasks.dead_letters, by_key, tasks.lineage, compacted)
 
     @property
     def anywhere(self) -> bool:
-        """Whether the line of a record may lie in any partition of the sink."""
+        """Whether a record's line may be in any sink partition."""
         return self.by_key or self.lineage
 
     def lines(self, source: Partition) -> list[Partition]:
-        """Return the partitions of the sink that may hold lines of a source partition."""
+        """Return the sink partitions that may hold lines of a source partition."""
         count = self.sink.partitions
         numbers = range(count) if self.anywhere else [source.number % count]
         return [Partition(self.sink.topic, number) for number in numbers]
 
     def letters(self, source: Partition) -> list[Partition]:
-        """Return the partitions that may hold its dead letters."""
+        """Return the dead-letter partitions that may hold its dead letters."""
         count = self.dead_letters.partitions
         numbers = range(count) if self.lineage else [source.number % count]
         return [Partition(self.dead_letters.topic, number) for number in numbers]
 
 
 def together(layout: Layout, sources: Collection[Partition]) -> list[list[Partition]]:
-    """Return source partitions whose lines share partitions of the sink: they can only be compared at once."""
+    """Group source partitions whose lines share sink partitions, because they must be compared together."""
     found: defaultdict[tuple[Partition, ...], list[Partition]] = defaultdict(list)
     for each in sorted(sources):
         found[tuple(layout.lines(each))].append(each)
@@ -268,7 +255,7 @@ def together(layout: Layout, sources: Collection[Partition]) -> list[list[Partit
 
 
 def packed(groups: Sequence[Sequence[Partition]], sizes: Mapping[Partition, int], most: int) -> list[list[Partition]]:
-    """Join groups of partitions while they hold no more than so many records: each comparison reads all topics anew."""
+    """Join groups of at most this many records together, because each comparison reads the output topics again."""
     packs: list[list[Partition]] = []
     size = most
     for group in groups:

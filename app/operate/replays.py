@@ -1,10 +1,9 @@
 """
-What `winnow dlq replay` does: it cleanses dead letters again, with the parser and the options of today.
+Cleanses dead letters again with the current parser and options, for `winnow dlq replay`.
 
-Each record that a dead letter stands for is known by its original topic, partition and offset. A ledger remembers what
-earlier replays have done with it, so that no replay does that twice. What fails again goes back to the dead letters
-with a count, and from a certain count on to a parking topic. Lines, dead letters, ledger and position are one
-transaction.
+A ledger records, by original topic, partition and offset, what replays have done with each record, so that none
+repeats it. What fails again goes back to the dead letters with a count, and from a certain count on to a parking topic.
+Lines, dead letters, ledger entries and the replay's position are written in one transaction.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from app.operate.letters import Choice, Letter
 from app.records import DeadLetter, Fate, Record
 
 GROUP = "{}.dlq-replay"
-"""The group whose offsets are the positions of replays; its name is in their transactional ids, too."""
+"""The group whose offsets are the positions of replays; their transactional ids contain its name."""
 STEP = 1_000
-"""How many dead letters a transaction holds at most."""
+"""The most dead letters per transaction."""
 VERSION = "winnow-replay/1"
 DESTINATIONS = 8
-"""How many destinations a position remembers; a replay into one that is forgotten reads all dead letters."""
+"""How many destinations a position covers; a replay into any other reads all dead letters."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay has found and done: reasons then and now, and what it has left alone."""
+    """A replay's counts: reasons then and now, and what it left alone."""
 
     then: Counter[str] = field(default_factory=Counter)
     now: Counter[str] = field(default_factory=Counter)
     cleansed: int = 0
     parked: int = 0
     handled: int = 0
-    """Those that an earlier replay has handled."""
+    """Handled by an earlier replay."""
     not_chosen: int = 0
     not_replayable: int = 0
-    """Those that do not tell which record they were, and those whose value was cut."""
+    """The origin is unknown, or the value was cut."""
 
     @property
     def failed(self) -> int:
@@ -52,17 +51,17 @@ class Tally:
 
     @property
     def replayed(self) -> int:
-        """How many were cleansed again, whatever became of them."""
+        """How many were replayed, whatever the outcome."""
         return self.cleansed + self.failed
 
     def rows(self) -> list[tuple[str, int, int]]:
-        """Return each reason with its number then and now, the most frequent then first."""
+        """Return each reason with its counts then and now, the most frequent then first."""
         reasons = [reason for reason, _ in self.then.most_common()]
         reasons += [reason for reason, _ in self.now.most_common() if reason not in self.then]
         return [(reason, self.then[reason], self.now[reason]) for reason in reasons]
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the counts for `--json`."""
         return {
             "replayed": self.replayed,
             "cleansed": self.cleansed,
@@ -77,14 +76,14 @@ class Tally:
 
 
 class Cleanse(Protocol):
-    """Makes of records what a task would make of them; see `app.executor.fates`."""
+    """Computes the outcomes that a task would give; see `app.executor.fates`."""
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
-        """Return what becomes of each record, in order."""
+        """Return the outcome of each record, in order."""
         ...
 
     def refused(self, record: Record, cause: str) -> Fate:
-        """Return what becomes of a record whose line Kafka refuses."""
+        """Return the outcome of a record whose line Kafka rejects."""
         ...
 
 
@@ -93,10 +92,10 @@ class Writer(Protocol):
 
     def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
         """
-        Write records and the position behind them in one transaction.
+        Write records and the position after them in one transaction.
 
         Raises:
-            Refused: Kafka refuses one of the records; nothing is written, and the writer goes on.
+            Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
             Fenced, Transient: nothing more can be written.
         """
         ...
@@ -105,13 +104,12 @@ class Writer(Protocol):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    What is to be replayed, and how.
+    What to replay, and how.
 
     Args:
-        choice: which dead letters.
-        limit: how many at most; None for all.
+        limit: how many dead letters at most; None for all.
         attempts: how often one may be replayed before it is parked.
-        parking: the parking topic, and how many partitions it has.
+        parking: the parking topic and its number of partitions.
     """
 
     choice: Choice
@@ -123,12 +121,11 @@ class Plan:
 @dataclass(frozen=True, slots=True)
 class Span:
     """
-    What a replay reads of one partition of the dead letters.
+    What a replay reads of one dead-letter partition.
 
     Args:
-        partition: which partition.
         destination: the topic that lines go to.
-        settled: for each destination, the offset before which no dead letter waits for a replay into it.
+        settled: by destination, the offset before which every dead letter has been handled.
         begin: the first offset to read.
         end: the offset to stop before.
     """
@@ -142,12 +139,12 @@ class Span:
     @classmethod
     def of(cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]) -> Span:
         """
-        Return what is left to be read.
+        Return what is left to read.
 
         Args:
             destination: the topic that lines go to.
-            committed: the position of earlier replays, and what stands beside it.
-            at: the partition, the first offset that is wanted, and where the partition begins and ends.
+            committed: the position of earlier replays.
+            at: the partition, the first wanted offset, and the watermarks.
         """
         partition, wanted, watermarks = at
         version, *words = (committed.metadata if committed else "").split() or [""]
@@ -163,57 +160,50 @@ class Span:
 
     @property
     def first_left(self) -> int | None:
-        """The offset from which dead letters are not read although they may wait; None if all are read."""
+        """The first offset that may be unhandled but is not read; None if all are read."""
         settled = self.settled[self.destination]
         return settled if settled < self.begin else None
 
     def metadata(self, settled: int) -> str:
-        """Return what stands beside a position: from where the next replay into each destination has to look."""
+        """Return a position's metadata: where the next replay into each destination has to start."""
         others = [item for item in self.settled.items() if item[0] != self.destination]
         words = (f"{topic}={offset}" for topic, offset in [*others[1 - DESTINATIONS :], (self.destination, settled)])
         return " ".join((VERSION, *words))
 
 
 class Replay:
-    """
-    Replays dead letters, one partition after the other.
-
-    Args:
-        plan: what is to be replayed.
-        ledger: what earlier replays have done.
-        cleanse: what tasks would make of records.
-    """
+    """Replays dead letters, one partition after the other."""
 
     def __init__(self, plan: Plan, ledger: Ledger, cleanse: Cleanse) -> None:
         self._plan = plan
         self.ledger = ledger
         self._cleanse = cleanse
         self._span: Span
-        """The partition that is replayed."""
+        """The current partition."""
         self._left_at: int | None = None
-        """The first dead letter of the partition that is left for a later replay."""
+        """The offset of its first dead letter left for a later replay."""
         self.tally = Tally()
 
     @property
     def enough(self) -> bool:
-        """Whether as many are replayed as were wanted."""
+        """Whether the limit is reached."""
         return self._is_enough(0)
 
     def foresee(self, records: Iterable[Record]) -> None:
-        """Count what would become of dead letters, and write nothing."""
+        """Count the outcomes of dead letters, and write nothing."""
         for waiting, fate in self._fates(records):
-            self.ledger.cleansed(waiting)  # another one of the same record would not be replayed either
+            self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
 
     def run(self, span: Span, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
         """
-        Replay a partition; yield after each batch how many were replayed, and how many were read.
+        Replay a partition; yield the numbers replayed and read after each batch.
 
         Raises:
-            NotUsable, Unreachable: the replay cannot go on; what was committed counts.
+            NotUsable, Unreachable: the replay cannot continue; committed work counts.
         """
         self._span, self._left_at = span, span.first_left
-        writer.commit([], span.begin, self._metadata(span.begin))  # each position is larger than the one before
+        writer.commit([], span.begin, self._metadata(span.begin))  # positions only grow
         for records in batches:
             if records:
                 position = records[-1].offset + 1
@@ -254,7 +244,7 @@ class Replay:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
     def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: Writer) -> None:
-        """Commit; where Kafka refuses a record, do so with half of them, until the record is found."""
+        """Commit; if Kafka rejects a record, bisect until that record is found."""
         records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
         try:
             writer.commit(records, position, self._metadata(position))
@@ -270,10 +260,10 @@ class Replay:
             self._count(waiting, fate)
 
     def _refused(self, waiting: Waiting, fate: Fate, cause: str) -> tuple[Waiting, Fate]:
-        """Return what becomes of a dead letter whose line Kafka refuses."""
+        """Return the outcome of a dead letter whose line Kafka rejects."""
         if fate.reason:
-            msg = f"Kafka takes the dead letter {waiting.letter.place} of {waiting.source} no more: {cause}"
-            raise NotUsable(msg, f"mend the limits of {fate.to.topic} and of the parking topic")
+            msg = f"Kafka no longer accepts the dead letter {waiting.letter.place} of {waiting.source}: {cause}"
+            raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
     def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, DeadLetter]]:
@@ -304,20 +294,13 @@ class Replay:
 
 
 def steps(batches: Iterable[Sequence[Record]], most: int) -> Iterator[Sequence[Record]]:
-    """Cut batches into steps of so many records at most: each is a transaction."""
+    """Split batches into steps of at most this many records, one per transaction."""
     for records in batches:
         yield from (records[begin : begin + most] for begin in range(0, len(records), most))
 
 
 class Pace:
-    """
-    Holds a replay back to a rate.
-
-    Args:
-        rate: how many dead letters a second; None for as many as there are.
-        clock: seconds that never go back.
-        sleep: waits for so many seconds.
-    """
+    """Limits a replay to a rate of dead letters per second; None is no limit."""
 
     def __init__(
         self,
@@ -331,11 +314,11 @@ class Pace:
         self._due = clock()
 
     def step(self, most: int) -> int:
-        """Return how many dead letters may come at once."""
+        """Return how many dead letters may be replayed at once."""
         return most if self._rate is None else min(most, max(1, self._rate // 4))
 
     def wait(self, replayed: int) -> None:
-        """Wait as long as so many may take."""
+        """Wait until the rate allows this many."""
         if self._rate is not None:
             self._due = max(self._due, self._clock() - 1) + replayed / self._rate
             self._sleep(max(0.0, self._due - self._clock()))

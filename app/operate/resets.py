@@ -1,4 +1,4 @@
-"""What `winnow offsets reset` does: where each offset goes, and how. Its words are those of kafka-consumer-groups."""
+"""Computes the new offsets of `winnow offsets reset`, whose options are those of kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from app.model import CommittedOffset, Partition
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
 
-NO_OFFSET = "the group has no offset here to begin with"
+NO_OFFSET = "the group has no offset in this partition"
 
 
 class Goal(StrEnum):
-    """Where offsets go."""
+    """The kind of target."""
 
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
@@ -33,13 +33,7 @@ class Goal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """
-    Where offsets go.
-
-    Args:
-        goal: the kind of place.
-        value: the offset, by how many offsets, or the time in milliseconds since 1970.
-    """
+    """Where offsets go; the value is an offset, a number of offsets, or milliseconds since the epoch."""
 
     goal: Goal
     value: int = 0
@@ -48,12 +42,12 @@ class Target:
 @dataclass(frozen=True, slots=True)
 class Reset:
     """
-    What happens to the offset of one partition.
+    A partition's new offset.
 
     Args:
         at: its offsets now.
-        offset: the offset that it gets; None where it gets none.
-        note: what a person should know: why it is not what was asked for, or why there is none.
+        offset: the new offset; None if it cannot be set.
+        note: why the offset differs from the request, or cannot be set.
     """
 
     at: PartitionLag
@@ -62,18 +56,18 @@ class Reset:
 
     @property
     def committed(self) -> CommittedOffset:
-        """What is to be stored."""
+        """What to store."""
         assert self.offset is not None  # only resets without a problem are carried out
         metadata = OffsetMetadata.restarting(self.at.committed, self.offset, self.at.topic_id)
         return CommittedOffset(self.offset, metadata)
 
     @property
     def change(self) -> int | None:
-        """By how many offsets it moves: forward, so many are not read; back, so many are read again."""
+        """How many offsets it moves: forward skips records, back reads them again."""
         return None if self.offset is None or self.at.offset is None else self.offset - self.at.offset
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the reset for `--json`."""
         topic, number = self.at.partition
         return {
             "topic": topic,
@@ -87,10 +81,10 @@ class Reset:
 
 def resets(found: Collection[PartitionLag], target: Target, clients: Clients) -> list[Reset]:
     """
-    Return what happens to the offset of each partition.
+    Return the new offset of each partition.
 
     Raises:
-        Unreachable, NotUsable: Kafka does not answer, or refuses.
+        Unreachable, NotUsable: Kafka does not answer, or rejects the request.
     """
     if target.goal is not Goal.TIME:
         return [_reset(at, target, {}) for at in found]
@@ -106,10 +100,10 @@ def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | No
         return Reset(at, None, NO_OFFSET)
     wanted = _wanted(at, target, starts)
     if wanted is None:
-        return Reset(at, at.watermarks.last_stable, "no record is that late: the end")
+        return Reset(at, at.watermarks.last_stable, "no record is that late, so it moves to the end")
     offset = min(max(wanted, at.watermarks.log_start), at.watermarks.high_watermark)
     side = "beginning" if wanted < offset else "end"
-    return Reset(at, offset, "" if wanted == offset else f"{wanted} is not in the partition: its {side}")
+    return Reset(at, offset, "" if wanted == offset else f"{wanted} is out of range, so it moves to the {side}")
 
 
 def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> int | None:
@@ -129,10 +123,10 @@ def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | N
 
 def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:
     """
-    Return the partitions that `TOPIC[:PARTITIONS]` names, such as `raw-logs` or `raw-logs:0,3-5`; all, if none does.
+    Return the partitions named as `TOPIC[:PARTITIONS]`, such as `raw-logs` or `raw-logs:0,3-5`; all if none is named.
 
     Raises:
-        ValueError: one names something that is not there.
+        ValueError: a topic or partition does not exist.
     """
     if not wanted:
         return sorted(partitions)
@@ -144,7 +138,7 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
     known = {each for each in partitions if each.topic == topic}
     if not known:
         topics = ", ".join(sorted({each.topic for each in partitions})) or "none"
-        msg = f"{topic!r} is not a source topic; these are: {topics}"
+        msg = f"{topic!r} is not a source topic; the source topics are: {topics}"
         raise ValueError(msg)
     if not colon:
         return sorted(known)
@@ -158,17 +152,17 @@ def _named(text: str, partitions: Collection[Partition]) -> list[Partition]:
 def _numbers(part: str) -> range:
     match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
     if not match:
-        msg = f"{part!r} names no partitions: write them as 0,3-5"
+        msg = f"{part!r} is not a partition or a range: write partitions as 0,3-5"
         raise ValueError(msg)
     return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 def seconds_of(text: str) -> float:
     """
-    Return the seconds of a duration: `2h`, as in the configuration, or `PT2H`, as kafka-consumer-groups takes it.
+    Parse a duration: `2h` as in the configuration, or `PT2H` as in kafka-consumer-groups.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a duration.
     """
     if text.upper().startswith("P"):
         return TypeAdapter(timedelta).validate_python(text.upper()).total_seconds()

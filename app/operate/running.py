@@ -1,4 +1,4 @@
-"""Whether a service works for the group: who changes offsets while it does, loses to its next commit, in silence."""
+"""Checks that the service is stopped before offsets change: its next commit would silently overwrite them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,11 @@ from app.offsets.metadata import owner_of
 CURE = "stop it, and try again"
 
 Watch = Callable[[float], Partition | None]
-"""Waits for so many seconds, or until it sees a commit that repeats an offset; returns whose."""
+"""Waits for this many seconds, or until a commit repeats an offset; returns that commit's partition."""
 
 
 class StoppedService:
-    """
-    The service of the group as a person needs it who acts on its group: stopped.
-
-    Args:
-        config: its configuration.
-        clients: Kafka, as the driver sees it.
-        watch: waits, and shows commits that repeat an offset where Kafka lets us see them.
-        sleep: waits.
-    """
+    """A service that must be stopped while an operator changes its offsets or transactions."""
 
     def __init__(
         self, config: Config, clients: Clients, watch: Watch, sleep: Callable[[float], object] = time.sleep
@@ -42,15 +34,15 @@ class StoppedService:
 
     def refuse_running(self, *others: OffsetStore) -> None:
         """
-        Watch all its partitions for a moment; nothing is disturbed.
+        Watch all partitions for a moment, without disturbing anything.
 
         Args:
-            others: where it may keep its offsets, if not in the configured store.
+            others: stores, besides the configured one, where the service may keep its offsets.
 
         Raises:
-            ForeignMember: somebody consumes in the group.
-            ServiceRuns: an offset is committed.
-            Unreachable, NotUsable: Kafka or a store does not answer, or refuses.
+            ForeignMember: another consumer is a member of the group.
+            ServiceRuns: an offset was committed.
+            Unreachable, NotUsable: Kafka or a store does not answer, or rejects the request.
         """
         self._clients.group.refuse_foreign_members()
         topics = self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, ())
@@ -62,36 +54,36 @@ class StoppedService:
             now = store.load(partitions, stable=False)
             moved = (each for each in partitions if now.get(each) != was.get(each))
             if (partition := next(moved, renewed)) is not None:
-                cause = f"{_who(now.get(partition))} runs: it has committed {partition} while we looked"
+                cause = f"{_who(now.get(partition))} is running: it committed {partition} during the check"
                 raise ServiceRuns(cause, CURE)
 
     def fence(self, partitions: Collection[Partition]) -> None:
         """
-        End the transactions that a crash left open, which could still move an offset.
+        Abort the transactions that a crash left open, which could still move an offset.
 
         Raises:
             Unreachable: one of the partitions could not be fenced.
         """
         if missed := sorted(set(partitions).difference(self._clients.fence.fence(partitions))):
             others = f" (and {len(missed) - 1} more)" if len(missed) > 1 else ""
-            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset is changed"
-            raise Unreachable(cause, "try again when Kafka is well")
+            cause = f"the transactional id of {missed[0]}{others} could not be fenced, so no offset was changed"
+            raise Unreachable(cause, "try again when Kafka is healthy")
 
     @contextmanager
     def changing(
         self, target: OffsetStore, partitions: Collection[Partition], *others: OffsetStore
     ) -> Iterator[dict[Partition, CommittedOffset]]:
         """
-        Let the caller change offsets of these partitions, and note them, between two looks for a service.
+        Let the caller change offsets of these partitions, and note them, between two checks for a running service.
 
         Args:
-            target: the store that is written to.
-            partitions: those that may be changed.
-            others: where the service may keep its offsets, if neither in the configured store nor in the target.
+            target: the store to write to.
+            partitions: those that may change.
+            others: further stores where the service may keep its offsets.
 
         Raises:
-            ServiceRuns: an offset was committed before, or written over afterwards.
-            ForeignMember, Unreachable, NotUsable: what `refuse_running` and `fence` raise.
+            ServiceRuns: an offset was committed before, or overwritten afterwards.
+            ForeignMember, Unreachable, NotUsable: as `refuse_running` and `fence`.
         """
         self.refuse_running(target, *others)
         if self._clients.placeholders is not None:
@@ -103,7 +95,7 @@ class StoppedService:
         self._refuse_overwritten(target, written)
 
     def _refuse_overwritten(self, target: OffsetStore, written: dict[Partition, CommittedOffset]) -> None:
-        """Look again at offsets that were set: a service that no other sign has told of writes over them."""
+        """Read the new offsets again: a running service that nothing else revealed overwrites them."""
         if not written:
             return
         self._sleep(self._seconds)
@@ -111,7 +103,7 @@ class StoppedService:
         for partition, set_to in written.items():
             if (found := now.get(partition)) != set_to:
                 there = "nothing" if found is None else found.corrupt or found.offset
-                cause = f"{_who(found)} runs: {partition} was set to {set_to.offset}, and now {there} stands there"
+                cause = f"{_who(found)} is running: {partition} was set to {set_to.offset} but now has {there}"
                 raise ServiceRuns(cause, CURE)
 
 

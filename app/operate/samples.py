@@ -1,4 +1,4 @@
-"""Tries the parser on the samples of the configuration: lines of which a person has written what must come out."""
+"""Checks the parser against `parser.samples`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from parsers.contract import Parsed
 
 @dataclass(frozen=True, slots=True)
 class Surprise:
-    """
-    A sample of which the parser makes something else.
-
-    Args:
-        number: its place in the list, from 0.
-        expected: what must become of it.
-        found: what has.
-    """
+    """A sample for which the parser gives another result; `number` is its index in the list."""
 
     number: int
     expected: str
@@ -31,12 +24,12 @@ class Surprise:
         return f"parser.samples[{self.number}]: expected {self.expected}, got {self.found}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the surprise for `--json`."""
         return {"sample": self.number, "expected": self.expected, "found": self.found}
 
 
 def surprises(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[Surprise]:
-    """Return the samples of which the parser makes something else; `parse` never raises for data."""
+    """Return the samples for which the parser gives another result; `parse` never raises for data."""
     if not samples:
         return []
     parsed = parse(pa.array([each.line.encode() for each in samples], pa.binary()))

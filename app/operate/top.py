@@ -1,4 +1,4 @@
-"""What `winnow top` shows: partitions with lag and rates, from what two looks at the group's offsets tell."""
+"""Lag and rates of the partitions, from two samples of the group's offsets, for `winnow top`."""
 
 from __future__ import annotations
 
@@ -13,34 +13,28 @@ from app.operate.lag import PartitionLag
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """
-    The partitions at one moment.
-
-    Args:
-        at: seconds of a clock that never goes back.
-        found: how far the group is behind in each.
-    """
+    """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
     found: Mapping[Partition, PartitionLag]
 
     @classmethod
     def of(cls, at: float, found: Collection[PartitionLag]) -> Look:
-        """Return what was found at a moment."""
+        """Index the lags by partition."""
         return cls(at, {each.partition: each for each in found})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """
-    A partition between two looks; rates are per second, None before the second look.
+    A partition between two looks; rates are per second, and None before the second look.
 
     Args:
-        at: how far the group is behind.
-        records: records that were cleansed.
-        dead: how many of them went to the dead letters.
-        closing: by how many offsets the lag shrinks; below 0 it grows.
-        share: how many percent of all its records went to the dead letters, since its counts began.
+        at: its lag.
+        records: records cleansed.
+        dead: dead letters among them.
+        closing: offsets by which the lag shrinks; negative if it grows.
+        share: the percentage of dead letters since its counts began.
     """
 
     at: PartitionLag
@@ -51,18 +45,18 @@ class Row:
 
     @property
     def seconds_to_close(self) -> float | None:
-        """How long it takes until nothing waits, at this rate; None where that is not to be expected."""
+        """How long until the lag is 0 at this rate; None if it does not shrink."""
         return self.at.lag / self.closing if self.at.lag and self.closing and self.closing > 0 else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the row for `--json`."""
         rates = {"records_per_second": self.records, "dead_letters_per_second": self.dead}
         more = {"dead_letters_percent": self.share, "seconds_to_close": self.seconds_to_close}
         return self.at.as_json() | rates | more
 
 
 def rows(before: Look | None, now: Look) -> list[Row]:
-    """Return the partitions, those with a problem first, then those that are most behind."""
+    """Return the partitions, those with a problem first, then by descending lag."""
     found = [
         _row(None if before is None else before.found.get(each), at, _between(before, now))
         for each, at in now.found.items()
@@ -85,7 +79,7 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 
 
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
-    """Return what was counted between two looks; counts that began anew are all new."""
+    """Return what was counted between two looks; counts that restarted are all new."""
     earlier, later = _metadata(before), _metadata(now)
     same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
     return later.counts.since(earlier.counts) if same else later.counts
@@ -96,7 +90,7 @@ def _metadata(at: PartitionLag) -> OffsetMetadata:
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:
-    """Return the whole group in three figures."""
+    """Return the group's totals."""
     return {
         "lag": sum(each.at.lag or 0 for each in found),
         "records_per_second": round(sum(each.records or 0 for each in found), 1),

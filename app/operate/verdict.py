@@ -1,4 +1,4 @@
-"""What `winnow audit` finds: kinds of what can be wrong, and each finding with its place and its detail."""
+"""The findings of `winnow audit`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from app.operate.pairs import text_of
 from app.records import Fate, Record
 
 BY_THE_TOPICS = ("too_large", "refused", "parser_error")
-"""Reasons that the parser alone does not decide: a line that is expected may be a dead letter for one of them."""
+"""Reasons that the parser alone does not decide: an expected line may be a dead letter for one of them."""
 SHOWN = 200
-"""How much of a line is shown."""
+"""How many characters of a line are shown."""
 
 
 class Kind(StrEnum):
@@ -36,9 +36,8 @@ class Finding:
     Something that is wrong.
 
     Args:
-        kind: what is wrong.
-        origin: the source record; None where no record explains what was found.
-        found_at: where in the sink or in the dead letters that was seen; empty where nothing is.
+        origin: the source record; None if no record explains what was found.
+        found_at: the place in the sink or the dead letters; empty if nothing was found.
         detail: what was expected, and what was found.
     """
 
@@ -48,7 +47,7 @@ class Finding:
     detail: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it, as `--json` shows it."""
+        """Return the finding for `--json`."""
         (topic, number), offset = self.origin or ((None, None), None)
         return {
             "kind": self.kind.value,
@@ -61,34 +60,34 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in the order of the source; at the end those without a record."""
+    """Sort findings in source order; those without a record come last."""
     return sorted(findings, key=lambda each: (each.origin is None, each.origin or (), each.kind, each.found_at))
 
 
 def counted(findings: Iterable[Finding]) -> dict[str, int]:
-    """Return how many findings there are of each kind."""
+    """Count the findings of each kind."""
     counts = Counter(each.kind for each in findings)
     return {kind.value.replace(" ", "_"): counts[kind] for kind in Kind}
 
 
 def str_of(record: Record) -> str:
-    """Return where a record lies."""
+    """Return a record's place."""
     return f"{record.partition}@{record.offset}"
 
 
 def shown(value: bytes | None) -> str:
-    """Return as much of a value as a person wants to see."""
+    """Return the beginning of a value."""
     text = text_of(value) or ""
     return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 def again(origin: Origin, record: Record) -> Finding:
-    """Return that the line of a record stands there once more."""
-    return Finding(Kind.DOUBLED, origin, str_of(record), f"{shown(record.value)} stands there again")
+    """Return the finding of a second line of the same record."""
+    return Finding(Kind.DOUBLED, origin, str_of(record), f"{shown(record.value)} appears again")
 
 
 def missing(fate: Fate, instead: Record | None) -> Finding:
-    """Return that nothing of a record was found, or something else in its place."""
+    """Return the finding of a record without output, or with another line in its place."""
     origin = Origin(fate.record.partition, fate.record.offset)
     if instead is not None:
         return other_line(fate, instead)
@@ -97,7 +96,7 @@ def missing(fate: Fate, instead: Record | None) -> Finding:
 
 
 def other_line(fate: Fate, line: Record) -> Finding:
-    """Return that a line is not the one of its record."""
+    """Return the finding of a line that is not the expected one."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if fate.reason:
         detail = f"rejected now for {fate.reason}, found {shown(line.value)}"
@@ -110,12 +109,10 @@ def other_line(fate: Fate, line: Record) -> Finding:
 
 
 def other_letter(fate: Fate, letter: Letter) -> Iterator[Finding]:
-    """Yield that a dead letter is not the one of its record; nothing where the topics may have decided so."""
+    """Yield the finding of an unexpected dead letter; nothing if a topic's limits may explain it."""
     written, origin = fate.written, Origin(fate.record.partition, fate.record.offset)
     if letter.reason != fate.reason and letter.reason not in BY_THE_TOPICS:
-        detail = (
-            f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'it would be a line'}"
-        )
+        detail = f"rejected then for {letter.reason}, now {f'for {fate.reason}' if fate.reason else 'accepted'}"
         yield Finding(Kind.CHANGED, origin, str_of(letter.record), detail)
     elif fate.reason and (letter.record.key, letter.record.value) != (written.key, written.value):
         detail = f"expected {shown(written.value)}, found {shown(letter.record.value)}"

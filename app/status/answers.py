@@ -20,7 +20,8 @@ from app.status.snapshot import Snapshot
 TEXT = "text/plain; charset=utf-8"
 PAGE = files("app.status").joinpath("page.html").read_bytes()
 LONG = ("/api/status", "/metrics")
-# The largest age of a shared response.
+# The largest age of a shared response: a flood of scrapes costs no more than two a second
+# (python -m tests.bench.scrape --flood 16).
 FRESH_SECONDS = 0.5
 
 

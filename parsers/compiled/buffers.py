@@ -1,4 +1,4 @@
-"""The addresses of an Arrow array's buffers, which is how a kernel takes a batch. Needs no Numba."""
+"""The addresses of an Arrow array's buffers, as kernels take a batch. Needs no Numba."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Buffers:
         values: the address of the bytes of all rows, or 0 if the array has no such buffer.
         offsets: the address of the first row's offset; each offset has four bytes.
         validity: the address of the validity bitmap, or 0 if no row is null.
-        first: the number of the first row's bit in the validity bitmap.
+        first: the index of the first row's bit in the validity bitmap.
         total: the number of rows.
-        size: the bytes that the array occupies, offsets included.
+        size: the size of the array in bytes, offsets included.
     """
 
     values: int
@@ -31,7 +31,7 @@ class Buffers:
 
     @classmethod
     def of(cls, lines: pa.BinaryArray) -> Buffers:
-        """Look up the addresses; nothing is copied."""
+        """Look up the addresses without copying."""
         validity, offsets, values = lines.buffers()
         return cls(
             values=values.address if values else 0,
@@ -44,7 +44,7 @@ class Buffers:
 
 
 def as_binary(lines: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.BinaryArray:
-    """Return the lines as one binary array. A binary array is not copied; text, large and chunked arrays are."""
+    """Return the lines as one binary array. Only text, large and chunked arrays are copied."""
     if isinstance(lines, pa.ChunkedArray):
         lines = lines.combine_chunks()
     return cast("pa.BinaryArray", lines if lines.type == pa.binary() else lines.cast(pa.binary()))

@@ -1,4 +1,4 @@
-"""The choice between the compiled kernels and plain Python, which serves where Numba is missing."""
+"""The choice between the compiled kernels and plain Python, the fallback without Numba."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parsers.errors import ParserOptionError
 
 
 class Engine(StrEnum):
-    """The two implementations of every rule; both give the same outcome for the same bytes."""
+    """The two implementations of every rule; both give the same result for the same bytes."""
 
     COMPILED = "compiled"
     PLAIN = "plain"
@@ -18,10 +18,7 @@ class Engine(StrEnum):
 
 def choose(wanted: str) -> Engine:
     """
-    Return the engine that the option `engine` asks for.
-
-    Args:
-        wanted: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
+    Return the engine for the option `engine`: `compiled`, `plain`, or `auto` for compiled if Numba works here.
 
     Raises:
         ParserOptionError: `wanted` is none of these, or it is `compiled` and Numba cannot be imported.
@@ -40,9 +37,9 @@ def choose(wanted: str) -> Engine:
 
 @cache
 def _why_not_compiled() -> str:
-    """Import the kernels and return what went wrong, or an empty text. Compiles them if they are not cached."""
+    """Import the kernels, compiling them if they are not cached; return what went wrong, or an empty text."""
     try:
         import_module("parsers.compiled.kernels")
-    except Exception as error:  # noqa: BLE001 - no Numba, a broken LLVM, or a version that compiles kernels otherwise
+    except Exception as error:  # noqa: BLE001 - no Numba, a broken LLVM, or a version that compiles kernels differently
         return str(error) or type(error).__name__
     return ""

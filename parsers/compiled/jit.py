@@ -1,4 +1,4 @@
-"""Numba's decorators as all kernels use them: no interpreter lock, and a cache on disk where that is possible."""
+"""Numba's decorators with the options of all kernels: without the GIL, and with a disk cache if possible."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ def kernel(signature: str) -> Callable[[Function], Function]:
     """
     Return a decorator that compiles a function when it is defined, or loads it from Numba's cache.
 
-    Args:
-        signature: the types of the result and the arguments, as Numba writes them: `int64(int64[::1])`.
+        signature: the types of the result and the arguments in Numba's notation: `int64(int64[::1])`.
     """
 
     def compiled(function: Function) -> Function:
         try:
             return cast("Function", numba.njit(signature, nogil=True, cache=True)(function))
-        except Exception:  # noqa: BLE001 - no cache folder, a full disk, a damaged file: compiling takes seconds, and works
+        except Exception:  # noqa: BLE001 - no cache folder, a full disk, a damaged file: then compile without a cache
             return cast("Function", numba.njit(signature, nogil=True)(function))
 
     return compiled
@@ -37,6 +36,6 @@ def intrinsic(function: Callable[..., object]) -> Callable[..., int]:
     """
     Make a function that builds LLVM instructions callable from kernels.
 
-    The function takes the typing context and the arguments' types; callers pass the arguments only.
+    The function takes the typing context and the arguments' types; callers pass only the arguments.
     """
     return cast("Callable[..., int]", _intrinsic(function))

@@ -2,10 +2,10 @@
 The compiled loops: `cleanse` for delimited lines; `bodies` and `gather` for Flume's events.
 
 They take the buffers of Arrow arrays by address. A function reads only bytes from its `begin` or `at` up to its `end`,
-which is the address after the last byte; it loads several bytes at once only where all of them lie in between.
+the address after the last byte; it loads several bytes at once only if all of them are in between.
 
-Everything that a kernel is compiled from is in this file. Numba's cache compiles a kernel anew when the kernel's own
-file has changed, and looks at no other.
+Everything that a kernel is compiled from is in this file: Numba's cache recompiles a kernel when the kernel's own file
+has changed, and checks no other.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 from parsers.compiled.jit import inlined, intrinsic, kernel
 
 NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
-"""The rules that reject a line: the first column of `rejects`."""
+"""The rules that reject a line; the first column of `rejects`."""
 NOT_EMPTY, DATETIME, IP, PORT = range(4)
-"""The checks of a field: the second column of `checks`."""
+"""The checks of a field; the second column of `checks`."""
 LITERAL, CLEAN, ADDRESS, EXACT, ESCAPED = range(5)
-"""The forms of a piece of the output: the first column of `pieces`."""
+"""The forms of a piece of the output; the first column of `pieces`."""
 ROW, WRITTEN, ROWS, REJECTS = range(4)
-"""The elements of `state`: the next row, the bytes of output, the cleansed rows and the rejected rows so far."""
+"""The indices of `state`: the next row, and the output bytes, cleansed rows and rejected rows so far."""
 EVENT, TRUNCATED, LEFTOVER, MALFORMED = range(4)
-"""The kinds of values; the numbers are those of `parsers.flume.event.Kind`."""
+"""The kinds of values, numbered as in `parsers.flume.event.Kind`."""
 SLACK = 64
-"""The bytes that an output buffer must have past its capacity, because bytes are copied sixteen at a time."""
+"""The space that an output buffer needs beyond its capacity, because bytes are copied sixteen at a time."""
 
 _I1, _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64))
 _BYTES_16, _BYTES_32, _BYTES_64 = (ir.VectorType(_I8, lanes) for lanes in (16, 32, 64))
@@ -121,7 +121,7 @@ def copy_16(_context, _to, _source):
 
 @intrinsic
 def same_in_64(_context, _address, _byte):
-    """Load 64 bytes; return a bit for each, set where it is this byte. The lowest bit is that of the first byte."""
+    """Load 64 bytes; return a bitmap of those equal to this byte, the first byte in the lowest bit."""
 
     def build(_target, builder, _signature, args):
         same = builder.icmp_signed("==", _load(builder, args[0], _BYTES_64), _all_lanes(builder, args[1], _BYTES_64))
@@ -132,7 +132,7 @@ def same_in_64(_context, _address, _byte):
 
 @intrinsic
 def suspect_in_32(_context, _address, _separator):
-    """Load 32 bytes; return a bit for each, set where it is a control character, not ASCII, or the output separator."""
+    """Load 32 bytes; return a bitmap of those that are control characters, not ASCII, or the output separator."""
 
     def build(_target, builder, _signature, args):
         loaded = _load(builder, args[0], _BYTES_32)
@@ -146,7 +146,7 @@ def suspect_in_32(_context, _address, _separator):
 
 @intrinsic
 def lowest_bit(_context, _bits):
-    """Return the number of the lowest bit that is set."""
+    """Return the index of the lowest bit set."""
 
     def build(_target, builder, _signature, args):
         return builder.cttz(args[0], ir.Constant(_I1, 1))
@@ -159,7 +159,7 @@ def lowest_bit(_context, _bits):
 
 @inlined
 def same(left, right, size):
-    """Return whether two stretches of bytes are equal. Compares eight bytes at a time where there are as many."""
+    """Return whether two byte ranges are equal. Compares eight bytes at a time while there are as many."""
     if size < 8:
         for i in range(size):
             if byte_at(left + i) != byte_at(right + i):
@@ -178,7 +178,7 @@ def copy(to, begin, size, end):
     """
     Copy bytes; return the address after the copy.
 
-    Up to fifteen more bytes are written. They are read only if they lie before `end`.
+    Up to fifteen more bytes are written, and read only if they lie before `end`.
     """
     i = 0
     while i < size and begin + i + 16 <= end:
@@ -198,7 +198,7 @@ def continues(at):
 
 @inlined
 def sequence(at, end):
-    """Return the length of the UTF-8 sequence that begins at a byte from 0x80 up, or 0 if it is none."""
+    """Return the length of the UTF-8 sequence that begins at a byte from 0x80 up, or 0 if it is invalid."""
     lead = byte_at(at)
     if 0xC2 <= lead <= 0xDF:
         return 2 if at + 2 <= end and continues(at + 1) else 0
@@ -247,7 +247,7 @@ def is_harmless(begin, end, separator):
         size = harmless(at, end, separator)
         if size == 0:
             return False
-        # Text that is not ASCII seldom comes alone: look one by one until it ends.
+        # Non-ASCII text rarely comes alone: check one by one until it ends.
         at = at + size if at + size < end and byte_at(at + size) >= 0x80 else next_suspect(at + size, end, separator)
     return True
 
@@ -296,7 +296,7 @@ def is_digit(byte):
 
 @inlined
 def two_digits(at):
-    """Return the number that two digits make, or a number above 99 if they are not digits."""
+    """Return the number that two digits form, or a number above 99 if they are not digits."""
     tens, ones = byte_at(at), byte_at(at + 1)
     return (tens - 48) * 10 + ones - 48 if is_digit(tens) and is_digit(ones) else 100
 
@@ -381,7 +381,7 @@ def is_ipv6(begin, end):
 
 @inlined
 def is_port(begin, end):
-    """Return whether the value is digits that make at most 65535."""
+    """Return whether the value is digits up to 65535."""
     port = 0
     for at in range(begin, end):
         byte = byte_at(at)
@@ -414,7 +414,7 @@ def is_blank(at):
 
 @inlined
 def first_failed(checks, spans):
-    """Trim and check the fields; return the number of the first check that fails, or the number of checks."""
+    """Trim and check the fields; return the index of the first check that fails, or the number of checks."""
     for number in range(checks.shape[0]):
         field, kind, trimmed = checks[number, 0], checks[number, 1], checks[number, 2]
         begin, end = spans[field, 0], spans[field, 1]
@@ -434,7 +434,7 @@ def first_failed(checks, spans):
 
 @inlined
 def is_null(validity, number):
-    """Return whether Arrow's validity bitmap, if there is one, has no value in this place."""
+    """Return whether Arrow's validity bitmap, if there is one, marks this place as null."""
     return validity != 0 and (byte_at(validity + (number >> 3)) >> (number & 7)) & 1 == 0
 
 
@@ -450,7 +450,7 @@ def without_line_end(begin, end):
 
 @inlined
 def anchors(begin, base, end, byte):
-    """Return a bit for each of up to 64 bytes from `base`, set where it is this byte. The line begins at `begin`."""
+    """Return a bitmap of up to 64 bytes from `base` that are equal to `byte`. The line begins at `begin`."""
     if end - base >= 64:
         return same_in_64(base, byte)
     if end - begin >= 64:
@@ -465,9 +465,9 @@ def anchors(begin, base, end, byte):
 @inlined
 def split(begin, end, separator, size, anchor, spans):
     """
-    Find the fields from the left, as `bytes.split` does; return how many there are.
+    Find the fields from the left, like `bytes.split`; return how many there are.
 
-    The separator is looked for only around the bytes that equal its rarest one, the anchor.
+    The separator is searched only around bytes equal to its rarest one, the anchor.
     """
     byte = byte_at(separator + anchor)
     count, field, base = 0, begin, begin
@@ -489,7 +489,7 @@ def split(begin, end, separator, size, anchor, spans):
 
 @inlined
 def write(to, texts, pieces, spans, row_end, separator):
-    """Write the output of a line; return its end, or a number below 0 for an illegal piece: -1 for the first piece."""
+    """Write the output of a line; return its end, or a negative number for an illegal piece: -1 for the first piece."""
     for number in range(pieces.shape[0]):
         form = pieces[number, 0]
         if form == LITERAL:
@@ -522,7 +522,7 @@ def write(to, texts, pieces, spans, row_end, separator):
 
 @inlined
 def reject(rejects, reject_rows, state, row, code, detail, begin, end):
-    """Add a rejected row, with the numbers that its detail is made of."""
+    """Add a rejected row with the numbers for its detail."""
     number = state[REJECTS]
     reject_rows[number] = row
     rejects[number, 0], rejects[number, 1], rejects[number, 2], rejects[number, 3] = code, detail, begin, end
@@ -552,29 +552,25 @@ def cleanse(
     state: NDArray[np.int64],
 ) -> None:
     """
-    Cleanse lines from `state[ROW]` on, until all are done or the next one might not fit in the output.
+    Cleanse lines from `state[ROW]` on, until all are done or the next one might not fit into the output.
 
     Args:
-        values: the address of the array's bytes.
-        offsets: the address of the array's first offset.
-        validity: the address of its validity bitmap, or 0 if it has no nulls.
-        first: the number of the array's first bit in that bitmap.
-        total: how many rows the array has.
+        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
         texts: the address of the marker, the separator and the output's literals, one after the other.
-        shape: seven numbers: the sizes of the marker and of the separator, the place of the separator's anchor, the
-            number of fields, the output separator, how often one field is written at most, and how many bytes are
-            written besides the fields at most.
+        shape: seven numbers: the sizes of the marker and of the separator, the position of the separator's anchor, the
+            number of fields, the output separator, the most repetitions of a field in the output, and the most bytes
+            written in addition to the fields.
         checks: a row for each check: field, kind, whether the field is trimmed.
-        pieces: a row for each piece of the output: the form; the field, or the place of the literal in `texts`; and the
-            size of the literal.
+        pieces: a row for each piece of the output: the form; the field, or the position of the literal in `texts`; and
+            the size of the literal.
         out: the address of the output's bytes.
         out_offsets: the address of the output's offsets; the first is 0.
-        capacity: how many bytes fit in the output; `SLACK` more must be there.
-        rows: filled with the rows that were cleansed.
-        reject_rows: filled with the rows that were rejected.
+        capacity: the capacity of the output in bytes, not counting the `SLACK` behind it.
+        rows: filled with the cleansed rows.
+        reject_rows: filled with the rejected rows.
         rejects: filled with a row for each of those: the rule; the number of the check, field or fields; and the begin
             and end of the field's text in `values`.
-        state: the row to go on with and the totals so far; updated.
+        state: the row to resume at and the totals so far; updated.
     """
     marker_size, separator_size, anchor, width = shape[0], shape[1], shape[2], shape[3]
     output_separator, copies, extra = shape[4], shape[5], shape[6]
@@ -664,7 +660,7 @@ def is_utf8(begin, end):
 
 @inlined
 def text_end(at, end):
-    """Return the address after one of Avro's strings, 0 if the value ends first, or -1 if it is no string."""
+    """Return the address after one of Avro's strings, 0 if the value ends first, or -1 if the string is invalid."""
     size, at = number_at(at, end)
     if at <= 0:
         return at
@@ -677,18 +673,18 @@ def text_end(at, end):
 
 @inlined
 def headers_end(at, end):
-    """Return the address after the map of headers, 0 if the value ends first, or -1 if it is no map."""
+    """Return the address after the map of headers, 0 if the value ends first, or -1 if the map is invalid."""
     while True:
         count, at = number_at(at, end)
         if at <= 0 or count == 0:
             return at
         if count < 0:
-            # The size of the block follows. Avro has it for readers that skip the block, and others ignore it.
+            # The size of the block follows, which readers that skip the block need. It is ignored here.
             count = -count
             _, at = number_at(at, end)
             if at <= 0:
                 return at
-        # Every header takes at least two bytes, so a count that promises too much ends with the value.
+        # Every header takes at least two bytes, so a count that is too large ends with the value.
         for _ in range(count):
             for _ in range(2):
                 at = text_end(at, end)
@@ -698,7 +694,7 @@ def headers_end(at, end):
 
 @inlined
 def body(begin, end, spans, row):
-    """Find the body of the event that the value is; return the kind of the value."""
+    """Find the body of the event in a value; return the kind of the value."""
     at, size = headers_end(begin, end), 0
     if at > 0:
         size, at = number_at(at, end)
@@ -725,16 +721,12 @@ def bodies(
     kinds: NDArray[np.uint8],
 ) -> int:
     """
-    Find the body of every value that is one of Flume's events; return how many there are.
+    Find the bodies of the values that are Flume events; return how many there are.
 
     Args:
-        values: the address of the array's bytes.
-        offsets: the address of the array's first offset.
-        validity: the address of its validity bitmap, or 0 if it has no nulls.
-        first: the number of the array's first bit in that bitmap.
-        total: how many rows the array has.
-        spans: filled with the addresses of the begin and the end of each body; of the value itself if it is no event.
-        kinds: filled with the kind of each value. A null and an empty value count as `EVENT`, but not in the result.
+        values, offsets, validity, first, total: the array, as in `parsers.compiled.buffers.Buffers`.
+        spans: filled with the addresses of the begin and end of each body, or of the value itself if it is no event.
+        kinds: filled with the kind of each value. Null and empty values are `EVENT`, but not counted in the result.
     """
     events = 0
     for row in range(total):
@@ -763,20 +755,18 @@ def headers(
     Find one header in every value; of several with its name, the last one counts.
 
     Args:
-        values: the address of the array's bytes.
-        offsets: the address of the array's first offset.
-        total: how many rows the array has.
-        kinds: the kind of each value, as `bodies` has found it.
+        values, offsets, total: the array, as for `bodies`.
+        kinds: the kind of each value, from `bodies`.
         name: the name of the header, in UTF-8.
-        spans: filled with the addresses of the begin and the end of each header's value, 0 where there is none.
-        found: filled with 1 where there is such a header, else with 0.
+        spans: filled with the addresses of the begin and end of each header's value, 0 if there is none.
+        found: filled with 1 if there is such a header, otherwise 0.
     """
     for row in range(total):
         spans[row, 0], spans[row, 1], found[row] = 0, 0, 0
         at, end = values + offset_at(offsets + 4 * row), values + offset_at(offsets + 4 * row + 4)
         if kinds[row] != EVENT:
             continue
-        # `bodies` has read this map already: its numbers make sense, and it ends before the value does.
+        # `bodies` has already read this map: its numbers are valid, and it ends before the value does.
         count, at = number_at(at, end)
         while count != 0:
             if count < 0:

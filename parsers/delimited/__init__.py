@@ -1,19 +1,19 @@
 """
-Cleanses lines of a fixed number of fields, joined by a separator. A marker, if there is one, encloses each field.
+Cleanses lines with a fixed number of fields, joined by a separator. An optional marker encloses each field.
 
 A line is rejected by the first of these rules that it breaks:
 
-1. `empty`: the value is null, or holds nothing but a line end. One CR, LF or CRLF at the end is not part of the line.
+1. `empty`: the value is null, or only a line ending. One CR, LF or CRLF at the end is not part of the line.
 2. `no_marker`: the line does not begin and end with the marker. The two markers must not overlap.
 3. `field_count`: the text between those markers, split at marker + separator + marker, has too few or too many fields.
-   It is split from the left, as `bytes.split` does, so a field may hold a separator or a marker alone.
-4. The name of a field: that field fails its check. Checks apply in the order of the option `checks`. Blanks and tabs
-   around a checked field are removed first, unless the field is escaped.
-5. `illegal_character`: a field that is part of the output and is not escaped holds a character that would break it.
+   It is split from the left, like `bytes.split`, so a field may contain a separator or a marker alone.
+4. A field's name: that field fails its check. Checks apply in the order of the option `checks`. Blanks and tabs around
+   a checked field are removed first, unless the field is escaped.
+5. `illegal_character`: an unescaped field in the output contains a character that would break it.
 
 Three kinds of characters would break the output: control characters (0x00-0x1F, 0x7F), bytes that are not part of valid
 UTF-8, and the output separator, which is the character between two columns of the output. In an escaped field each such
-byte is written as % and two upper-case hexadecimal digits. All other bytes stay as they are, and so does %.
+byte becomes % and two upper-case hexadecimal digits. All other bytes stay unchanged, including %.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Delimited:
 
     Args:
         fields: the names of the fields, in order.
-        output: the cleansed line, with `{name}` where a field goes: `{host}|{port}`.
+        output: the cleansed line, with `{name}` for each field: `{host}|{port}`.
         separator: the text between two fields, and between their markers if there are any. Not empty.
         marker: the text on both sides of each field. May be empty.
-        checks: the check of each field that has one: `not-empty`, `datetime`, `ip` or `port`.
+        checks: the checks of fields: `not-empty`, `datetime`, `ip` or `port`.
         escape: the fields whose illegal characters are percent-encoded. In any other field they reject the line.
-        output_separator: the one ASCII character between two columns of `output`.
+        output_separator: the ASCII character between two columns of `output`.
         engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
 
     Raises:
@@ -63,7 +63,6 @@ class Delimited:
         output_separator: str = "|",
         engine: str = "auto",
     ) -> None:
-        """Check the options and prepare the tables of the engine."""
         self._layout = build(
             marker=marker,
             separator=separator,
@@ -78,26 +77,26 @@ class Delimited:
 
     @property
     def engine(self) -> Engine:
-        """The engine that was chosen: never `auto`."""
+        """The engine in use: never `auto`."""
         return self._engine
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Every reason code that this parser can give, in the order in which the rules apply."""
+        """Every reason code of this parser, in the order in which the rules apply."""
         return self._layout.reasons
 
     @property
     def output_fields(self) -> Mapping[str, str]:
         """
-        Where the fields of the output are; see `parsers.contract.HasFields`.
+        The fields of the output that can be located; see `parsers.contract.HasFields`.
 
-        A field can be told apart if it has a column for itself, or if it and those beside it are checked as `datetime`,
-        `ip` or `port` and more than digits stand between them.
+        Those are the fields with a column of their own, and the fields of a column in which all are checked as
+        `datetime`, `ip` or `port` and separated by more than digits.
         """
         return output_fields(self._layout)
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Cleanse one batch. Text, large and chunked arrays are taken for the bytes that they hold."""
+        """Cleanse one batch. Text, large and chunked arrays are converted."""
         return self._worker.parse(as_binary(lines))
 
 

@@ -1,4 +1,4 @@
-"""Delimited lines on the compiled engine: drives the kernel `cleanse`. Importing this needs Numba."""
+"""Delimited lines on the compiled engine, through the kernel `cleanse`. Importing this needs Numba."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ _FORMS = {
     Form.EXACT: kernels.EXACT,
     Form.ESCAPED: kernels.ESCAPED,
 }
-_SHOWN = 61  # one byte more than a reject's detail shows, so that `shown` notices a longer value
+_SHOWN = 61  # one byte more than a reject's detail shows, so that `shown` knows whether the value is longer
 
 
 class Compiled:
     """Cleanses a batch with the kernels."""
 
     def __init__(self, layout: Layout) -> None:
-        """Write the layout as the tables that the kernel takes."""
         self._layout = layout
         literals = [piece.literal for piece in layout.pieces]
         self._texts = np.frombuffer(b"".join((layout.marker, layout.separator, *literals)), np.uint8).copy()
@@ -62,10 +61,10 @@ class Compiled:
         Cleanse one batch.
 
         Raises:
-            OverflowError: the output would have more than 2 GiB, which one Arrow array cannot hold.
+            OverflowError: the output would exceed 2 GiB, the limit of an Arrow array.
         """
         work = _Work(Buffers.of(lines))
-        # Only escapes make the output longer than the input, so the size of the input is nearly always enough.
+        # Only escapes make the output longer than the input, so the input's size is nearly always enough.
         work.reserve(self._copies * work.input.size + self._extra * work.input.total)
         self._run(work)
         if work.rest:
@@ -121,13 +120,13 @@ class Compiled:
             return layout.no_marker()
         if code == kernels.FIELD_COUNT:
             return layout.field_count(number)
-        values = cast("pa.Buffer", lines.buffers()[2])  # there are values, because this line was not empty
+        values = cast("pa.Buffer", lines.buffers()[2])  # not None, because this line was not empty
         value = values.slice(begin, min(end - begin, _SHOWN)).to_pybytes()
         return layout.failed(layout.checks[number], value) if code == kernels.CHECK else layout.illegal(number, value)
 
 
 class _Work:
-    """The input of one batch and the outcome of the rows that the kernel has seen so far."""
+    """The input of one batch and the results for the rows processed so far."""
 
     def __init__(self, source: Buffers) -> None:
         self.input = source
@@ -141,16 +140,16 @@ class _Work:
 
     @property
     def rest(self) -> int:
-        """The number of rows that the kernel has not seen yet."""
+        """The number of rows not processed yet."""
         return self.input.total - int(self.state[kernels.ROW])
 
     @property
     def written(self) -> int:
-        """The bytes of output so far."""
+        """The output bytes so far."""
         return int(self.state[kernels.WRITTEN])
 
     def reserve(self, capacity: int) -> None:
-        """Make room for this many bytes of output in all; those already written stay."""
+        """Make room for this many bytes of output in total; those already written stay."""
         self.capacity = capacity
         self.out.resize(capacity + kernels.SLACK)
 
@@ -170,11 +169,11 @@ def _piece_rows(layout: Layout) -> Iterator[tuple[int, int, int]]:
 
 
 def _copies(layout: Layout) -> int:
-    """Return how often the field that the output repeats most is written."""
+    """Return how often the most repeated field occurs in the output."""
     fields = [piece.field for piece in layout.pieces if piece.form is not Form.LITERAL]
     return max(map(fields.count, fields))
 
 
 def _anchor(separator: bytes) -> int:
-    """Return the place of the byte that occurs least often in the separator; of several, the first."""
+    """Return the position of the separator's rarest byte; the first of several."""
     return min(range(len(separator)), key=lambda place: separator.count(separator[place]))

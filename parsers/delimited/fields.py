@@ -1,4 +1,4 @@
-"""Where the fields of a delimited output are: a pattern for each that can be told apart."""
+"""The patterns of the fields in a delimited output that can be located."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 from parsers.contract import FIELD
 from parsers.delimited.layout import Form, Layout, Piece
 
-# What stands between two fields divides them if it holds something that is not in a number or an IPv4 address.
+# The text between two fields separates them if it contains a character that no number or IPv4 address contains.
 _DIVIDER = re.compile(rb"[^][]*[^][0-9.][^][]*")
 _CHECKED = {Form.CLEAN: "[0-9]*", Form.ADDRESS: r"(?:\[[^\]]*\]|[0-9.]*)"}
 
 
 def output_fields(layout: Layout) -> dict[str, str]:
-    """Return the pattern of each field, as `parsers.contract.HasFields` wants it."""
+    """Return the pattern of each field, as `parsers.contract.HasFields` requires."""
     found: dict[str, str] = {}
     for number, column in enumerate(_columns(layout)):
         for at in _fields(column) if _is_divisible(column) else ():
@@ -25,7 +25,7 @@ def output_fields(layout: Layout) -> dict[str, str]:
 
 
 def _columns(layout: Layout) -> list[list[Piece]]:
-    """Return the pieces of each column of the output; only literals hold the output separator."""
+    """Return the pieces of each output column; only literals contain the output separator."""
     columns: list[list[Piece]] = [[]]
     for piece in layout.pieces:
         if piece.form is not Form.LITERAL:
@@ -42,7 +42,7 @@ def _fields(column: Sequence[Piece]) -> list[int]:
 
 
 def _is_divisible(column: Sequence[Piece]) -> bool:
-    """Tell whether a column holds one field, or checked ones with something between them that is in none of them."""
+    """Tell whether a column has only one field, or checked fields with a separator that none of them contains."""
     fields = _fields(column)
     between = (column[field + 1 : following] for field, following in pairwise(fields))
     return len(fields) == 1 or (

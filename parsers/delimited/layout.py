@@ -1,4 +1,4 @@
-"""The options of a delimited line, validated, as both engines take them; and the details of its rejects."""
+"""The validated options of delimited lines for both engines, and the details of rejects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import Formatter
 from parsers.errors import ParserOptionError, hint, listed
 
 Refusal = tuple[str, str]
-"""A reason code and a sentence for a person."""
+"""A reason code and a sentence for people."""
 
 RESERVED_REASONS = frozenset(
     {"empty", "no_marker", "field_count", "illegal_character", "too_large", "envelope", "parser_error"}
@@ -22,7 +22,7 @@ _IN_ADDRESSES = ".:[]"
 
 
 class Check(StrEnum):
-    """What a field can be checked for."""
+    """The checks of a field."""
 
     NOT_EMPTY = "not-empty"
     DATETIME = "datetime"
@@ -41,22 +41,15 @@ class Form(StrEnum):
     """How a piece of the output is written."""
 
     LITERAL = "literal"
-    CLEAN = "clean"  # a field whose check admits nothing that could break the output
+    CLEAN = "clean"  # a field whose check excludes everything that could break the output
     ADDRESS = "address"  # a clean field; an IPv6 address is written in brackets
-    EXACT = "exact"  # a field of any text; the line is rejected if it would break the output
-    ESCAPED = "escaped"  # a field of any bytes; those that would break the output are percent-encoded
+    EXACT = "exact"  # any text; the line is rejected if it would break the output
+    ESCAPED = "escaped"  # any bytes; those that would break the output are percent-encoded
 
 
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
-    """
-    The check of one field.
-
-    Args:
-        field: the index of the field.
-        check: what it is checked for.
-        trimmed: whether blanks and tabs around it are removed first.
-    """
+    """The check of one field, by the field's index; `trimmed` fields lose blanks and tabs around them first."""
 
     field: int
     check: Check
@@ -65,7 +58,7 @@ class FieldCheck:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the output: `literal` if its form is `LITERAL`, else the field with the index `field`."""
+    """A part of the output: `literal` if its form is `LITERAL`, otherwise the field with the index `field`."""
 
     form: Form
     literal: bytes = b""
@@ -75,7 +68,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """
-    A delimited line and the output made of it.
+    A delimited line and its output.
 
     Args:
         marker: the bytes at the beginning and at the end of the line. May be empty.
@@ -100,7 +93,7 @@ class Layout:
         return ("empty", "no_marker", "field_count", *checked, "illegal_character")
 
     def no_value(self) -> Refusal:
-        """Return the refusal of a null."""
+        """Return the refusal of a null value."""
         return "empty", "the record has no value"
 
     def empty(self) -> Refusal:
@@ -112,24 +105,24 @@ class Layout:
         return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
 
     def field_count(self, count: int) -> Refusal:
-        """Return the refusal of a line of `count` fields, which are too few or too many."""
+        """Return the refusal of a line with `count` fields, too few or too many."""
         return "field_count", f"the line has {count} field{'s' * (count != 1)}, not {len(self.fields)}"
 
     def failed(self, check: FieldCheck, value: bytes) -> Refusal:
-        """Return the refusal of a line whose field has a value that fails its check."""
+        """Return the refusal of a line with a field that fails its check."""
         name = self.fields[check.field]
         if check.check is Check.NOT_EMPTY:
             return name, f"{name} is empty"
         return name, f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
 
     def illegal(self, field: int, value: bytes) -> Refusal:
-        """Return the refusal of a line whose field has a value that would break the output and may not be escaped."""
+        """Return the refusal of a line with an unescaped field that would break the output."""
         name = self.fields[field]
-        return "illegal_character", f"{name} is {shown(value)}, which holds a character that would break the output"
+        return "illegal_character", f"{name} is {shown(value)}, which contains a character that would break the output"
 
 
 def shown(value: bytes) -> str:
-    """Return the value in quotes, at most 62 printable characters of it: safe in a log, a terminal and a header."""
+    """Return the value in quotes, at most 62 printable characters of it: safe for logs, terminals and headers."""
     quoted = repr(value[:_SHOWN])[1:]
     if len(value) <= _SHOWN and len(quoted) <= _SHOWN + 2:
         return quoted
@@ -183,15 +176,15 @@ def _text_problems(marker: object, separator: object, output: object, output_sep
         if not isinstance(value, str | bytes):
             yield f"{name} must be text, not {value!r}: quote it"
         elif {*b"\r\n"} & {*_bytes(value)}:
-            yield f"{name} must not hold a line end: a line end is never part of a line"
+            yield f"{name} must not contain a line ending"
     if separator in ("", b""):
-        yield "separator must not be empty: write what stands between two fields, for example separator: ','"
+        yield "separator must not be empty: set it to the text between two fields, for example separator: ','"
     if not isinstance(output, str):
         yield f"output must be text such as '{{a}}|{{b}}', not {output!r}"
     if not (isinstance(output_separator, str) and len(output_separator) == 1 and output_separator.isascii()):
         yield f"output.separator must be one ASCII character, not {output_separator!r}"
     elif output_separator.isalnum() or output_separator in "%\r\n":
-        yield f"output.separator must not be a letter, a digit, % or a line end: {output_separator!r} cannot be escaped"
+        yield f"output.separator must not be a letter, digit, % or line ending: {output_separator!r} cannot be escaped"
 
 
 def _field_problems(fields: object) -> Iterator[str]:
@@ -218,9 +211,9 @@ def _check_problems(fields: Sequence[str], checks: object, escape: object) -> It
         if check not in (*Check,):
             yield f"checks: {name}: no check {check!r}; {hint(str(check), Check)}"
         elif check != Check.NOT_EMPTY and name in escape:
-            yield f"escape: {name} is checked as {check}, so nothing in it needs escaping: take it out of escape"
+            yield f"escape: {name} is checked as {check}, so it never needs escaping: remove it from escape"
         if name in RESERVED_REASONS:
-            yield f"checks: {name} is a reason code of its own: call the field something else"
+            yield f"checks: {name} is a reserved reason code: rename the field"
     for name in escape:
         yield from _known("escape", name, fields)
 
@@ -242,12 +235,12 @@ def _output_problems(
         yield f"output: a field is written as {{name}}, without '!' or ':' inside the braces: {output!r}"
     literals = "".join(literal for literal, *_ in parts)
     if any(char != output_separator and (char < " " or char == "\x7f") for char in literals):
-        yield f"output must not hold control characters: {output!r}"
+        yield f"output must not contain control characters: {output!r}"
     if len(names) > 1 and output_separator not in literals:
-        yield f"output never uses {output_separator!r} between its fields: set output.separator to what it uses"
+        yield f"output does not contain {output_separator!r}: set output.separator to the separator that it uses"
     if output_separator in _IN_ADDRESSES and isinstance(checks, Mapping):
         yield from (
-            f"output.separator {output_separator!r} also occurs in the address {name}: choose another"
+            f"output.separator {output_separator!r} also occurs in IP addresses such as {name}: choose another"
             for name in names
             if checks.get(name) == Check.IP
         )

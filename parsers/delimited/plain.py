@@ -1,4 +1,4 @@
-"""Delimited lines in plain Python: where Numba is missing, and as the measure of the kernel `cleanse`."""
+"""Delimited lines in plain Python: the fallback without Numba, and the reference for the kernel `cleanse`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ class Refused(Exception):
     """A line is rejected."""
 
     def __init__(self, refusal: Refusal) -> None:
-        """Keep the reason code and the sentence."""
         super().__init__(*refusal)
         self.refusal = refusal
 
 
 class Plain:
-    """Cleanses delimited lines, one after the other."""
+    """Cleanses delimited lines one by one."""
 
     def __init__(self, layout: Layout) -> None:
-        """Keep the layout and prepare the search for characters that would break the output."""
         self._layout = layout
         separator = re.escape(chr(layout.output_separator))
         self._breaking = re.compile(rf"[\x00-\x1f\x7f\udc80-\udcff{separator}]")
@@ -89,7 +87,7 @@ class Plain:
         if piece.form is Form.ADDRESS and b":" in value:
             return b"[" + value + b"]"
         if piece.form in (Form.EXACT, Form.ESCAPED):
-            # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the search finds.
+            # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
             text = value.decode("utf-8", "surrogateescape")
             if piece.form is Form.EXACT and self._breaking.search(text):
                 raise Refused(self._layout.illegal(piece.field, value))
@@ -114,7 +112,7 @@ def _passes(check: Check, value: bytes) -> bool:
 
 
 def is_datetime(value: bytes) -> bool:
-    """Return whether the value is 14 digits that are a date and a time of day: YYYYMMDDhhmmss."""
+    """Return whether the value is 14 digits that are a date and time: YYYYMMDDhhmmss."""
     if not _MOMENT.fullmatch(value):
         return False
     try:
@@ -139,5 +137,5 @@ def is_address(value: bytes) -> bool:
 
 
 def is_port(value: bytes) -> bool:
-    """Return whether the value is ASCII digits, leading zeros among them, that make at most 65535."""
+    """Return whether the value is ASCII digits, possibly with leading zeros, up to 65535."""
     return bool(_DIGITS.fullmatch(value)) and int(value.lstrip(b"0")[:6] or b"0") <= _HIGHEST_PORT

@@ -15,13 +15,7 @@ from parsers.flume.event import Kind, Opened
 
 
 def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
-    """
-    Take the lines out of their events.
-
-    Args:
-        values: the batch.
-        strict: whether a value that is no event has no line; if false, it is a line itself.
-    """
+    """Extract the lines from their events. With `strict`, a value that is not an event has no line, else it is one."""
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)
     kinds = np.empty(source.total, np.uint8)
@@ -39,7 +33,7 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
-    """Return a column for each name, null where a value is no event or its event has no such header."""
+    """Return a column for each name, null if a value is not an event or its event has no such header."""
     source = Buffers.of(values)
     spans = np.empty((source.total, 2), np.int64)
     kinds, found = np.empty(source.total, np.uint8), np.empty(source.total, np.uint8)

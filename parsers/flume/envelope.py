@@ -1,4 +1,4 @@
-"""Takes each line out of the envelope in which Flume may have sent it, before a parser sees it."""
+"""Opens the envelope in which Flume may have sent a line, before the parser sees it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from parsers.flume.event import Kind, Opened
 FORMATS = ("raw", "flume-avro", "auto")
 REASON = "envelope"
 _DETAILS = {
-    Kind.TRUNCATED: "the value is not an Avro event of Flume: it ends before the event does",
-    Kind.LEFTOVER: "the value is not an Avro event of Flume: more bytes follow the event",
-    Kind.MALFORMED: "the value is not an Avro event of Flume: its headers or its lengths make no sense",
+    Kind.TRUNCATED: "the value is not a Flume Avro event: it is truncated",
+    Kind.LEFTOVER: "the value is not a Flume Avro event: extra bytes follow it",
+    Kind.MALFORMED: "the value is not a Flume Avro event: its headers or lengths are invalid",
 }
 
 
 def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noqa: A002 - what the option is called
     """
-    Return a parser that takes each line out of its envelope and gives it to `parser`.
+    Return a parser that extracts each line from its envelope and passes it to `parser`.
 
     Args:
         parser: parses the lines.
-        format: `raw`: each value is a line. `flume-avro`: each value is one Avro event of Flume whose body is the line;
+        format: `raw`: each value is a line. `flume-avro`: each value is one Flume Avro event whose body is the line;
             any other value is rejected as `envelope`. `auto`: a value that is exactly one such event is opened, and any
             other value is a line.
         engine: `compiled`, `plain`, or `auto` for compiled if Numba can be imported and plain if not.
@@ -46,31 +46,21 @@ def wrap(parser: Parser, format: str, *, engine: str = "auto") -> Parser:  # noq
 
 def headers(values: pa.BinaryArray, names: Sequence[str], *, engine: str = "auto") -> list[pa.BinaryArray]:
     """
-    Return the values of some headers of Flume's events.
+    Return a column for each named header of Flume events: as long as `values`, null if there is no such header.
 
-    Args:
-        values: the events; any other value has no headers.
-        names: the names of the headers.
-        engine: as for `wrap`.
-
-    Returns:
-        A column for each name, as long as `values`: null where there is no such header.
+    A value that is not an event has no headers. `engine` is as for `wrap`.
     """
     return _module(choose(engine)).headers(as_binary(values), names)
 
 
 class FromFlume:
     """
-    Parses the bodies of Flume's Avro events.
+    Parses the bodies of Flume Avro events.
 
-    Args:
-        parser: parses the bodies.
-        strict: whether a value that is no event is rejected; if false, it is a line itself.
-        engine: what opens the events.
+    With `strict`, a value that is not an event is rejected; otherwise it is a line itself.
     """
 
     def __init__(self, parser: Parser, *, strict: bool, engine: Engine) -> None:
-        """Load what opens the events."""
         self._parser = parser
         self._strict = strict
         self._open = _module(engine).opened
@@ -78,12 +68,12 @@ class FromFlume:
 
     @property
     def engine(self) -> Engine:
-        """The engine that opens the events: never `auto`."""
+        """The engine in use: never `auto`."""
         return self._engine
 
     @property
     def output_fields(self) -> Mapping[str, str]:
-        """Where the fields of the wrapped parser's lines are."""
+        """The fields of the wrapped parser's lines."""
         return self._parser.output_fields if isinstance(self._parser, HasFields) else {}
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
@@ -99,7 +89,7 @@ class _Module(Protocol):
 
 
 def _module(engine: Engine) -> _Module:
-    """Import only what this engine needs: Numba may be missing, and fastavro is of no use to the kernels."""
+    """Import only what this engine needs: Numba may be missing, and the kernels do not need fastavro."""
     if engine is Engine.PLAIN:
         from parsers.flume import plain
 
@@ -110,7 +100,7 @@ def _module(engine: Engine) -> _Module:
 
 
 def _renumbered(parsed: Parsed, opened: Opened) -> Parsed:
-    """Return the outcome with the batch's row numbers, and with the values that could not be opened as rejects."""
+    """Return the result with the batch's row numbers, and with values that could not be opened as rejects."""
     refused = np.flatnonzero(opened.kinds)
     reject_rows = np.concatenate([refused, opened.rows[parsed.reject_rows]])
     order = pa.array(np.argsort(reject_rows), pa.int64())

@@ -1,4 +1,4 @@
-"""What a value is when it is read as one of Flume's events, and the lines taken out of a batch of values."""
+"""How a value reads as a Flume event, and the lines extracted from a batch of values."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from numpy.typing import NDArray
 
 class Kind(IntEnum):
     """
-    What a value is when it is read as an event.
+    How a value reads as an event.
 
-    An event is Avro's bare binary, without a magic byte or a schema id, of the record
+    An event is bare Avro binary, without a magic byte or schema id, of the record
     `AvroFlumeEvent {headers: map<string>, body: bytes}`.
     """
 
     EVENT = 0
     TRUNCATED = 1  # it ends before the event does
-    LEFTOVER = 2  # more bytes follow the event
+    LEFTOVER = 2  # extra bytes follow the event
     MALFORMED = 3  # a header is not UTF-8, a size is negative, or a number has more than nine bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """
-    The lines taken out of a batch of values.
+    The lines extracted from a batch of values.
 
     Args:
-        lines: the lines; a null or an empty value is passed on as it is.
+        lines: the lines; a null or an empty value is passed on unchanged.
         rows: `rows[i]` is the row in the batch that `lines[i]` came from, ascending.
-        kinds: the `Kind` of each value of the batch; those that are not `EVENT` have no line.
+        kinds: the `Kind` of each value of the batch; only an `EVENT` has a line.
     """
 
     lines: pa.BinaryArray

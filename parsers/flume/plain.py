@@ -1,4 +1,4 @@
-"""Opens Flume's events with fastavro: where Numba is missing, and as the measure of the kernel `bodies`."""
+"""Opens Flume events with fastavro: the fallback without Numba, and the reference for the kernel `bodies`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_NUMBER_BYTES = 9
 
 
 class Event(NamedTuple):
-    """One of Flume's events."""
+    """A Flume event."""
 
     headers: dict[str, str]
     body: bytes
@@ -32,19 +32,12 @@ class NoEvent(Exception):
     """The value is not exactly one event."""
 
     def __init__(self, kind: Kind) -> None:
-        """Keep what the value is instead."""
         super().__init__(kind)
         self.kind = kind
 
 
 def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
-    """
-    Take the lines out of their events.
-
-    Args:
-        values: the batch.
-        strict: whether a value that is no event has no line; if false, it is a line itself.
-    """
+    """Extract the lines from their events. With `strict`, a value that is not an event has no line, else it is one."""
     kinds = np.zeros(len(values), np.uint8)
     lines = values.to_pylist()
     for row, value in enumerate(lines):
@@ -59,7 +52,7 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
-    """Return a column for each name, null where a value is no event or its event has no such header."""
+    """Return a column for each name, null if a value is not an event or its event has no such header."""
     found = [_headers(value) for value in values.to_pylist()]
     return [pa.array([each.get(name) for each in found], pa.binary()) for name in names]
 
@@ -73,7 +66,7 @@ def _headers(value: bytes | None) -> dict[str, str]:
 
 def event(value: bytes) -> Event:
     """
-    Return the one event that the value is.
+    Return the event that the value is.
 
     Raises:
         NoEvent: the value is not exactly one event.
@@ -90,11 +83,11 @@ def event(value: bytes) -> Event:
 
 class _Source:
     """
-    A value as the file that fastavro reads.
+    A value as a file for fastavro.
 
-    fastavro reads a number byte by byte and a text in one piece, and trusts both: a negative size reads to the end, and
-    of a number that is too long it keeps some 64 bits. Here such a read fails with the fault as its reason, and so does
-    a read past the end. No piece is larger than the value, so a promise of 2^60 bytes allocates nothing.
+    fastavro reads a number byte by byte and a text at once, and trusts both: a negative size reads to the end, and a
+    number that is too long is cut to 64 bits. Here such a read raises NoEvent, and so does a read past the end. No read
+    exceeds the value, so a claimed size of 2^60 bytes allocates nothing.
     """
 
     def __init__(self, value: bytes) -> None:
@@ -104,12 +97,12 @@ class _Source:
 
     @property
     def rest(self) -> int:
-        """The number of bytes that have not been read."""
+        """The number of unread bytes."""
         return len(self._value) - self._at
 
     def read(self, size: int) -> bytes:
         """
-        Return the next bytes, as many as are asked for.
+        Return exactly the next `size` bytes.
 
         Raises:
             NoEvent: `size` is negative or more than the rest, or a number has more than nine bytes. No size in a record
@@ -121,8 +114,8 @@ class _Source:
             raise NoEvent(Kind.MALFORMED if size < 0 else Kind.TRUNCATED)
         self._at = end
         if size == 1:
-            # A text of one byte is counted too. That is harmless: the number before it has ended, and a header of one
-            # byte from 0x80 up is not UTF-8.
+            # A one-byte text is counted too. That is harmless: the number before it has ended, and a header of one byte
+            # from 0x80 up is not UTF-8.
             self._unfinished = self._unfinished + 1 if piece >= b"\x80" else 0
             if self._unfinished == _MAX_NUMBER_BYTES:
                 raise NoEvent(Kind.MALFORMED)

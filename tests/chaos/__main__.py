@@ -135,13 +135,14 @@ def takeover(*, times: int, rate: int, seed: int, folder: Path | None, names: tu
 
 @main.command()
 @click.option("--times", default=1, show_default=True, help="How often to inject each kind.")
+@click.option("--rate", default=200, show_default=True, help="Lines written per second.")
 @click.option("--seed", default=1, show_default=True, help="Decides targets and times.")
 @click.option("--product", **CHECKOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write histories and pictures.")
 @click.option("--apart", is_flag=True, help="Give each kind a system of its own: one of them may end the service.")
 @click.argument("names", nargs=-1, type=click.Choice(list(KINDS)))
 def refusals(
-    *, times: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
+    *, times: int, rate: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
 ) -> None:
     """
     Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all but take-overs.
@@ -150,7 +151,7 @@ def refusals(
     """
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-refusals-"))
     usual = tuple(name for name in KINDS if name not in TAKEOVERS)
-    plans = refusals_plans(names or usual, times, seed, apart=apart, product=product)
+    plans = refusals_plans(names or usual, times, seed, rate=rate, apart=apart, product=product)
     judged = [_judge(run_plan(plan, folder / f"{number}")) for number, plan in enumerate(plans)]
     sys.exit(max(judged))
 

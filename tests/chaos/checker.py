@@ -18,21 +18,32 @@ Finds anomalies in a history, by Jepsen's names. Pure: the same events always gi
     came back         a deleted topic was created again, and not by its owner
     not paused        the service took records although a person had paused it
     crashed           the service ended by itself and did not say why
+    displaced         a service lost its work to another one that had to leave it alone
+    disagree          the product's own views differ: `winnow audit` from this checker, or, during a fault, the status
+                      page, `winnow lag` and `winnow check --connect` on which partitions have a problem
+    unknown           records of a partition wait, and no view knows for how long
 
-A line is not lost if the source does not hold it at the end: then Kafka has cut it (`kept` events).
+A line is not lost if the source does not hold it at the end: then Kafka has cut it (`kept` events). Lines that the harness
+itself adds to the sink (`planted` events) are no anomaly, but the audit must find them.
+
+At least once, a line may come again only if its offset was not saved yet when the copy was written. So a restart or a
+take-over doubles no more than what was written since the last save. Transactions are not compared.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from tests.chaos.grouped import DEAD, SINK, Fault, History, Numbers, Said, joined
+from tests.chaos.grouped import DEAD, LAST_READER, SINK, Fault, History, Numbers, Said, joined
 from tests.chaos.waits import pauses
 
 EXAMPLES = 5
@@ -44,6 +55,10 @@ HEARD_SECONDS = 2.0
 """How long after its time a line of the log may be recorded."""
 
 
+Found = tuple[int, str]
+"""How often, and an example."""
+
+
 class Finding(NamedTuple):
     """How often an anomaly was found, and the first examples."""
 
@@ -52,12 +67,8 @@ class Finding(NamedTuple):
     examples: tuple[str, ...] = ()
 
 
-def lost(history: History) -> Finding:
+def lost(history: History) -> Iterator[Found]:
     """Find acknowledged lines that a reader did not get."""
-    return _finding("lost", _lost(history))
-
-
-def _lost(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         sink, dead = history.seen(reader, SINK), history.seen(reader, DEAD)
         for stream in history.streams:
@@ -66,26 +77,47 @@ def _lost(history: History) -> Iterator[tuple[int, str]]:
             yield len(missing), f"{reader}: stream {stream}: {_ranges(missing)}"
 
 
-def duplicated(history: History) -> Finding:
-    """Find lines that a reader got more than once."""
-    return _finding("duplicated", _duplicated(history))
-
-
-def _duplicated(history: History) -> Iterator[tuple[int, str]]:
+def duplicated(history: History) -> Iterator[Found]:
+    """Find lines that a reader got more than once, except planted ones and those that the guarantee allows."""
     for reader in history.readers:
-        sink, dead = history.seen(reader, SINK), history.seen(reader, DEAD)
-        for stream in sink.keys() | dead.keys():
-            numbers, times = np.unique(np.concatenate([_of(sink, stream), _of(dead, stream)]), return_counts=True)
-            again = numbers[times > 1]
-            yield int((times - 1).sum()), f"{reader}: stream {stream}: {_ranges(again)}"
+        for stream, copies in _copies(history, reader).items():
+            wrong = _copies_after_save(history, reader, stream, copies) if history.may_double else copies
+            too_many = wrong - Counter({number: history.planted[stream, number] for number in wrong})
+            yield too_many.total(), f"{reader}: stream {stream}: {_ranges(np.array(list(too_many), np.int64))}"
 
 
-def reordered(history: History) -> Finding:
+def _copies(history: History, reader: str) -> dict[int, Counter[int]]:
+    """Return how many further copies a reader got of each line, by stream."""
+    sink, dead = history.seen(reader, SINK), history.seen(reader, DEAD)
+    found: dict[int, Counter[int]] = {}
+    for stream in sink.keys() | dead.keys():
+        numbers, times = np.unique(np.concatenate([_of(sink, stream), _of(dead, stream)]), return_counts=True)
+        again = times > 1
+        found[stream] = Counter(dict(zip(numbers[again].tolist(), (times[again] - 1).tolist(), strict=True)))
+    return found
+
+
+def _copies_after_save(history: History, reader: str, stream: int, copies: Counter[int]) -> Counter[int]:
+    """Return the copies that were written after the offset of their record had been saved."""
+    late: Counter[int] = Counter()
+    for role in (SINK, DEAD):
+        for run in history.reads.get((reader, role), ()):
+            if run.stream == stream:
+                for number in copies.keys() & set(range(run.first, run.first + run.records)):
+                    written = _written_after(history, (role, run.partition), run.offset + number - run.first)
+                    late[number] += history.saved_at(stream, number) <= written
+    return late & copies
+
+
+def _written_after(history: History, place: tuple[str, int], offset: int) -> float:
+    """Return a moment before the record at this offset was written: the start of a look that did not see it yet."""
+    marks = history.marks.get(place, ())
+    look = bisect_right(marks, offset, key=lambda mark: mark.high) - 1
+    return marks[look - 1].at if look > 0 else 0.0
+
+
+def reordered(history: History) -> Iterator[Found]:
     """Find lines whose first occurrence comes after a later line of their stream."""
-    return _finding("reordered", _reordered(history))
-
-
-def _reordered(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for role in (SINK, DEAD):
             for stream, numbers in history.seen(reader, role).items():
@@ -94,39 +126,28 @@ def _reordered(history: History) -> Iterator[tuple[int, str]]:
                 yield len(late), f"{reader}: {role}: stream {stream}: {_ranges(late)}"
 
 
-def aborted_read(history: History) -> Finding:
+def aborted_read(history: History) -> Iterator[Found]:
     """Find lines in the output that their writer aborted (Adya's G1a)."""
-    return _finding("aborted read", _read_with_outcome(history, "aborted"))
-
-
-def _read_with_outcome(history: History, outcome: str) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for role in (SINK, DEAD):
             for stream, numbers in history.seen(reader, role).items():
-                wrong = np.intersect1d(numbers, history.expected(outcome, stream))
+                wrong = np.intersect1d(numbers, history.expected("aborted", stream))
                 yield len(wrong), f"{reader}: {role}: stream {stream}: {_ranges(wrong)}"
 
 
-def phantom(history: History) -> Finding:
+def phantom(history: History) -> Iterator[Found]:
     """Find lines in the output that nobody wrote."""
-    return _finding("phantom", _phantom(history))
-
-
-def _phantom(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for role in (SINK, DEAD):
             for stream, numbers in history.seen(reader, role).items():
-                known = np.concatenate([history.expected(each, stream) for each in ("ok", "aborted", "unknown")])
-                foreign = np.setdiff1d(numbers, known)
+                planted = np.array([number for each, number in history.planted if each == stream], np.int64)
+                written = [history.expected(each, stream) for each in ("ok", "aborted", "unknown")]
+                foreign = np.setdiff1d(numbers, np.concatenate([planted, *written]))
                 yield len(foreign), f"{reader}: {role}: stream {stream}: {_ranges(foreign)}"
 
 
-def misplaced(history: History) -> Finding:
+def misplaced(history: History) -> Iterator[Found]:
     """Find lines in the wrong topic, and lines with the wrong content."""
-    return _finding("misplaced", _misplaced(history))
-
-
-def _misplaced(history: History) -> Iterator[tuple[int, str]]:
     for reader in history.readers:
         for stream, numbers in history.seen(reader, SINK).items():
             wrong = np.intersect1d(numbers, joined(history.bad[stream]))
@@ -137,12 +158,10 @@ def _misplaced(history: History) -> Iterator[tuple[int, str]]:
         yield from ((1, f"{reader}: {what}") for what in history.altered[reader])
 
 
-def torn(history: History) -> Finding:
+def torn(history: History) -> Iterator[Found]:
     """Find transactions of which a reader got only some records; the last record of each holds the full count."""
-    return _finding("torn transaction", _torn(history))
-
-
-def _torn(history: History) -> Iterator[tuple[int, str]]:
+    if history.may_double:
+        return
     for reader in history.readers:
         seen: Counter[str] = Counter()
         for role in (SINK, DEAD):
@@ -156,12 +175,8 @@ def _torn(history: History) -> Iterator[tuple[int, str]]:
                 yield 1, f"{reader}: transaction {transaction}: {seen[transaction]} of {total}"
 
 
-def zombie(history: History) -> Finding:
+def zombie(history: History) -> Iterator[Found]:
     """Find records of a stopped worker that readers got after the first one of its successor."""
-    return _finding("zombie record", _zombie(history))
-
-
-def _zombie(history: History) -> Iterator[tuple[int, str]]:
     zombies = {successor: zombie for zombie, successor in history.successors.items()}
     for (reader, role), runs in history.reads.items():
         stopped: set[str] = set()
@@ -173,12 +188,8 @@ def _zombie(history: History) -> Iterator[tuple[int, str]]:
                 yield run.records, f"{reader}: {role}-{run.partition}@{run.offset}: {run.transaction}"
 
 
-def moved_back(history: History) -> Finding:
+def moved_back(history: History) -> Iterator[Found]:
     """Find committed offsets of the group that decreased, although no operator has set them."""
-    return _finding("offset moved back", _moved_back(history))
-
-
-def _moved_back(history: History) -> Iterator[tuple[int, str]]:
     for partition, offsets in history.committed.items():
         resets = [at for at, which in history.resets if which == partition]
         for (since, before), (at, after) in pairwise(offsets):
@@ -186,12 +197,8 @@ def _moved_back(history: History) -> Iterator[tuple[int, str]]:
                 yield 1, f"partition {partition}: from {before} to {after} at {at:.1f} s"
 
 
-def read_twice(history: History) -> Finding:
+def read_twice(history: History) -> Iterator[Found]:
     """Find offsets that a reader got although its position was already higher."""
-    return _finding("offset read twice", _read_twice(history))
-
-
-def _read_twice(history: History) -> Iterator[tuple[int, str]]:
     for (reader, role), runs in history.reads.items():
         position: dict[int, int] = defaultdict(int)
         for run in runs:
@@ -200,28 +207,18 @@ def _read_twice(history: History) -> Iterator[tuple[int, str]]:
             position[run.partition] = run.offset + run.records
 
 
-def left_open(history: History) -> Finding:
+def left_open(history: History) -> Iterator[Found]:
     """Find partitions that readers cannot read to the end after the service has stopped."""
-    return _finding(
-        "open transaction",
-        (
-            (1, f"{role}-{partition}: readable up to {stable} of {high}")
-            for role, partition, stable, high in history.final
-            if stable < high
-        ),
-    )
+    for role, partition, stable, high in history.final:
+        if stable < high:
+            yield 1, f"{role}-{partition}: readable up to {stable} of {high}"
 
 
-def silent(history: History) -> Finding:
+def silent(history: History) -> Iterator[Found]:
     """Find faults that a person must know of, and that no line of the log told while they lasted."""
-    return _finding(
-        "silent",
-        (
-            (1, f"{fault.name} ({fault.target}): nothing said matches {fault.told!r}")
-            for fault in history.faults
-            if fault.told and telling(history, fault) is None
-        ),
-    )
+    for fault in history.faults:
+        if fault.told and telling(history, fault) is None:
+            yield 1, f"{fault.name} ({fault.target}): nothing said matches {fault.told!r}"
 
 
 def telling(history: History, fault: Fault) -> Said | None:
@@ -231,52 +228,90 @@ def telling(history: History, fault: Fault) -> Said | None:
     return next((said for said in lines if re.search(fault.told, said.text)), None)
 
 
-def held_up(history: History) -> Finding:
+def held_up(history: History) -> Iterator[Found]:
     """Find faults during which readers of the other partitions waited too long, after the brokers' own elections."""
-    return _finding(
-        "held up",
-        (
-            (1, f"{pause.fault.name}: {pause.settled:.1f} s")
-            for pause in pauses(history)
-            if pause.settled > HELD_UP_SECONDS
-        ),
-    )
+    for pause in pauses(history):
+        if pause.settled > HELD_UP_SECONDS:
+            yield 1, f"{pause.fault.name}: {pause.settled:.1f} s"
 
 
-def _seen(anomaly: str) -> Callable[[History], Finding]:
-    """Return what finds the anomalies of this name that the nemesis has seen."""
+def disagree(history: History) -> Iterator[Found]:
+    """Find where the verdict of `winnow audit` is not that of this checker, by what the last reader got."""
+    if (audit := history.audit) is None:
+        return
+    if not audit.counts:
+        yield 1, f"winnow audit ended with {audit.code}: {audit.words}"
+    elif (cut := sum(len(history.cut(stream)) for stream in history.streams)) and audit.counts["lost"] == 0:
+        wrong = sum(audit.counts.values())
+        if wrong > 2 * cut:  # its line has no record now, and its dead letter names another one
+            yield 1, f"{wrong} findings of the audit, where Kafka has cut {cut} records"
+    else:
+        for what, (least, most) in _of_the_audit(history).items():
+            found = sum(audit.counts.get(each, 0) for each in what.split("+"))
+            if not least <= found <= most:
+                yield 1, f"{what}: {found} by the audit, {least} by the checker"
 
-    def find(history: History) -> Finding:
-        seen = (each for each in history.seen_by_nemesis if each.anomaly == anomaly)
-        return _finding(anomaly, ((1, f"{each.what} at {each.at:.1f} s") for each in seen))
 
-    return find
+def _of_the_audit(history: History) -> dict[str, tuple[float, float]]:
+    """Return how many findings of each kind the audit must have, at least and at most."""
+    last = replace(history, reads={each: runs for each, runs in history.reads.items() if each[0] == LAST_READER})
+    missing = _total(lost(last))
+    unknown = sum(len(history.expected("unknown", stream)) for stream in history.streams)
+    copies = sum(each.total() for each in _copies(last, LAST_READER).values())
+    late = _total(each for each in reordered(last) if f": {SINK}: " in each[1])
+    strange = _total(chain(phantom(replace(last, planted=Counter())), aborted_read(last)))
+    altered = _total(misplaced(last))
+    return {
+        "lost": (missing, missing + unknown),
+        "doubled+both": (copies, copies),
+        "changed": (altered, altered),
+        "out_of_order": (late, math.inf if late else 0),  # it also compares the two streams of a partition
+        "unexplained": (strange, strange),
+        "not_judged": (0, 0),
+    }
 
 
-ANOMALIES: Sequence[Callable[[History], Finding]] = (
-    lost,
-    duplicated,
-    reordered,
-    aborted_read,
-    phantom,
-    misplaced,
-    torn,
-    zombie,
-    moved_back,
-    read_twice,
-    left_open,
-    silent,
-    held_up,
-    *map(_seen, ("stuck", "came back", "not paused", "crashed")),
-)
+def _total(found: Iterator[Found]) -> int:
+    return sum(count for count, _ in found)
+
+
+def _by_the_nemesis(_history: History) -> Iterator[Found]:
+    """Find nothing: what only the nemesis can see is in the history."""
+    yield from ()
+
+
+ANOMALIES: Mapping[str, Callable[[History], Iterator[Found]]] = {
+    "lost": lost,
+    "duplicated": duplicated,
+    "reordered": reordered,
+    "aborted read": aborted_read,
+    "phantom": phantom,
+    "misplaced": misplaced,
+    "torn transaction": torn,
+    "zombie record": zombie,
+    "offset moved back": moved_back,
+    "offset read twice": read_twice,
+    "open transaction": left_open,
+    "silent": silent,
+    "held up": held_up,
+    "disagree": disagree,
+    **dict.fromkeys(("stuck", "came back", "not paused", "crashed", "displaced", "unknown"), _by_the_nemesis),
+}
 
 
 def judge(history: History) -> list[Finding]:
     """Return a finding for every kind of anomaly; one that was not found has `times` 0."""
-    return [find(history) for find in ANOMALIES]
+    return [_finding(name, chain(find(history), _seen(history, name))) for name, find in ANOMALIES.items()]
 
 
-def _finding(name: str, found: Iterable[tuple[int, str]]) -> Finding:
+def _seen(history: History, anomaly: str) -> Iterator[Found]:
+    """Yield the anomalies of this name that the nemesis has seen."""
+    for each in history.seen_by_nemesis:
+        if each.anomaly == anomaly:
+            yield 1, f"{each.what} at {each.at:.1f} s"
+
+
+def _finding(name: str, found: Iterator[Found]) -> Finding:
     some = [(count, example) for count, example in found if count]
     return Finding(name, sum(count for count, _ in some), tuple(example for _, example in some[:EXAMPLES]))
 

@@ -7,6 +7,7 @@ The service and its workers reach Kafka through proxies; the harness itself spea
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-d
 
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
+from tests.chaos import commands
 from tests.chaos.brokers import COORDINATORS, GuardedBroker
 from tests.chaos.driver import ROOT, Driver, Launch, lay_out
 from tests.chaos.history import Recorder
@@ -79,14 +81,14 @@ Two partitions of the source are on one node, one of the sink on another, and ev
 
 So those that are spared wait only for the service, and not until Kafka has other leaders and coordinators.
 """
-AWAY, ELSEWHERE = 3, 1
+AWAY, ELSEWHERE, SPARE = 3, 1, 2
 APART = Size(
     workers=0,
     partitions=4,
     replicas={"source": [(AWAY,)] * 4, "sink": [(ELSEWHERE,)] * 4, "dead": [(ELSEWHERE,)] * 4},
     internal=(ELSEWHERE,),
 )
-"""All partitions of the source are on one node, everything else is elsewhere; so are those that are added."""
+"""All partitions of the source are on one node, everything else is elsewhere, and nothing on the spare one."""
 CUT = 1
 CUTTABLE = Size(workers=0, partitions=4, replicas={"source": [(1, 3), (1, 2), (1, 3), (1, 3)]})
 """One partition of the source may lose both its nodes, and the brokers still have their majority."""
@@ -165,9 +167,9 @@ class System:
             durable = {"min.insync.replicas": "2"} if size.brokers > 1 else {}
             self.broker.create_topic(topic, size.partitions, settings | durable, replication=size.brokers)
             return
-        self._place(topic, replicas, settings)
+        self.place(topic, replicas, settings)
 
-    def _place(self, topic: str, replicas: Sequence[tuple[int, ...]], config: Mapping[str, str]) -> None:
+    def place(self, topic: str, replicas: Sequence[tuple[int, ...]], config: Mapping[str, str]) -> None:
         """Create a topic on the nodes that are named for each partition."""
         wanted = NewTopic(topic, len(replicas), replica_assignment=list(map(list, replicas)), config=dict(config))
         admin = self.broker.admin()  # lives until the answer is there
@@ -177,7 +179,7 @@ class System:
         """Create Kafka's internal topics before Kafka does, where the size says on which nodes."""
         if self.size.internal:
             for topic in ("__consumer_offsets", "__transaction_state"):
-                self._place(topic, [self.size.internal] * COORDINATORS, {"cleanup.policy": "compact"})
+                self.place(topic, [self.size.internal] * COORDINATORS, {"cleanup.policy": "compact"})
 
     def set_password(self, password: str) -> None:
         """Change the password that the brokers ask for, and wait until each knows it; open connections stay open."""
@@ -243,6 +245,12 @@ class System:
             "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
         }
+
+    def command(self, *arguments: str, module: str = commands.WINNOW) -> commands.Answer:
+        """Run a command of the product on the configuration of the service."""
+        file = self.folder / "command.yaml"
+        file.write_text(json.dumps(self.settings()))  # JSON is YAML
+        return commands.run(self.code, file, *arguments, module=module)
 
     def end_driver(self, driver: Driver) -> None:
         """Remove a driver that was ended, and kill what is left of its processes."""

@@ -33,7 +33,7 @@ from tests.chaos.history import Recorder, events
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import Nemesis, schedule
 from tests.chaos.readers import Reader
-from tests.chaos.run import BRIEF, STEADY_SECONDS, finish, stop
+from tests.chaos.run import BRIEF, STEADY_SECONDS, conclude, stop
 from tests.chaos.work import HONEST
 from tests.independent import ends
 
@@ -111,7 +111,7 @@ def run(seed: int, seconds: float, folder: Path) -> Path:
             drained = until(lambda: _drained(system), PATIENCE)
             recorder.record("drained" if drained else "not drained")
             stop(system, recorder)
-        finish(where, system.roles, recorder)
+        conclude(system, recorder)
     return recorder.path
 
 

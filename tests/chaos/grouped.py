@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from tests.chaos.history import Event
 
 Numbers = NDArray[np.int64]
 SINK, DEAD = "sink", "dead"
+LAST_READER = "final"
+"""The reader that reads everything once more, when the service has stopped."""
 
 
 class Run(NamedTuple):
@@ -80,6 +83,21 @@ class Seen(NamedTuple):
     what: str
 
 
+class Audit(NamedTuple):
+    """
+    What `winnow audit` said of the whole run.
+
+    Args:
+        code: its exit code.
+        counts: its findings of each kind, and how many records were `not_judged`; empty if it gave no verdict.
+        words: what it wrote to stderr.
+    """
+
+    code: int
+    counts: Mapping[str, int]
+    words: str
+
+
 @dataclass
 class History:
     """The events of a run, grouped by kind."""
@@ -91,6 +109,11 @@ class History:
     """The lines that may be in the sink or among the dead letters."""
     kept: dict[int, list[Numbers]] | None = None
     """The lines that the source holds at the end, where Kafka may have cut some."""
+    places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """At least once: partition and offset in the source of each line."""
+    planted: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Stream and number of the lines that the harness itself added to the sink."""
+    audit: Audit | None = None
     reads: dict[tuple[str, str], list[Run]] = field(default_factory=lambda: defaultdict(list))
     altered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     closed: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -122,6 +145,18 @@ class History:
     def readers(self) -> list[str]:
         """The names of all readers."""
         return sorted({reader for reader, _ in self.reads})
+
+    @property
+    def may_double(self) -> bool:
+        """Whether the service delivered at least once, and was meant to."""
+        return bool(self.setup.get("may_double"))
+
+    def saved_at(self, stream: int, number: int) -> float:
+        """Return when the offset behind a line was first seen saved: infinity if never, 0 if its place is not known."""
+        if (place := self.places.get((stream, number))) is None:
+            return 0.0
+        partition, offset = place
+        return next((at for at, saved in self.committed.get(str(partition), ()) if saved > offset), math.inf)
 
     def expected(self, outcome: str, stream: int) -> Numbers:
         """Return the sequence numbers of a stream that were written with this outcome."""
@@ -175,6 +210,17 @@ def _add_kept(history: History, event: Event) -> None:
     history.kept = {} if history.kept is None else history.kept
     for stream, first, count in event["runs"]:
         history.kept.setdefault(stream, []).append(np.arange(first, first + count))
+        if history.may_double:
+            place = event["partition"], event["offset"]
+            history.places |= {(stream, first + n): (place[0], place[1] + n) for n in range(count)}
+
+
+def _add_planted(history: History, event: Event) -> None:
+    history.planted[event["stream"], event["number"]] += 1
+
+
+def _add_audit(history: History, event: Event) -> None:
+    history.audit = Audit(event["code"], event["counts"], event["words"])
 
 
 def _add_said(history: History, event: Event) -> None:
@@ -204,6 +250,8 @@ HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
     "committed": _add_committed,
     "reset": lambda history, event: history.resets.append((event["at"], event["partition"])),
     "kept": _add_kept,
+    "planted": _add_planted,
+    "audited": _add_audit,
     "said": _add_said,
     "harmed": lambda history, event: history.harmed.append(
         Harmed(event["since"], event["at"], frozenset(event["partitions"]))

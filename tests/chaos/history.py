@@ -3,7 +3,7 @@ The history of a run: a gzipped file of JSON lines, written during the run and c
 
 Each line is an event, in the order of observation: `at` (seconds since the start), `kind`, and
 
-    setup      seed, arm, partitions: the plan of the run
+    setup      seed, arm, partitions: the plan of the run; may_double if the service is to deliver at least once
     write      stream, first, count, bad (sequence numbers), outcome (`ok`, `aborted`, `unknown`); perhaps either: the
                numbers of lines that may be in the sink or among the dead letters
     read       reader, role (`sink`, `dead`), partition, runs [offset, stream, first, count, transaction], altered
@@ -16,7 +16,9 @@ Each line is an event, in the order of observation: `at` (seconds since the star
     harmed     since, partitions: those that a fault has hit from then until now; the others had to go on
     seen       anomaly, what: an anomaly that the nemesis itself has seen
     reset      partition: of the source, whose committed offset an operator has set
-    kept       runs [stream, first, count]: what the source holds at the end, where Kafka may have cut lines
+    kept       partition, offset, runs [stream, first, count]: what the source holds at the end
+    planted    stream, number of a line that the harness itself added to the sink
+    audited    code, counts, words: the exit code, the verdict and the stderr of `winnow audit`
     taken over zombie, successor: prefixes of the transactions of a stopped worker, and of the worker that took over
     said       event and fields: what the service logged, from `warning` up, and its last words
     finished   rows as in marks, after the service has stopped

@@ -30,7 +30,7 @@ ABORTED = 0.4
 """The fraction of transactions that abort."""
 CONTROL_SECONDS = 10.0
 FAILED = KafkaException, SystemError
-"""How a producer fails; the second if its fatal error is pending while it calls us back (see DESIGN)."""
+"""How a producer fails; the second if its fatal error is pending while it calls us back (see docs/librdkafka.md)."""
 
 
 class Load:

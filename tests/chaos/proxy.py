@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Self
 TXN_OFFSET_COMMIT, END_TXN = 28, 26
 LAST_PLAIN_VERSION = {TXN_OFFSET_COMMIT: 2, END_TXN: 2}
 """Later versions have compact lengths, and tags in the header."""
+CLIENT_AT = 8
+"""Where the length of the client's name stands in a request."""
 
 
 class Ending(NamedTuple):
@@ -42,6 +44,12 @@ def ending(frame: bytes) -> Ending | None:
     return Ending(api, frame[at : at + length].decode())
 
 
+def client_id(frame: bytes) -> str:
+    """Return the `client.id` that a request bears, without its length."""
+    (length,) = struct.unpack_from(">h", frame, CLIENT_AT)
+    return frame[CLIENT_AT + 2 :][: max(length, 0)].decode()
+
+
 class Proxy:
     """
     Forwards loopback ports to brokers; a context manager.
@@ -57,6 +65,8 @@ class Proxy:
         """Seconds by which each request is delayed."""
         self.dropping = False
         """Whether all requests and answers are dropped."""
+        self.away = ""
+        """The `client.id` whose requests are dropped; empty for none."""
         self.hold_seconds: Callable[[int], float | None] = lambda api: None
         """Given the API key of an `Ending`, returns how long to hold it while its connection is cut; None forwards it."""
         self.held = 0
@@ -131,7 +141,7 @@ class Proxy:
         """Forward requests until one is held; then return True, because the connection must be cut."""
         while True:
             frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-            if self.dropping:
+            if self.dropping or (self.away and client_id(frame) == self.away):
                 continue
             if self.delay:
                 await asyncio.sleep(self.delay)

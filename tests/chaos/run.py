@@ -12,13 +12,15 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from tests.chaos.cluster import Size, System, until
+from tests.chaos.commands import AUDIT
+from tests.chaos.grouped import LAST_READER
 from tests.chaos.harm.refusals import KINDS
 from tests.chaos.history import Recorder
 from tests.chaos.lines import numbered
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import KILLS, Nemesis, schedule, usual
 from tests.chaos.readers import GroupWatcher, Reader, Watcher
-from tests.chaos.work import HONEST
+from tests.chaos.work import AT_LEAST_ONCE, HONEST
 from tests.independent import ends, read
 
 FLOW_SECONDS = 300.0
@@ -26,6 +28,7 @@ STANDSTILL_SECONDS = 60.0
 """After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0
 STEADY_SECONDS = 5.0
+KINDS_OF_FINDINGS = ("lost", "doubled", "both", "changed", "out_of_order", "unexplained")
 USUAL, BRIEF = (3.0, 10.0), (2.0, 5.0)
 """Seconds between two faults, at least and at most."""
 
@@ -43,6 +46,7 @@ class Plan:
         kills: inject only kills, of every kind of process, and at least this many.
         lines: with `kills`: continue until this many lines are written.
         arm: which clients the workers use; see `tests.chaos.work`.
+        may_double: whether the service is to deliver at least once, so that some lines may come again.
         per_second: lines to write per second.
         bad: the fraction of them that must be rejected.
         pause: seconds between two faults, at least and at most.
@@ -56,6 +60,7 @@ class Plan:
     kills: int = 0
     lines: int = 0
     arm: str = HONEST
+    may_double: bool = False
     per_second: int = 1_000
     bad: float = 0.02
     pause: tuple[float, float] = USUAL
@@ -63,20 +68,30 @@ class Plan:
 
 
 def refusals_plans(
-    names: Sequence[str], times: int, seed: int, *, apart: bool = False, product: Path | None = None
+    names: Sequence[str],
+    times: int,
+    seed: int,
+    *,
+    rate: int = 200,
+    apart: bool = False,
+    product: Path | None = None,
 ) -> list[Plan]:
-    """Return plans that inject each of these `refusals` so many times: one for each size of system, or for each kind."""
-    groups = [[name] for name in names] if apart else by_size(names)
-    return [
-        Plan(seed, 3600, KINDS[group[0]].size, tuple(group * times), per_second=200, pause=BRIEF, product=product)
-        for group in groups
-    ]
+    """Return plans that inject each of these `refusals` so many times: one for each system, or for each kind."""
+    groups = [[name] for name in names] if apart else by_system(names)
+    return [_refusals_plan(tuple(group * times), seed, rate, product) for group in groups]
 
 
-def by_size(names: Sequence[str]) -> list[list[str]]:
+def _refusals_plan(names: tuple[str, ...], seed: int, rate: int, product: Path | None) -> Plan:
+    size, arm, may_double = KINDS[names[0]].size, KINDS[names[0]].arm, KINDS[names[0]].arm == AT_LEAST_ONCE
+    return Plan(seed, 3600, size, names, arm=arm, may_double=may_double, per_second=rate, pause=BRIEF, product=product)
+
+
+def by_system(names: Sequence[str]) -> list[list[str]]:
     """Group kinds of harm by the system that they need."""
-    sizes = list({id(KINDS[name].size): KINDS[name].size for name in names}.values())
-    return [[name for name in names if KINDS[name].size is size] for size in sizes]
+    groups: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        groups.setdefault((id(KINDS[name].size), KINDS[name].arm), []).append(name)
+    return list(groups.values())
 
 
 def run(plan: Plan, folder: Path) -> Path:
@@ -84,13 +99,13 @@ def run(plan: Plan, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with Recorder(folder / "history.jsonl.gz") as recorder:
         setup = {"arm": plan.arm, "partitions": plan.size.partitions, "brokers": plan.size.brokers}
-        recorder.record("setup", seed=plan.seed, **setup, workers=plan.size.workers)
+        recorder.record("setup", seed=plan.seed, **setup, workers=plan.size.workers, may_double=plan.may_double)
         name = fresh_name()
         with System(plan.size, folder, plan.arm, name, recorder=recorder, product=plan.product) as system:
             _run_under_faults(plan, system, recorder)
-            if plan.size.replicas:
+            if plan.size.replicas or plan.may_double:
                 _record_what_is_left(system, recorder)
-            finish(system.broker.bootstrap, system.roles, recorder)
+            conclude(system, recorder)
     return recorder.path
 
 
@@ -155,10 +170,10 @@ def _drain(system: System, committed: dict[int, int]) -> bool:
 
 
 def _record_what_is_left(system: System, recorder: Recorder) -> None:
-    """Record what the source holds: Kafka itself may have cut acknowledged lines."""
+    """Record what the source holds, and where: Kafka itself may have cut acknowledged lines."""
     for record in read(system.broker.bootstrap, system.source):
         stream, number = numbered(record.key, record.value or b"")
-        recorder.record("kept", runs=[[stream, number, 1]])
+        recorder.record("kept", partition=record.partition, offset=record.offset, runs=[[stream, number, 1]])
 
 
 def _lag(system: System, committed: dict[int, int]) -> int:
@@ -183,9 +198,19 @@ def stop(system: System, recorder: Recorder) -> None:
         system.end_driver(driver)
 
 
+def conclude(system: System, recorder: Recorder) -> None:
+    """Read everything once more, and let the product audit it: its verdict must be that of the checker."""
+    finish(system.broker.bootstrap, system.roles, recorder)
+    code, verdict, words = system.command("audit", "--from", "1970-01-01", "--json", module=AUDIT)
+    counts = {kind: verdict[kind] for kind in KINDS_OF_FINDINGS if kind in verdict}
+    if counts:
+        counts["not_judged"] = sum(verdict.get("not_judged", {}).values())
+    recorder.record("audited", code=code, counts=counts, words=words)
+
+
 def finish(bootstrap: str, roles: Mapping[str, str], recorder: Recorder) -> None:
     """Record open transactions, and read both output topics once more, from the beginning."""
     watcher = Watcher(bootstrap, roles, recorder)
     assert until(lambda: len(watcher.rows()) == len(watcher.places), FINAL_SECONDS), "Kafka does not report all offsets"
     recorder.record("finished", rows=watcher.rows())
-    Reader("final", bootstrap, roles, recorder).read_to(_ends(bootstrap, roles), FINAL_SECONDS)
+    Reader(LAST_READER, bootstrap, roles, recorder).read_to(_ends(bootstrap, roles), FINAL_SECONDS)

@@ -35,7 +35,7 @@ from tests.chaos.history import Recorder, events
 from tests.chaos.load import Load, fresh_name
 from tests.chaos.nemesis import Nemesis, schedule
 from tests.chaos.readers import Reader
-from tests.chaos.run import BRIEF, STEADY_SECONDS, finish, stop
+from tests.chaos.run import BRIEF, STEADY_SECONDS, conclude, stop
 from tests.chaos.work import AT_LEAST_ONCE, HONEST
 from tests.independent import ends
 from tests.servers.hbase import HBase, HBaseThrift
@@ -48,7 +48,7 @@ KILLS = ["worker killed"] * 3 + ["driver killed"] + ["store killed"] * 2
 """One turn; without a server of its own a store is never killed."""
 PATIENCE = 300.0
 """How long the first lines may take, and the last; on a busy machine a restarted driver alone takes a minute."""
-HARMFUL = frozenset({"lost", "phantom", "misplaced", "aborted read"})
+HARMFUL = frozenset({"lost", "phantom", "misplaced", "aborted read", "disagree"})
 """What may not happen at least once either."""
 
 
@@ -109,7 +109,7 @@ def run(name: str, seed: int, seconds: float, folder: Path) -> Path:
                 subprocess.TimeoutExpired
             ):  # the machine is too busy for an orderly stop; leaving the system kills it
                 recorder.record("not stopped")
-        finish(where, system.roles, recorder)
+        conclude(system, recorder)
     return recorder.path
 
 

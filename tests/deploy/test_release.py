@@ -195,7 +195,7 @@ def test_nobody_is_told_to_install_a_strangers_package() -> None:
     lines = [
         f"{name}: {line}"
         for name, file in build._files(
-            ROOT, ["README.md", "DESIGN.md", "app", "parsers", "docker", "k8s", "tests"]
+            ROOT, ["README.md", "DESIGN.md", "docs", "app", "parsers", "docker", "k8s", "tests"]
         ).items()
         if file.suffix in (".py", ".md", ".toml", ".yaml", ".sh", ".lock") or file.name == "Dockerfile"
         for line in file.read_text("utf-8").splitlines()
@@ -214,12 +214,10 @@ def test_everything_bears_one_version() -> None:
     assert __version__ in told
     found = {
         name: set(re.findall(r"winnow:(\d+\.\d+\.\d+)|image\.version=\"(\d[\d.]+)\"", file.read_text("utf-8")))
-        for name, file in build._files(ROOT, ["README.md", "docker", "k8s"]).items()
+        for name, file in build._files(ROOT, ["README.md", "docs", "docker", "k8s"]).items()
         if file.suffix in ("", ".md", ".yaml", ".sh") or file.name == "Dockerfile"
     }
-    assert {"README.md", "docker/Dockerfile", "docker/compose.yaml"} <= {
-        name for name, versions in found.items() if versions
-    }
+    assert {"docker/Dockerfile", "docker/compose.yaml"} <= {name for name, versions in found.items() if versions}
     assert {__version__} == {version for versions in found.values() for pair in versions for version in pair if version}
     chart = yaml.safe_load((build.CHART / "Chart.yaml").read_text("utf-8"))
     assert (__version__, __version__) == (chart["version"], chart["appVersion"])

@@ -146,9 +146,8 @@ class Scene:
         """Return what an audit says."""
         source = Topic(self.source, self.starts, self.lost)
         output = Topic(self.placed(), dict(zip((CLEAN, DEAD), self.taken, strict=True)), self.lost)
-        ends = {
-            each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks([CLEAN, DEAD]).items()
-        }
+        places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
+        ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
         readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # what an audit asks of topics
         return Auditor(Cleanse(), readers, self.layout, ends, self.times).compare([RAW, OTHER], self.ranges)
 

@@ -10,9 +10,9 @@ import pytest
 from app.embedded.broker import Broker
 from tests.conftest import QUICK_JAVA
 from tests.integration.service import Winnow
-from tests.support.leftovers import _nothing_is_left_running, no_client_is_left
+from tests.support.leftovers import _nothing_is_left_running
 
-__all__ = ["_nothing_is_left_running", "no_client_is_left"]
+__all__ = ["_nothing_is_left_running"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

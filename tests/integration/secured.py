@@ -172,7 +172,7 @@ Right = tuple[ResourceType, str, AclOperation]
 
 
 def needed(group: str, source: str, sink: str, dead: str) -> list[Right]:
-    """Return the rights without which the service refuses to run, as README has them."""
+    """Return the rights without which the service refuses to run, as docs/security.md has them."""
     return [
         (ResourceType.TOPIC, source, AclOperation.READ),
         (ResourceType.TOPIC, sink, AclOperation.WRITE),

@@ -32,8 +32,6 @@ from tests.independent import Record, Written, cleansed, committed, line, produc
 from tests.integration.tasks import BOTH_BACKENDS, BOTH_GUARANTEES, LARGE, Stage, alter, make_stage, noise
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.usefixtures("no_client_is_left")
-
 MEBIBYTE = 1 << 20
 
 

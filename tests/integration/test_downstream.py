@@ -1,4 +1,4 @@
-"""The reader in README, beside an aborted transaction of ours."""
+"""The reader in docs/integrations.md, beside an aborted transaction of ours."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.independent import cleansed
 from tests.integration.tasks import make_stage
 from tests.integration.test_conformance import make_lines, writing
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 
 
-def test_the_reader_in_the_readme(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_the_reader_in_the_page(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """It prints each line once; with read_uncommitted it also prints those of a transaction that was aborted, hence twice."""
     stage = make_stage(broker.bootstrap, topics)
     for commits in (False, True):
@@ -27,7 +27,7 @@ def test_the_reader_in_the_readme(broker: Cluster, topics: Topics, tmp_path: Pat
             assert 0 == writer._delivery.deliver_all(30)
             if commits:
                 writer.commit(3, "")
-    (program,) = re.findall(r'```python\n("""Prints cleansed lines.*?)```', README.read_text(), re.DOTALL)
+    (program,) = re.findall(r'```python\n("""Prints cleansed lines.*?)```', PAGE.read_text(), re.DOTALL)
     file = tmp_path / "reader.py"
     file.write_text(program.replace("localhost:9092", broker.bootstrap).replace("clean-logs", stage.sink))
 

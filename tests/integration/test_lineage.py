@@ -96,7 +96,9 @@ def test_an_audit_of_a_sink_that_sets_the_time(broker: Cluster, topics: Topics, 
     code, found = audit(file)
 
     assert 3 == refused[0]
-    assert "has message.timestamp.type LogAppendTime: its lines have lost the time" in refused[1]["stderr"]
+    assert (
+        "has message.timestamp.type LogAppendTime, so its lines lack their records' timestamps" in refused[1]["stderr"]
+    )
     assert (0, [], 0) == (good[0], good[1]["findings"], good[1]["known_by_text"])
     (doubled,) = found["findings"]
     assert (1, "doubled") == (code, doubled["kind"])

@@ -71,5 +71,7 @@ def test_what_is_wrong_ends_with_1(broker: Cluster, topics: Topics, tmp_path: Pa
     table = CliRunner().invoke(main, ["lag", "-c", str(file)])
 
     assert (1, 1) == (code, table.exit_code)
-    assert found["partitions"][0]["problem"].startswith("the partition was cut to 0, or the group's offset was set too")
+    assert found["partitions"][0]["problem"].startswith(
+        "the partition was truncated to 0, or the group's offset was set too"
+    )
     assert "PROBLEM" in table.stdout.splitlines()[0]

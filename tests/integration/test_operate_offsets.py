@@ -148,8 +148,8 @@ def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path
 
     for each in [*refused, (moved.exit_code, moved.stderr)]:
         assert 3 == each[0], each
-        assert "runs: it has committed" in each[1]
-        assert "while we looked: stop it, and try again" in each[1]
+        assert "is running: it committed" in each[1]
+        assert "during the check: stop it, and try again" in each[1]
     assert (0, True) == (code, found["done"])
     assert [0, 0] == stage.committed()
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
     wrong = stage.command("reset", "--shift-by", "1", "--topic", f"{stage.source}:2")
 
     assert (1, False) == (code, found["done"])
-    assert "the group has no offset here to begin with" == found["partitions"][1]["note"]
+    assert "the group has no offset in this partition" == found["partitions"][1]["note"]
     assert [4] == stage.committed()
     assert 2 == wrong[0]
     assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]

@@ -199,7 +199,7 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
             ((later, position),) = opened_later.writers
             later.commit([], 6, "there")
 
-            with pytest.raises(Fenced, match="another replay has moved the position"):
+            with pytest.raises(Fenced, match="another replay has moved this replay's position"):
                 earlier._replace()
 
     assert (4, "here") == (position and position.offset, position and position.metadata)

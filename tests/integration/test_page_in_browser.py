@@ -1,7 +1,7 @@
 """
 The status page in a real browser: it renders, updates, and stays readable with 1,000 partitions and on a phone.
 
-`SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` writes the pictures of README anew.
+`SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` writes the pictures of docs/observability.md again.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def test_settings_that_harm(guarded: GuardedBroker) -> None:
 
 
 def test_a_cluster_is_known_by_its_id_whatever_its_brokers_are_called(strict: GuardedBroker) -> None:
-    """A sink on the cluster of the source: a topic that would feed itself is refused, and no placeholder is a source."""
+    """A sink topic on the source's cluster that is also a source is refused, and no placeholder is a source."""
     name = f"same-{time.monotonic_ns()}"
     topics(strict, name)
     port = strict.bootstrap.rpartition(":")[2]
@@ -251,7 +251,7 @@ def test_a_cluster_is_known_by_its_id_whatever_its_brokers_are_called(strict: Gu
     code, refused, _ = checked(feeds_itself)
     assert (3, 2) == (code, len(refused))
     assert all("sink.kafka is the source's cluster (id " in each for each in refused)
-    with pytest.raises(NotUsable, match="Winnow would feed itself"):
+    with pytest.raises(NotUsable, match="Winnow would read its own output"):
         run(feeds_itself)
 
     config = load(None, [f"source.topics.pattern={name}-raw.*", *written, *brokers], {})

@@ -92,9 +92,9 @@ def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
 
     (said,) = [line for line in service.noise if line.startswith("winnow: ")]
     assert 3 == code
-    assert said.startswith("winnow: Kafka refuses us while ")
+    assert said.startswith("winnow: Kafka denied access while ")
     assert "Authentication failed" in said
-    assert said.endswith("kafka.sasl.username and sasl.password, or the file that sasl.password.file names")
+    assert said.endswith("kafka.sasl.username and sasl.password (or sasl.password.file)")
     assert "Kafka refuses us" in began["reason"]
     assert "wrong" not in said
 
@@ -122,8 +122,8 @@ def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp
     assert 3 == connected(checked, clients(checked), lambda *finding: findings.append(finding))
 
     assert said == (
-        "winnow: transaction.timeout is 60000 ms, and the brokers' transaction.max.timeout.ms is 30000 ms: "
-        "set transaction.timeout to 30s or less, or transaction.max.timeout.ms of the brokers to 60000 or more"
+        "winnow: transaction.timeout is 60000 ms, but the brokers' transaction.max.timeout.ms is 30000 ms: "
+        "set transaction.timeout to 30s or less, or the brokers' transaction.max.timeout.ms to at least 60000"
     )
     assert ("refuses", said.removeprefix("winnow: ")) in findings
 
@@ -144,5 +144,5 @@ def test_a_transactional_id_that_is_not_allowed(guarded: GuardedBroker, tmp_path
 
     said = ends_with(login(guarded, "right", "denied", transaction_timeout="20s"), tmp_path)
 
-    assert said.startswith("winnow: Kafka refuses us while opening a transactional producer of group 'denied': ")
+    assert said.startswith("winnow: Kafka denied access while opening a transactional producer of group 'denied': ")
     assert said.endswith("--transactional-id winnow/ --resource-pattern-type prefixed")

@@ -106,37 +106,37 @@ FAULTS: dict[str, tuple[str, Change, str, str]] = {
     "wrong authority": (
         "tls",
         lambda at: {"ssl.ca.location": str(at.stranger.certificate)},
-        "the certificate of 127.0.0.1:.* is not signed by an authority that we trust",
-        "put the authority of the brokers' certificates into kafka.ssl.ca.location, which is /.*stranger.pem",
+        "the certificate of 127.0.0.1:.* is not signed by a trusted authority",
+        r"set kafka.ssl.ca.location \(now /.*stranger.pem\) to the CA of the brokers' certificates",
     ),
     "a broker's certificate that has expired": (
         "expired",
         lambda _: {},
         r"the certificate of 127.0.0.1:\d+ has expired \(notAfter \w{3} .\d .* GMT\)",
-        "let the broker show a valid one",
+        "renew the broker's certificate",
     ),
     "a certificate for another host": (
         "elsewhere",
         lambda _: {},
         r"the certificate of 127.0.0.1:\d+ is for kafka.example.org, not for 127.0.0.1",
-        "name the brokers in kafka.bootstrap.servers and .* as their certificates do",
+        "use the host names of the certificates in kafka.bootstrap.servers and ",
     ),
     "our certificate has expired": (
         "mtls",
         lambda at: showing(at.authority.sign("late", lives=timedelta(hours=-1))),
-        r"our certificate has expired \(notAfter \w{3} .\d .* GMT\), and 127.0.0.1:\d+ refuses it",
-        "renew kafka.ssl.certificate.location",
+        r"the client certificate has expired \(notAfter \w{3} .\d .* GMT\), so 127.0.0.1:\d+ rejects it",
+        "renew the certificate in kafka.ssl.certificate.location",
     ),
     "our certificate is not trusted": (
         "mtls",
         lambda at: showing(at.stranger.sign("somebody")),
-        r"127.0.0.1:\d+ refuses our certificate",
+        r"127.0.0.1:\d+ rejects the client certificate",
         "set kafka.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust",
     ),
     "no certificate": (
         "tls",
         lambda at: {"bootstrap.servers": at.at["mtls"]},
-        r"127.0.0.1:\d+ asks for a certificate, and we have none",
+        r"127.0.0.1:\d+ requires a client certificate, but none is configured",
         "set kafka.ssl.certificate.location and ssl.key.location",
     ),
     "wrong password": (
@@ -167,31 +167,31 @@ FAULTS: dict[str, tuple[str, Change, str, str]] = {
         "plain",
         lambda at: {"bootstrap.servers": at.at["tls"]},
         "not valid in current SASL state",
-        "this listener asks for no login",
+        "this listener does not use SASL",
     ),
     "no login where one is asked for": (
         "tls",
         lambda at: {"bootstrap.servers": at.at["scram"]},
-        r"127.0.0.1:\d+ asks for a login \(SCRAM-SHA-256, SCRAM-SHA-512\), and we bring none",
+        r"127.0.0.1:\d+ requires a SASL login \(SCRAM-SHA-256, SCRAM-SHA-512\), but none is configured",
         "set kafka.security.protocol to SASL_SSL, and sasl.mechanisms to one of SCRAM-SHA-256, SCRAM-SHA-512$",
     ),
     "plaintext to a listener with TLS": (
         "tls",
         lambda _: {"security.protocol": "plaintext"},
-        r"127.0.0.1:\d+ speaks TLS, and we do not",
+        r"127.0.0.1:\d+ uses TLS, but security.protocol is PLAINTEXT",
         "set kafka.security.protocol to SSL",
     ),
     "a password in plaintext to a listener with TLS": (
         "SCRAM-SHA-256",
         lambda _: {"security.protocol": "sasl_plaintext"},
-        r"127.0.0.1:\d+ speaks TLS, and we do not",
+        r"127.0.0.1:\d+ uses TLS, but security.protocol is SASL_PLAINTEXT",
         "set kafka.security.protocol to SASL_SSL$",
     ),
     "TLS to a listener in plaintext": (
         "tls",
         lambda at: {"bootstrap.servers": at.bootstrap},
-        r"127.0.0.1:\d+ does not speak TLS, and we do",
-        "name a TLS listener in kafka.bootstrap.servers, or set security.protocol to PLAINTEXT$",
+        r"127.0.0.1:\d+ does not use TLS, but security.protocol is SSL",
+        "point kafka.bootstrap.servers at a TLS listener, or set security.protocol to PLAINTEXT$",
     ),
     "a token server that refuses": (
         "oidc",
@@ -265,7 +265,7 @@ def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> No
     for change in OUTAGES.values():
         config = Config.model_validate(faulty(secured, "oidc", change))
 
-        with pytest.raises(Unreachable, match=r"the token server http://127.0.0.1:.* does not answer") as raised:
+        with pytest.raises(Unreachable, match=r"the token server http://127.0.0.1:.* is not responding") as raised:
             connected(config, clients(config), lambda *_: None)
 
         assert 3 == raised.value.exit_code
@@ -273,7 +273,7 @@ def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> No
 
 
 def test_each_right_is_needed(secured: SecuredBroker) -> None:
-    """With all but one of the rights that README names, `check --connect` and `run` end with 3 and name that one."""
+    """With all but one of the rights that docs/security.md names, `check --connect` and `run` end with 3 and name that one."""
     lacking: list[tuple[Event, Right]] = []
     for at in range(len(needed("", "", "", ""))):
         config = stage(secured, "SCRAM-SHA-512", f"lacks-{at}")

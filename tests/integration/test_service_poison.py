@@ -38,8 +38,8 @@ class Deadly(IdcAccessLog):
 RECORDS = 3_000
 PLACES = {b"exit": 700, b"crash": 1_900, b"hang": 1_900}
 DETAILS = {
-    b"exit": "the parser ended its process with exit code 3",
-    b"crash": "the parser ended its process by SIGSEGV",
+    b"exit": "the parser process exited with code 3",
+    b"crash": "the parser process was killed by SIGSEGV",
     b"hang": "the parser did not return within 5 s",
 }
 NOTE = "parser_isolated"

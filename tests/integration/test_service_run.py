@@ -149,7 +149,7 @@ def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     blocked = {event["partition"]: event["error"] for event in error.logged("partition_blocked")}
     assert {0, 2} == blocked.keys()
     assert "offsets 5 to 14 (at most 10) were deleted before they were read" in blocked[0]
-    assert "the partition was cut to 20, or the group's offset was set too high" in blocked[2]
+    assert "the partition was truncated to 20, or the group's offset was set too high" in blocked[2]
     runs = (nearest, earliest, latest)
     skipped = [run.logged("offsets_skipped") for run in runs]
     assert [[(0, 5, 15)], [(0, 5, 15)], [(0, 5, 20)]] == [[_span(event) for event in events] for events in skipped]

@@ -59,17 +59,18 @@ def main() -> int:
     options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/")
     options.add_argument("--sample", type=int, metavar="N", help="try only N mutants, chosen by --seed")
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--tests", nargs="+", default=(), metavar="FILE", help="run only these test modules")
     chosen = options.parse_args()
     mutants = mutants_to_try(chosen.paths)
     if chosen.sample is not None:
         mutants = random.Random(chosen.seed).sample(mutants, min(chosen.sample, len(mutants)))
-    survivors = hunt(mutants)
+    survivors = hunt(mutants, chosen.tests)
     share = 1 - len(survivors) / max(1, len(mutants))
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants noticed: {share:.1%} (wanted: {ENOUGH:.0%})")
     return 0 if share >= ENOUGH else 1
 
 
-def hunt(mutants: Sequence[Mutant]) -> list[Mutant]:
+def hunt(mutants: Sequence[Mutant], tests: Sequence[str]) -> list[Mutant]:
     """Try mutants; print the survivors as they are found, then how many of each module were noticed."""
     survivors: list[Mutant] = []
     done = itertools.count(1)
@@ -82,7 +83,7 @@ def hunt(mutants: Sequence[Mutant]) -> list[Mutant]:
             print(f"{next(done)} of {len(mutants)} tried", end="\r", file=sys.stderr)
 
     began = time.monotonic()
-    Trials(mutants, tried).run()
+    Trials(mutants, tried, tests).run()
     unnoticed = Counter(mutant.path for mutant in survivors)
     for path, count in sorted(Counter(mutant.path for mutant in mutants).items()):
         print(f"{path}: {count - unnoticed[path]} of {count} noticed")

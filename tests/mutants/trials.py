@@ -43,6 +43,7 @@ OPTIONS = (
     "-pno:terminal",
     "--capture=no",
     "-pno:cacheprovider",
+    "-pno:faulthandler",  # tests let workers crash
     f"--timeout={TEST_SECONDS}",
 )
 MEMORY_BYTES = 12 << 30
@@ -57,11 +58,15 @@ class Trials:
     Args:
         mutants: what to try.
         tried: told of each mutant, and whether a test noticed it.
+        tests: the test modules to run; all that should notice the mutants if there are none.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], tried: Callable[[Mutant, bool], object]) -> None:
+    def __init__(
+        self, mutants: Sequence[Mutant], tried: Callable[[Mutant, bool], object], tests: Sequence[str] = ()
+    ) -> None:
         self._mutants = mutants
         self._tried = tried
+        self._chosen = tests
         self._failure = ""
         self._noticed = Counter[str]()
         """How many mutants each test has noticed."""
@@ -75,7 +80,7 @@ class Trials:
         """
         if not self._mutants:
             return
-        tests = sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
+        tests = self._chosen or sorted({test for mutant in self._mutants for test in tests_of(mutant.path)})
         code = pytest.main([*OPTIONS, *tests], plugins=[self])
         if code or self._failure:
             msg = f"no mutant was tried: the tests fail without one: {self._failure or code!r}"
@@ -107,6 +112,7 @@ class Trials:
             return True
         patience = LONGER * (time.monotonic() - began)
         for mutant in self._mutants:
+            importlib.import_module(_import_name(mutant.path))  # while its file is as it was
             with in_file(mutant):
                 tests = self._likeliest_first(mutant.path, session)
                 noticed = not passes(tests, patience, partial(put_in_place, mutant))
@@ -117,7 +123,7 @@ class Trials:
 
     def _likeliest_first(self, path: str, session: pytest.Session) -> list[pytest.Item]:
         """Return the tests of a module: those first that have noticed most mutants, then those that are nearest."""
-        nearest = {Path(test).resolve(): place for place, test in enumerate(tests_of(path))}
+        nearest = {Path(test).resolve(): place for place, test in enumerate(self._chosen or tests_of(path))}
         tests = [item for item in session.items if item.path in nearest]
         return sorted(tests, key=lambda item: (-self._noticed[item.nodeid], nearest[item.path]))
 
@@ -126,7 +132,8 @@ def tests_of(path: str) -> list[str]:
     """Return the unit tests that should notice a mutant of a module, those first that name the module."""
     module, unit = Path(path), Path("tests/unit")
     folder = unit / module.relative_to("app").parent
-    users = [] if folder.name == "driver" else [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
+    executor = [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
+    users = [] if folder.name in {"driver", "operate"} else executor
     tests = {*folder.glob("test_*.py"), unit / "test_simulation.py", *users}
 
     def distance(test: Path) -> tuple[bool, bool, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.release.shipped import ROOT
 
-LOCKS = [ROOT / "docker/image.lock", ROOT / "docker/build.lock", ROOT / "tests/requirements.lock"]
+LOCKS = [ROOT / f"{name}.lock" for name in ("docker/image", "docker/build", "tests/requirements", "docs/requirements")]
 CLEAN, VULNERABLE, UNANSWERED = 0, 1, 3
 
 

@@ -1,8 +1,9 @@
-"""What a test leaves running fails the test: processes, and clients of Kafka, whose threads go on looking for brokers."""
+"""What a test leaves running fails the test: processes, threads, and clients of Kafka, which go on looking for brokers."""
 
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,17 +12,13 @@ import psutil
 import pytest
 
 from app.embedded import process as supervisor
+from app.embedded.broker import Cluster
 from tests import independent
-from tests.support.waiting import alive_after
+from tests.support.waiting import LOOK_SECONDS, alive_after
 
 GRACE_SECONDS = 30
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """They live as long as the tests."""
-
-
-def running() -> set[psutil.Process]:
-    """Return the processes below this one that a test may have started."""
-    return {each for each in psutil.Process().children(recursive=True) if not _is_of_python(each)}
 
 
 def _is_of_python(process: psutil.Process) -> bool:
@@ -44,19 +41,15 @@ def _is_a_server(process: psutil.Process) -> bool:
         return False
 
 
-def left_of(processes: set[psutil.Process]) -> list[str]:
-    """Wait for the end of processes; kill those that do not end, and return their commands."""
-    left = alive_after(processes, GRACE_SECONDS)
-    commands = [" ".join(_command(each)) for each in left]
-    for each in left:
-        each.kill()
-    return commands
+def _processes() -> set[psutil.Process]:
+    return {each for each in psutil.Process().children(recursive=True) if not _is_of_python(each)}
 
 
-def clients() -> int:
-    """Count the clients of Kafka in this process, but those of the tests' own view: librdkafka has a thread for each."""
+def _clients() -> int:
+    """Count the clients of Kafka in this process, but not those that the tests keep: librdkafka has a thread for each."""
     names = [_name(task) for task in Path("/proc/self/task").iterdir()]
-    return names.count("rdk:main") - independent.connections()
+    kept = [each for each in gc.get_objects() if issubclass(type(each), Cluster) and each._admin]
+    return names.count("rdk:main") - len(kept) - independent.connections()
 
 
 def _name(task: Path) -> str:
@@ -66,21 +59,33 @@ def _name(task: Path) -> str:
         return ""
 
 
+class Running:
+    """What runs before a test."""
+
+    def __init__(self) -> None:
+        self._processes, self._threads, self._clients = _processes(), set(threading.enumerate()), _clients()
+
+    def processes_of_test(self) -> list[psutil.Process]:
+        """Return the processes that are left, without servers."""
+        return [each for each in _processes() - self._processes if not _is_a_server(each)]
+
+    def left_in_process(self) -> list[str]:
+        """Return what is left in this process: a service that has ended is garbage, but in cycles."""
+        gc.collect()
+        threads = [each.name for each in set(threading.enumerate()) - self._threads]
+        return threads + ["a client of Kafka"] * (_clients() - self._clients)
+
+
 @pytest.fixture(autouse=True)
-def _nothing_is_left_running() -> Iterator[None]:
-    before = running()
+def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    before, failed = Running(), request.session.testsfailed
     yield
-    assert [] == left_of({each for each in running() - before if not _is_a_server(each)})
-    gc.collect()  # a service that has ended is garbage, but in cycles: its clients would go on
-
-
-@pytest.fixture
-def no_client_is_left() -> Iterator[None]:
-    """Fail a test after which a client of Kafka goes on."""
-    connected = clients()
-    yield
-    gc.collect()
     deadline = time.monotonic() + GRACE_SECONDS
-    while clients() > connected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert clients() <= connected
+    alive = alive_after(before.processes_of_test(), GRACE_SECONDS)
+    commands = [" ".join(_command(each)) for each in alive]
+    for each in alive:
+        each.kill()
+    while (inside := before.left_in_process()) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    if request.session.testsfailed == failed:  # what the traceback of a failure holds goes on
+        assert [] == commands + inside

@@ -26,7 +26,8 @@ class Stages:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._last: dict[str, float] = {} if config.cache is None else config.cache.get(LAST, {})
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # not there with `-p no:cacheprovider`
+        self._last: dict[str, float] = self._cache.get(LAST, {}) if self._cache else {}
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
 
@@ -48,5 +49,5 @@ class Stages:
     def pytest_sessionfinish(self) -> None:
         """Keep how long each stage took; stages of a run with several streams overlap a little."""
         took = {folder: ended - self._began[folder] for folder, ended in self._ended.items()}
-        if self._config.cache is not None:
-            self._config.cache.set(LAST, self._last | took)
+        if self._cache:
+            self._cache.set(LAST, self._last | took)

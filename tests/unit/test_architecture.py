@@ -1,4 +1,4 @@
-"""Who may import whom. Each failure prints the sentence of the broken rule."""
+"""The rules of imports and layers. Each failure prints the broken rule."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_one_file_owns_the_transaction() -> None:
 
 
 def test_the_client_library_of_a_store_is_imported_only_in_its_file() -> None:
-    """A store is one file, and only this file imports the store's library."""
+    """A store is one file, and only that file imports the store's library."""
     ours = {"app", "parsers", *sys.stdlib_module_names}
     stores = [
         name for name in modules() if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)
@@ -244,7 +244,7 @@ def test_the_import_graph_has_no_cycle() -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    """A file that is longer than 400 lines has more than one subject; kernels are the exception."""
+    """A file longer than 400 lines has more than one subject; kernels are the exception."""
     files = [file for folder in ("app", "parsers") for file in (ROOT / folder).rglob("*.py")]
     long = {str(file.relative_to(ROOT)): lines for file in files if (lines := file.read_text().count("\n")) > 400}
 
@@ -252,7 +252,7 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_offsets_move_only_in_one_file() -> None:
-    """No other file commits: only the store in Kafka moves the group's offsets."""
+    """Only the store in Kafka moves the group's offsets."""
     movers = {
         str(file.relative_to(ROOT))
         for file in (ROOT / "app").rglob("*.py")
@@ -292,7 +292,7 @@ def loaded_by(module: str, *suspects: str) -> set[str]:
 
 
 def test_the_task_loads_without_spark() -> None:
-    """Importing the task in a new interpreter loads neither pyspark nor Kafka's client, nor an HTTP server."""
+    """Importing the task loads neither pyspark, Kafka's client nor an HTTP server."""
     suspects = ("pyspark", "py4j", "confluent_kafka", "http.server", "prometheus_client")
     assert set() == loaded_by("app.executor.task", *suspects)
 
@@ -313,7 +313,7 @@ def declared(*extras: str) -> set[str]:
 
 
 def test_every_optional_store_names_its_extra() -> None:
-    """A user who lacks a store's client is told what to install: each extra has a store, except S3's client, and all together."""
+    """The error for a missing client can name its extra: each extra but S3's belongs to a store."""
     named = {extra for line in STORES.built_in.values() for extra in re.findall(r"\[(\w+)]", line)}
 
     assert named == {extra for extra in PROJECT["optional-dependencies"] if extra not in ("s3", "stores")}

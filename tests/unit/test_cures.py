@@ -1,4 +1,4 @@
-"""Every command that Winnow names for a person, in every mode: it works for the configuration at hand."""
+"""Every suggested command works with the configuration of its mode."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def left_behind(settings: dict[str, Any]) -> str:
 
 
 def all_cures(settings: dict[str, Any]) -> Iterator[str]:
-    """Yield what is printed in a mode."""
+    """Yield the commands suggested in a mode."""
     yield blocked(None)
     yield blocked(None, "id-1")
     yield blocked(None, "id-0")
@@ -128,7 +128,7 @@ def commands(cure: str, program: str) -> list[list[str]]:
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every command get as far as its first question to Kafka: it has understood itself and its configuration."""
+    """Run each command up to its first request to Kafka, which shows that its options and configuration are valid."""
 
     def clients(_: Config) -> Clients:
         raise Unreachable("so far")
@@ -140,7 +140,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("two_clusters", [False, True])
 @pytest.mark.parametrize("store", STORES)
 def test_winnows_own_commands(store: str, two_clusters: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are understood with the configuration of the mode, and get as far as Kafka."""
+    """Winnow's own commands accept the configuration of each mode, and get as far as Kafka."""
     settings = mode(store, two_clusters=two_clusters)
     (tmp_path / cures.FILE).write_text(yaml.safe_dump(settings))
     monkeypatch.chdir(tmp_path)
@@ -158,7 +158,7 @@ def test_winnows_own_commands(store: str, two_clusters: bool, tmp_path: Path, mo
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_cure_asks_kafkas_tool_for_an_offset(store: str) -> None:
-    """It knows the group of one cluster, and nothing of other stores. Only a group on the source's cluster is its own."""
+    """kafka-consumer-groups knows no other store; only a group on the source's cluster is its own."""
     settings = mode(store, two_clusters=True)
 
     found = [words for cure in all_cures(settings) for words in commands(cure, "kafka-consumer-groups")]
@@ -168,7 +168,7 @@ def test_no_cure_asks_kafkas_tool_for_an_offset(store: str) -> None:
 
 
 def test_where_nothing_is_kept_nothing_is_set() -> None:
-    """With the store `none` a restart begins anew."""
+    """With the store `none`, a restart starts over."""
     for cure in (blocked(None, "id-1", keeps=False), blocked(written(OffsetMetadata("id-0")), keeps=False)):
         assert cures.RESTART == cure
     assert "winnow offsets" not in blocked(None, keeps=False)
@@ -176,7 +176,7 @@ def test_where_nothing_is_kept_nothing_is_set() -> None:
 
 @pytest.mark.parametrize("kafka", [{"bootstrap.servers": "a:1,b:2"}, {"security.protocol": "SASL_SSL"}], ids=str)
 def test_kafkas_own_tools(kafka: dict[str, str]) -> None:
-    """Each command names the cluster, and brings the file with the login where one is needed; no option is unknown."""
+    """Each command names the cluster, has the login file if one is needed, and uses only known options."""
     tools = KafkaTools.of(kafka)
     (right,) = lacking(Need("topic", "raw", ("Read",)), frozenset(), tools)
     printed = [
@@ -203,7 +203,7 @@ NAMED = re.compile(r"\b(kafka-(acls|configs|topics|consumer-groups|transactions)
 
 
 def test_commands_are_written_in_one_place() -> None:
-    """A command that stands anywhere else is not tried here."""
+    """Commands written anywhere else would not be tested here."""
     strays = {
         str(file): node.value
         for file in Path(cures.__file__).parent.rglob("*.py")

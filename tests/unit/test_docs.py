@@ -1,121 +1,226 @@
-"""README and DESIGN match the code: every name in them exists, and README lists every key, command, parser and reason."""
+"""The documentation matches the code: what it names exists, what exists is named, and each link leads somewhere."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
+import pytest
 import yaml
 
 from app.cli import main
 from app.config import described, load
+from app.config.model import Config, keys_of
 from app.executor.parse import PARSER_ERROR, REFUSED, TOO_LARGE
 from app.status import metrics
 from parsers import registry
 from parsers.flume.envelope import REASON as ENVELOPE
 from parsers.idc_access_log import IdcAccessLog
 from tests.chaos.controls import CONTROL_PLANS
+from tests.support.docs import FRAME, PAGES, ROOT, anchors, commands, fenced, links, resolved
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-DESIGN = (ROOT / "DESIGN.md").read_text()
+TEXTS = {name: (ROOT / name).read_text() for name in (*FRAME, *PAGES)}
+EXPLAIN = [
+    "DESIGN.md",
+    *(page for page in PAGES if page.startswith(("docs/decisions/", "docs/librdkafka", "docs/dev"))),
+]
+"""What names tests, control arms and files of the repository."""
+KIB = 1024
+LIMITS = {"README.md": 9 * KIB, "DESIGN.md": 13 * KIB, **dict.fromkeys(PAGES, 15 * KIB)}
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+in_each_page = pytest.mark.parametrize("page", TEXTS)
 
 
-def between(marker: str) -> str:
-    return README.partition(f"<!-- {marker} -->")[2].partition(f"<!-- /{marker} -->")[0]
+def table(heading: str, rows: Iterator[tuple[str, str, str]]) -> str:
+    return "\n".join([f"| {heading} |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def key_table() -> str:
-    rows = [f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |" for key, default, meaning in described()]
-    return "\n".join(["| key | default | meaning |", "| --- | --- | --- |", *rows])
-
-
-def test_the_readme_lists_exactly_the_configuration_keys() -> None:
-    """The table is generated from the declarations: run `python -m tests.unit.test_docs` after a change."""
-    assert key_table() == between("keys").strip()
+    rows = ((f"`{key}`", f"`{default}`" if default else "", meaning) for key, default, meaning in described())
+    return table("key | default | meaning", rows)
 
 
 def metric_table() -> str:
-    rows = [f"| `{name}` | {labels} | {meaning} |" for name, labels, meaning in metrics.described()]
-    return "\n".join(["| metric | labels | meaning |", "| --- | --- | --- |", *rows])
+    rows = ((f"`{name}`", labels, meaning) for name, labels, meaning in metrics.described())
+    return table("metric | labels | meaning", rows)
 
 
-def test_the_readme_lists_exactly_the_metrics() -> None:
-    """The table is generated, like that of the keys."""
-    assert metric_table() == between("metrics").strip()
+GENERATED = [("docs/configuration.md", "keys", key_table), ("docs/observability.md", "metrics", metric_table)]
 
 
-def test_the_readme_shows_exactly_the_commands() -> None:
-    """README shows every command, and no other."""
-    assert set(main.commands) == set(re.findall(r"\$ winnow (\w+)", README))
+def between(text: str, marker: str) -> str:
+    return text.partition(f"<!-- {marker} -->")[2].partition(f"<!-- /{marker} -->")[0]
 
 
-def test_every_option_in_the_readme_exists() -> None:
-    """The examples of README use only options that exist."""
-    examples = re.findall(r"\$ winnow (\w+)([^#\n]*)", README)
-    for name, arguments in examples:
-        command = main.commands[name]
-        if isinstance(command, click.Group):
-            command = command.commands[arguments.split()[0]]
+@pytest.mark.parametrize(("page", "marker", "generate"), GENERATED, ids=[marker for _, marker, _ in GENERATED])
+def test_a_generated_table_is_up_to_date(page: str, marker: str, generate: Callable[[], str]) -> None:
+    """Run `python -m tests.unit.test_docs` after a change of the declarations."""
+    assert generate() == between(TEXTS[page], marker).strip()
+
+
+USES = re.compile(r"(?<![\w/.-])(?:\.venv/bin/)?winnow (?!winnow )([a-z]+)(?![\w/.:-])([^\n#|;&>]*)")
+
+
+def uses(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each command of Winnow in the code of a page, with what follows it."""
+    code = [block for language in ("", "console", "sh", "bash", "text") for block in fenced(text, language)]
+    prose = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for each in (*code, *re.findall(r"`([^`\n]+)`", prose)):
+        yield from USES.findall(each.replace("\\\n", " "))
+
+
+def resolve(name: str, arguments: str) -> tuple[str, click.Command]:
+    """Return the command and, of a group, the subcommand that is used."""
+    command = main.commands[name]
+    subcommand = re.match(r" ([a-z]+)", arguments)
+    if isinstance(command, click.Group) and subcommand:
+        return f"{name} {subcommand[1]}", command.commands[subcommand[1]]
+    return name, command
+
+
+@in_each_page
+def test_every_command_and_option_in_a_page_exists(page: str) -> None:
+    """A reader can type what a page shows."""
+    for name, arguments in uses(TEXTS[page]):
+        _, command = resolve(name, arguments)
         known = {flag for parameter in command.params for flag in parameter.opts}
-        assert set(re.findall(r"(?<= )--?[a-z][a-z-]*", arguments)) <= known
+        assert set() == set(re.findall(r"(?<= )--?[a-z][a-z-]*", arguments)) - known, f"winnow {name}{arguments}"
 
 
-def test_the_example_configuration_is_valid(tmp_path: Path) -> None:
-    """The configuration in README can be loaded."""
-    (example,) = re.findall(r"```yaml\n(group\.id.*?)```", README, re.DOTALL)
-    file = tmp_path / "winnow.yaml"
-    file.write_text(example)
+def test_every_command_is_in_a_page() -> None:
+    """Each command and subcommand is shown somewhere."""
+    shown = {resolve(*each)[0] for page in PAGES for each in uses(TEXTS[page])}
+    commands = {
+        f"{name} {each}".strip()
+        for name, command in main.commands.items()
+        for each in (command.commands if isinstance(command, click.Group) else [""])
+    }
 
-    assert yaml.safe_load(example)["group.id"] == load(file, (), {}).group_id
-
-
-def test_every_parser_is_in_the_readme() -> None:
-    """README lists each parser by its name in a configuration."""
-    assert all(f"| `{name}` |" in README for name in registry.names())
+    assert set() == commands - shown
 
 
-def test_every_reason_is_in_the_readme() -> None:
-    """README lists the reasons in the order in which they apply."""
-    listed = re.search(r"The reasons are\s(.*?)\.", README, re.DOTALL)
+def configurations(text: str) -> Iterator[dict[str, Any]]:
+    """Yield each block of YAML whose keys are those of the configuration."""
+    for block in fenced(text, "yaml"):
+        for content in yaml.safe_load_all(block):
+            if isinstance(content, dict) and set(content) <= {*keys_of(Config), "sink.kafka"}:
+                yield content
+
+
+@in_each_page
+def test_every_configuration_in_a_page_loads(page: str, tmp_path: Path) -> None:
+    """A block that shows some keys is completed by those of the README."""
+    (example,) = configurations(TEXTS["README.md"])
+    for content in configurations(TEXTS[page]):
+        whole = example | content
+        for section in ("sink", "dead.letters", "kafka"):
+            whole[section] = example[section] | whole[section]
+        file = tmp_path / "winnow.yaml"
+        file.write_text(yaml.safe_dump(whole))
+        load(file, (), {})
+
+
+def test_the_commands_of_the_configuration_page_run(tmp_path: Path) -> None:
+    """They print what the page shows."""
+    page = TEXTS["docs/configuration.md"]
+    (tmp_path / "winnow.yaml").write_text(next(fenced(page, "yaml")))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for block in fenced(page, "console"):
+        typed, shown = zip(*commands(f"```console\n{block}```"), strict=True)
+        done = subprocess.run(
+            ["bash", "-ec", "\n".join(typed)],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        assert "".join(shown) in done.stdout.decode()
+    assert (tmp_path / "winnow.schema.json").stat().st_size
+
+
+def test_every_parser_is_in_its_page() -> None:
+    """The page lists each parser by its name in a configuration."""
+    assert [] == [name for name in registry.names() if f"`{name}`" not in TEXTS["docs/parsers.md"]]
+
+
+def test_every_reason_is_in_a_page() -> None:
+    """The page lists the reasons in the order in which they apply."""
+    listed = re.search(r"The reasons are\s(.*?)\.", TEXTS["docs/integrations.md"], re.DOTALL)
     assert listed
     reasons = [*IdcAccessLog().reasons, TOO_LARGE, ENVELOPE, PARSER_ERROR, REFUSED]
 
     assert reasons == re.findall(r"`(\w+)`", listed[1])
 
 
-def test_every_make_target_in_the_readme_exists() -> None:
-    """Each target has a line of help in the Makefile."""
-    targets = set(re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+def test_every_make_target_is_in_a_page_and_exists() -> None:
+    """A page names no target that the Makefile has not, and docs/developing.md names them all."""
+    targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE)) - {"help"}
+    named = {page: set(re.findall(r"(?:`|^\$ |^)make ([a-z-]+)", text, re.MULTILINE)) for page, text in TEXTS.items()}
 
-    assert set(re.findall(r"`make (\w+)`", README)) <= targets
-    assert {"setup", "demo", "test", "bench", "lint"} <= targets
-
-
-def test_every_test_in_the_design_exists() -> None:
-    """A reader of DESIGN finds each test that it names."""
-    sources = [file for folder in ("app", "parsers", "tests") for file in (ROOT / folder).rglob("*.py")]
-    defined = {name for file in sources for name in re.findall(r"def (test_\w+)\(", file.read_text())}
-    named = set(re.findall(r"`(test_\w+)`", DESIGN))
-
-    assert named
-    assert set() == named - defined
+    assert {} == {page: names - targets for page, names in named.items() if names - targets}
+    assert set() == targets - named["docs/developing.md"]
 
 
-def test_every_control_arm_in_the_design_exists() -> None:
-    """A reader of DESIGN can run each control arm that it names."""
-    named = set(re.findall(r"control arm `([\w-]+)`", DESIGN))
+def dead_ends(page: str, text: str) -> Iterator[str]:
+    """Yield each link that leads nowhere."""
+    for target, anchor in links(text):
+        file = ROOT / resolved(page, target)
+        if not file.exists() or (anchor and anchor[1:] not in anchors(file.read_text() if target else text)):
+            yield target + anchor
 
-    assert named
-    assert set() == named - set(CONTROL_PLANS)
+
+@pytest.mark.parametrize("page", [*TEXTS, "tests/bench/RESULTS.md", "tests/chaos/RESULTS.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    """Each relative link and image has its file, and each anchor its heading."""
+    assert ["no.md", "#no"] == list(dead_ends("README.md", "# Yes\n[a](no.md) [b](#no) [c](#yes) `[d](no.md)`"))
+    assert [] == list(dead_ends(page, (ROOT / page).read_text()))
 
 
-def test_every_file_in_the_design_exists() -> None:
-    """A reader of DESIGN finds each file, folder and module that it names."""
+def test_every_page_can_be_reached() -> None:
+    """By links from docs/index.md."""
+    reached = ["docs/index.md"]
+    for page in reached:
+        targets = dict.fromkeys(resolved(page, target) for target, _ in links(TEXTS[page]))
+        reached += [target for target in targets if target in PAGES and target not in reached]
+
+    assert set() == set(PAGES) - set(reached)
+
+
+@pytest.mark.parametrize("page", LIMITS)
+def test_a_page_is_short(page: str) -> None:
+    """A page that grows is split by what its readers want."""
+    assert (ROOT / page).stat().st_size <= LIMITS[page]
+
+
+@pytest.mark.parametrize("page", EXPLAIN)
+def test_every_test_and_control_arm_in_a_page_exists(page: str) -> None:
+    """A reader finds each test that is named, and can run each control arm."""
+    arms = set(re.findall(r"control arm `([\w-]+)`", TEXTS[page]))
+
+    assert set() == set(re.findall(r"`(test_\w+)`", TEXTS[page])) - defined()
+    assert set() == arms - set(CONTROL_PLANS)
+
+
+@cache
+def defined() -> frozenset[str]:
+    """Return the name of each test."""
+    sources = (file for folder in ("app", "parsers", "tests") for file in (ROOT / folder).rglob("*.py"))
+    return frozenset(name for file in sources for name in re.findall(r"def (test_\w+)\(", file.read_text()))
+
+
+@pytest.mark.parametrize("page", EXPLAIN)
+def test_every_file_in_a_page_exists(page: str) -> None:
+    """A reader finds each file, folder and module that is named."""
     assert list(missing("no `app/such.py`")) == ["app/such.py"]
-    assert [] == list(missing(DESIGN))
+    assert [] == list(missing(TEXTS[page]))
 
 
 def missing(text: str) -> Iterator[str]:
@@ -131,8 +236,7 @@ def missing(text: str) -> Iterator[str]:
 
 def paths(line: str) -> Iterator[str]:
     """Return the paths in backticks and links; `python -m a.b` is the path of a module."""
-    spans = re.findall(r"`([^`]+)`|]\(([^)#]+)\)", line)
-    for word in " ".join(map("".join, spans)).split():
+    for word in " ".join(re.findall(r"`([^`]+)`", line)).split():
         if re.fullmatch(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|toml|yaml)", word):
             yield word
         elif re.fullmatch(r"tests(?:\.\w+)+", word):
@@ -141,7 +245,8 @@ def paths(line: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    written = README
-    for marker, table in (("keys", key_table()), ("metrics", metric_table())):
-        written = written.replace(f"<!-- {marker} -->{between(marker)}<!--", f"<!-- {marker} -->\n{table}\n<!--")
-    (ROOT / "README.md").write_text(written)
+    for page, marker, generate in GENERATED:
+        text = TEXTS[page] = TEXTS[page].replace(
+            f"<!-- {marker} -->{between(TEXTS[page], marker)}<!--", f"<!-- {marker} -->\n{generate()}\n<!--"
+        )
+        (ROOT / page).write_text(text)

@@ -1,4 +1,4 @@
-"""Errors cross processes and name for an operator the cause, the place and the cure."""
+"""Errors cross processes, and tell an operator the cause, the place and the cure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def an(kind: type[WinnowError]) -> WinnowError:
 
 @pytest.mark.parametrize("kind", list(family(WinnowError)))
 def test_every_error_survives_the_trip_from_an_executor(kind: type[WinnowError]) -> None:
-    """An error on the driver equals the one that the executor raised."""
+    """An error equals the one that the executor raised, after pickling."""
     error = an(kind)
 
     copy = pickle.loads(pickle.dumps(error))
@@ -55,12 +55,12 @@ def test_every_error_survives_the_trip_from_an_executor(kind: type[WinnowError])
 
 @pytest.mark.parametrize("kind", [kind for kind in family(WinnowError) if kind.__module__ == "app.errors"])
 def test_every_error_is_in_the_runbook(kind: type[WinnowError]) -> None:
-    """The tree in the docstring of app.errors, which is the operator's runbook, names every error."""
+    """The tree in the docstring of app.errors names every error."""
     assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "")
 
 
 def test_a_partitions_error_names_its_place() -> None:
-    """The text of the error begins with topic-partition@offset."""
+    """The text begins with topic-partition@offset."""
     assert "raw-3@42: what happened" == str(Transient(P, "what happened", 42))
     assert "raw-3: what happened" == str(Fenced(P, "what happened"))
 
@@ -90,7 +90,7 @@ def codes() -> list[int]:
 
 @pytest.mark.parametrize("code", codes())
 def test_every_kafka_error_has_a_meaning(code: int) -> None:
-    """Every error of librdkafka for a partition is one of three: fenced, moved, or open it again."""
+    """Every librdkafka error of a partition means fenced, moved, or open it again."""
     error = failures.of_partition(KafkaException(KafkaError(code)), P, "testing")
 
     assert type(error) in (Fenced, OffsetMoved, Transient)
@@ -115,7 +115,7 @@ def test_fenced_is_not_failed(code: int, kind: type[PartitionError]) -> None:
 
 
 def test_a_truncation_is_known_by_its_words() -> None:
-    """Librdkafka 2.16 has one code for every position that is not there, and tells in words that the log was cut."""
+    """For every position out of range, librdkafka 2.16 has one code; only the text reveals a truncation."""
     text = (
         "Partition log truncation detected at offset 100 (leader epoch 0): broker end offset is 90 (offset leader"
         " epoch 0). Reset to INVALID.: Local: Partition log truncation detected (broker 1)"
@@ -140,7 +140,7 @@ def test_a_truncation_is_known_by_its_words() -> None:
     ],
 )
 def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: type[WinnowError]) -> None:
-    """The service waits for a broker, but reports at once an error that waiting does not cure."""
+    """The service waits for a broker, but reports an error that waiting cannot cure at once."""
     error = failures.of_cluster(KafkaError(code), "testing")
 
     assert kind is type(error)
@@ -159,7 +159,7 @@ def test_the_service_waits_for_an_outage_but_not_for_a_refusal(code: int, kind: 
     ],
 )
 def test_a_timeout_means_what_the_connection_says(error: int, connection: int, kind: type[WinnowError]) -> None:
-    """A request that no broker takes only times out; a wrong password or certificate shows in the connections."""
+    """A request without a broker only times out; the connections show a wrong password or certificate."""
     failure = failures.of_cluster(KafkaError(error), "testing", KafkaError(connection))
 
     assert kind is type(failure)
@@ -177,11 +177,11 @@ def test_a_timeout_means_what_the_connection_says(error: int, connection: int, k
     ],
 )
 def test_a_refusal_names_its_cure(code: int, cure: str) -> None:
-    """A person reads what to change."""
+    """The error says what to change."""
     assert cure in failures.of_cluster(KafkaError(code), "testing").cure
 
 
 def test_transactional_ids_cannot_collide() -> None:
-    """`a` reading `b-c` and `a-b` reading `c` must not fence each other for ever."""
+    """Group `a` reading `b-c` and group `a-b` reading `c` must not fence each other."""
     assert model.transactional_id("a", Partition("b-c", 1)) != model.transactional_id("a-b", Partition("c", 1))
     assert "winnow/g/raw/3" == model.transactional_id("g", P)

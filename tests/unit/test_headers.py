@@ -1,4 +1,4 @@
-"""Which headers are Winnow's own, whatever a source record bears."""
+"""Which headers are Winnow's own, whatever headers a source record has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TASKS = TaskConfig(
 
 
 def dead_letter(*more: Header, headers: list[Header] = FORGED) -> Record:
-    """Return the dead letter of a record with these headers, as a task writes it; replays add more behind it."""
+    """Return the dead letter that a task writes for a record with these headers, followed by a replay's."""
     fates = Fates(TASKS, clock=lambda: 1.0)
     (fate,) = fates.of([Record(RAW, 1042, 900, b"k", b"", headers)])
     return Record(DEAD, 5, 900, b"k", b"", [*fate.written.headers, *more])
@@ -49,7 +49,7 @@ def dead_letter(*more: Header, headers: list[Header] = FORGED) -> Record:
 
 class TestOurs:
     def test_a_source_record_cannot_forge_one(self) -> None:
-        """Whatever a record bore, its dead letter tells its place and reason, and no replay or transaction is read of it."""
+        """A dead letter gives its true place and reason, whatever headers its source record had."""
         own = ours(dead_letter().headers)
 
         assert (RAW, 1042) == origin_of(dead_letter().headers)
@@ -59,26 +59,26 @@ class TestOurs:
 
     @pytest.mark.parametrize("forged", FORGED, ids=[name for name, _ in FORGED])
     def test_each_alone(self, forged: Header) -> None:
-        """Also where only one header is forged, and the pair that ours begin with is not."""
+        """A single forged header does not work either, without the pair that ours begin with."""
         record = dead_letter(headers=[forged])
 
         assert ([forged], (RAW, 1042)) == (theirs(record.headers), origin_of(record.headers))
         assert ours(dead_letter(headers=[]).headers) == ours(record.headers)
 
     def test_what_a_replay_has_added_is_ours(self) -> None:
-        """A replay writes its count and its mark behind all others."""
+        """A replay adds its count and its mark after all other headers."""
         own = ours(dead_letter(("winnow.replays", b"2"), mark(DEAD, "g", 4)).headers)
 
         assert ("2", "winnow/g/dead/0@4") == (own["winnow.replays"], own["winnow.transaction"])
 
     def test_all_headers_of_a_line_are(self) -> None:
-        """A line keeps none of its source record."""
+        """A line keeps none of its source record's headers."""
         line = [mark(RAW, "g", 4), ("host", b"\xff"), ("winnow.source", b"raw-3@4")]
 
         assert {"winnow.transaction": "winnow/g/raw/3@4", "host": "\\xff", "winnow.source": "raw-3@4"} == ours(line)
 
     def test_the_dead_letter_of_another_tool_has_none(self) -> None:
-        """Kafka Connect names the topic before the stage; `winnow dlq ls` shows it all the same."""
+        """Kafka Connect writes the topic before the stage; `winnow dlq ls` still shows such a record."""
         written = [*FORGED[:4], *FORGED[5:8], FORGED[4], ("__connect.errors.exception.class.name", b"theirs")]
 
         assert ({}, None) == (ours(written), origin_of(written))
@@ -90,21 +90,21 @@ class TestOurs:
 
 
 def test_numbers() -> None:
-    """Digits alone, and no more than 63 bits of them; int() takes more, and raises for thousands of digits."""
+    """Only digits, and at most 63 bits; int() accepts more, and raises for thousands of digits."""
     assert (0, 2**63 - 1) == (whole_number("0"), whole_number(str(2**63 - 1)))
     assert all(whole_number(text) is None for text in ("", "x", "-1", " 1", "٣", "1_0", str(2**63), "9" * 5000))
 
 
 class TestReaders:
     def test_a_letter_is_shown_as_what_it_is(self) -> None:
-        """`winnow dlq` tells the reason and the record of the service."""
+        """`winnow dlq` shows the service's reason and record."""
         letter = Letter.of(dead_letter())
 
         assert ("raw-3@1042", "empty") == (letter.origin, letter.reason)
         assert letter.as_json()["source_offset"] == 1042
 
     def test_a_replay_takes_the_record_as_it_was(self) -> None:
-        """It counts from 0, with the time and all headers of the record."""
+        """A replay counts from 0, with the record's timestamp and all its headers."""
         waiting = Waiting.of(Letter.of(dead_letter()))
 
         assert waiting is not None
@@ -112,7 +112,7 @@ class TestReaders:
 
 
 class NotUtf8:
-    """A message of confluent-kafka's whose header has a name that is not UTF-8."""
+    """A confluent-kafka message with a header name that is not UTF-8."""
 
     def __init__(self) -> None:
         self.set: list[Header] | None = None
@@ -127,7 +127,7 @@ class NotUtf8:
 
 
 def test_a_name_that_is_not_utf_8_ends_no_task() -> None:
-    """confluent-kafka raises at the first look and would kill the process at the second; a task takes two."""
+    """confluent-kafka raises at the first read and would crash the process at the second; a task reads twice."""
     message: Any = NotUtf8()
 
     assert [[], []] == [headers_of(message), headers_of(message)]

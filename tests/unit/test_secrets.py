@@ -1,4 +1,4 @@
-"""Which values may be shown, and what is left of the others."""
+"""Which values may be shown, and how the others are masked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.spark.session import DEFAULTS
 
 
 def properties_of_librdkafka(folder: Path) -> set[str]:
-    """Return the names of its properties that are text or numbers."""
+    """Return librdkafka's properties with text or number values."""
     library, libc, file = ctypes.CDLL(cimpl.__file__), ctypes.CDLL(None), folder / "properties"
     libc.fopen.restype = ctypes.c_void_p
     opened = ctypes.c_void_p(libc.fopen(str(file).encode(), b"w"))
@@ -40,7 +40,7 @@ def properties_of_librdkafka(folder: Path) -> set[str]:
 
 
 def test_each_property_of_librdkafka_is_judged(tmp_path: Path) -> None:
-    """One that is new must be put into one of the two lists; until then its value is hidden."""
+    """A new property must be added to one of the two lists; until then its value is masked."""
     assert properties_of_librdkafka(tmp_path) == KAFKA | KAFKA_SECRETS
     assert set() == KAFKA & KAFKA_SECRETS
 
@@ -59,7 +59,7 @@ def test_each_property_of_librdkafka_is_judged(tmp_path: Path) -> None:
     ],
 )
 def test_properties_of_librdkafka(name: str, value: str, shown: str) -> None:
-    """Only a name that is known to hold no secret shows its value."""
+    """Only a property known to hold no secret shows its value."""
     assert shown == shown_property("kafka", name, value)
 
 
@@ -79,17 +79,17 @@ def test_properties_of_librdkafka(name: str, value: str, shown: str) -> None:
     ],
 )
 def test_properties_of_spark(name: str, value: str, shown: str) -> None:
-    """The same for Spark, whose names nobody can list."""
+    """The same for Spark, whose properties cannot all be listed."""
     assert shown == shown_property("spark", name, value)
 
 
 def test_what_winnow_sets_itself_is_shown() -> None:
-    """The list knows the product's own properties: what it does not show is no argument of the JVM."""
+    """The list covers Winnow's own properties; a masked property is not an argument of the JVM."""
     assert dict(DEFAULTS) == {name: shown_property("spark", name, value) for name, value in DEFAULTS.items()}
 
 
 def test_options_of_plugins() -> None:
-    """Those of the built-in stores are known, those of another package are not."""
+    """Options of built-in stores are known, those of other packages are not."""
     assert set(STORES.built_in) <= set(OPTIONS)
     assert ("h", "/ca") == (shown_option("mysql", "host", "h"), shown_option("mysql", "ssl.ca", "/ca"))
     assert MASK == shown_option("mysql", "password", "x") == shown_option("files", "client_kwargs", {"password": "x"})
@@ -112,12 +112,12 @@ def test_options_of_plugins() -> None:
     ],
 )
 def test_urls(url: str, shown: str) -> None:
-    """What is neither a place nor a known parameter is hidden."""
+    """Everything but the place and known parameters is masked."""
     assert shown == shown_url(url)
 
 
 def test_no_secret_stands_in_the_text_of_an_error() -> None:
-    """Neither as it is, nor as a URL has it, nor before the host."""
+    """Secrets are masked plainly, URL-encoded and before a host."""
     text = "GET /v1?delegation=hun%2Fter%202 of http://user:hunter@host:80/ by hun/ter 2 at a@b"
 
     assert "GET /v1?delegation=*** of http://***@host:80/ by *** at a@b" == without_secrets(text, ["hun/ter 2", ""])
@@ -125,7 +125,7 @@ def test_no_secret_stands_in_the_text_of_an_error() -> None:
 
 
 def test_whoever_says_it() -> None:
-    """Errors hide what other systems' clients repeat in theirs, and so does each line of the log."""
+    """Errors and log lines mask what other systems' clients quote."""
     said = "no answer of https://u:hunter2@h/token?secret=hunter2"
 
     assert "hunter2" not in str(PartitionError(Partition("raw", 0), said)) + str(ConfigError((said,)))
@@ -133,7 +133,7 @@ def test_whoever_says_it() -> None:
 
 
 def test_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line that an unknown error stands in."""
+    """A log line that contains an unknown error is masked, too."""
     log.configure("info", group="g")
     error = OSError("GET http://h/?token=hunter2")
     structlog.get_logger().warning("failed", error=str(error), exc_info=error)
@@ -143,5 +143,5 @@ def test_the_log(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_hint() -> None:
-    """The nearest name, where one is near; a known one needs none."""
+    """The nearest name, if one is close; none for a known name."""
     assert ["did you mean sasl.password?", "", ""] == [hint(each) for each in ("sasl.pasword", "sasl.password", "zzz")]

@@ -1,4 +1,4 @@
-"""Clocks and threads are handed in: a simulation can run the driver for hours, and a task without a thread."""
+"""With replaceable clocks and threads, the driver can be simulated for hours and a task without threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AFTERNOON = 4 * 3600.0
 
 
 class SimulatedRounds(FakeRounds):
-    """Rounds that work until their deadline, or until their tasks are fenced."""
+    """Rounds that work until their deadline or until their tasks are fenced."""
 
     def __init__(self, kafka: DriverKafka, time: SimulatedTime) -> None:
         super().__init__(works(kafka))
@@ -49,7 +49,7 @@ class SimulatedRound(FakeRound):
 
 
 def test_an_afternoon_of_the_service_takes_no_time() -> None:
-    """Rounds of ten minutes follow one another, every wait included, on the clock of the simulation alone."""
+    """Rounds of ten minutes follow one another, with every wait, on the simulated clock."""
     kafka, time = DriverKafka(p0=(0, 1_000), p1=(0, 500)), SimulatedTime()
     rounds, stop = SimulatedRounds(kafka, time), SimulatedStop(time, AFTERNOON)
     tracker = StatusTracker("g", [log.write], time.runtime)
@@ -67,7 +67,7 @@ def test_an_afternoon_of_the_service_takes_no_time() -> None:
 
 
 def test_a_task_needs_no_thread() -> None:
-    """With an executor that runs each call at once, everything that a task does happens in one thread, in one order."""
+    """With an executor that runs each call at once, a task does everything in one thread, in order."""
     partitions = [Partition("raw", number) for number in range(50)]
     kafka = FakeKafka({each: [Record(line(each.number))] for each in partitions})
     task_config, clock = make_task_config(), FakeClock()

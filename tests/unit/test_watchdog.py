@@ -33,7 +33,7 @@ def run(*, hang: bool) -> tuple[int, str, str]:
 
 
 def test_a_hanging_call_ends_the_process() -> None:
-    """A worker that stops feeding its watchdog prints where it hangs and exits; Spark retries the task."""
+    """A worker that stops feeding its watchdog prints where it hangs and exits."""
     code, printed, errors = run(hang=True)
 
     assert 0 != code
@@ -43,14 +43,14 @@ def test_a_hanging_call_ends_the_process() -> None:
 
 
 def test_a_fed_watchdog_does_nothing() -> None:
-    """The watchdog leaves a task alone that makes progress or has ended."""
+    """The watchdog leaves a task alone while it makes progress and after it has ended."""
     code, printed, _ = run(hang=False)
 
     assert (0, "alive\nleft\n") == (code, printed)
 
 
 def test_a_call_must_keep_its_own_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a thread learns which of its calls overruns its timeout by more than the grace."""
+    """A call that exceeds its timeout by more than the grace is reported to the waiting thread."""
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.01)
     with Deadline() as deadline:
         with in_time(0.0, "commit_transaction"):
@@ -62,7 +62,7 @@ def test_a_call_must_keep_its_own_timeout(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_call_inside_another_keeps_the_earlier_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the inner call has returned, the outer one is held to its own deadline again."""
+    """After the inner call returns, the outer call's deadline applies again."""
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.0)
     with Deadline() as deadline, in_time(100, "outer"):
         with in_time(-1, "inner"), in_time(1_000, "innermost"):
@@ -71,7 +71,7 @@ def test_a_call_inside_another_keeps_the_earlier_deadline(monkeypatch: pytest.Mo
 
 
 def test_threads_have_deadlines_of_their_own() -> None:
-    """What one thread waits for says nothing about another, or about what the thread does later."""
+    """A thread's deadline affects neither other threads nor its own later calls."""
     with Deadline() as deadline:
         other = threading.Thread(target=lambda: in_time(-10, "in another thread").__enter__())
         other.start()
@@ -82,7 +82,7 @@ def test_threads_have_deadlines_of_their_own() -> None:
 
 
 def test_a_worker_can_be_ended_at_once() -> None:
-    """It prints where its threads hang."""
+    """The process prints where its threads hang, and exits."""
     program = "from app.watchdog import Watchdog\nWatchdog().bite()\nprint('left')"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -1,4 +1,4 @@
-"""Delivery reports as events of librdkafka's main queue, for records that confluent-kafka did not produce itself."""
+"""Delivery reports as events of librdkafka's main queue, for records that were not produced by confluent-kafka."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class EventDelivery:
     """
     Takes delivery reports as events.
 
-    confluent-kafka's poll and flush would drop the reports of records that it did not produce itself, so neither is
-    ever called here.
+    Never call confluent-kafka's poll or flush here: they drop the reports of records that it did not produce.
     """
 
     def __init__(self, make: MakeClient) -> None:
@@ -26,7 +25,7 @@ class EventDelivery:
         self._reports = native.main_queue(self._handle)
 
     def serve(self, seconds: float) -> None:
-        """Take delivery reports, which frees the records; wait at most so long for the first."""
+        """Take delivery reports, which frees the records; wait at most `seconds` for the first."""
         if not self._reports:
             msg = "the delivery reports are closed"
             raise RuntimeError(msg)
@@ -39,9 +38,9 @@ class EventDelivery:
 
     def deliver_all(self, seconds: float) -> int:
         """
-        Wait until every queued record was delivered or has failed; return how many are open after so long.
+        Wait until every queued record is delivered or has failed; return how many are still open after `seconds`.
 
-        Compared with flush, it also waits for `linger.ms`, which only flush can cut short.
+        Unlike flush, it cannot cut `linger.ms` short.
         """
         deadline = time.monotonic() + seconds
         while left := native.waiting(self._handle):
@@ -51,7 +50,7 @@ class EventDelivery:
         return cast("int", left)
 
     def close(self) -> None:
-        """Release the queue; afterwards the producer may end."""
+        """Release the queue, so that the producer can be destroyed."""
         if self._reports:
             native.queue_destroy(self._reports)
             self._reports = 0

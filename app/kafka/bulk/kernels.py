@@ -1,15 +1,14 @@
 """
-The compiled loops over librdkafka's records: gathering consumed ones into flat buffers, and producing from them.
+The compiled loops over librdkafka's records: they gather consumed records into flat buffers, and produce from them.
 
-Records are given by the addresses of their `rd_kafka_message_t`, whose layout is public; nothing is read through a
-pointer that is null, and no more than the length beside it. librdkafka's functions come as addresses too, so that Numba
-can keep the compiled kernels. As in `parsers.compiled.kernels`, everything that these are compiled from is in this
-file.
+Records are addresses of `rd_kafka_message_t`, whose layout is public. Null pointers are never read, and nothing beyond
+the given lengths. librdkafka's functions are passed as addresses too, so that Numba can cache the compiled kernels. As
+in `parsers.compiled.kernels`, everything that they are compiled from is in this file.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917
-# llvmlite has no types and Numba infers the others; an array crosses into a kernel as its parts.
+# llvmlite has no types and Numba infers the others. Arrays are passed to kernels as their parts.
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from numpy.typing import NDArray
 from parsers.compiled.jit import inlined, intrinsic, kernel
 
 RECORDS, OTHERS, RUNS, VALUE_BYTES, KEY_BYTES, NULL_VALUES, NULL_KEYS = range(7)
-"""What a scan counts: the indices of `found`."""
+"""The indices of `found`, the counts of a scan."""
 ROW, ERROR = range(2)
-"""How far producing has come: the indices of `state`."""
+"""The indices of `state`, the progress of producing."""
 FLAGS_FIELD, TOPIC_FIELD, PARTITION_FIELD, TIMESTAMP_FIELD, KEY_FIELD, VALUE_FIELD = range(6)
-"""The first rows of `fields`; those of headers follow."""
+"""The first rows of `fields`; the headers' rows follow."""
 
-# Where the members of rd_kafka_message_t are.
+# The offsets of the members of rd_kafka_message_t.
 _ERROR, _TOPIC, _PARTITION, _VALUE, _VALUE_SIZE, _KEY, _KEY_SIZE, _OFFSET = 0, 8, 16, 24, 32, 40, 48, 56
 _AHEAD = 8
 
@@ -78,7 +77,7 @@ def byte_at(_context, _address):
 
 @intrinsic
 def prefetch(_context, _address):
-    """Ask for the cache line of an address, which need not be valid."""
+    """Prefetch the cache line of an address, which may be invalid."""
 
     def build(_target, builder, _signature, args):
         kind = ir.FunctionType(ir.VoidType(), [_I8.as_pointer(), _I32, _I32, _I32])
@@ -103,7 +102,7 @@ def copy(_context, _to, _source, _size):
 
 @intrinsic
 def call_timestamp(_context, _function, _message):
-    """Call rd_kafka_message_timestamp, without asking for the timestamp's type."""
+    """Call rd_kafka_message_timestamp, ignoring the timestamp's type."""
 
     def build(_target, builder, _signature, args):
         return _call(builder, args[0], _I64, [args[1], ir.Constant(_I64, 0)])
@@ -124,7 +123,7 @@ def call_destroy(_context, _function, _message):
 
 @intrinsic
 def call_produceva(_context, _function, _client, _fields, _count):
-    """Call rd_kafka_produceva; return its error, 0 if there is none."""
+    """Call rd_kafka_produceva; return its error, or 0."""
 
     def build(_target, builder, _signature, args):
         return _call(builder, args[0], _I64, args[1:])
@@ -147,11 +146,11 @@ def scan(
     Separate records from events, and count both.
 
     Args:
-        messages: the addresses of all that was consumed.
-        records: filled with those of the records.
-        others: filled with those of what is none: ends of partitions and errors.
-        runs: filled with a row for each stretch of records of one partition: topic handle, partition, first record.
-        found: filled with the counts; its elements are named above.
+        messages: the addresses of everything consumed.
+        records: filled with the addresses of the records.
+        others: filled with the addresses of the rest: ends of partitions and errors.
+        runs: filled with a row for each run of records of one partition: topic handle, partition, first record.
+        found: filled with the counts, at the indices named above.
     """
     found[:] = 0
     topic = partition = 0
@@ -181,7 +180,7 @@ def scan(
 
 @inlined
 def append(source, size, row, texts, ends, validity):
-    """Copy one value or key to the end of an Arrow array's buffers; one that is null has no bytes."""
+    """Append one value or key to an Arrow array's buffers; a null has no bytes."""
     end = np.int64(ends[row])
     if source != 0:
         if size != 0:
@@ -212,13 +211,13 @@ def gather(
     Copy records into flat buffers, row by row.
 
     Args:
-        records: their addresses, in the order of the rows.
+        records: their addresses, in row order.
         timestamp_of: the address of rd_kafka_message_timestamp.
         offsets: filled.
-        timestamps: filled; -1 where a record has none.
-        values, keys: the bytes; exactly as long as `scan` has counted.
-        value_ends, key_ends: Arrow's offsets; one more than there are rows, the first is 0.
-        value_validity, key_validity: Arrow's bitmaps, zeroed; without an element where nothing is null.
+        timestamps: filled; -1 for a record without one.
+        values, keys: filled with the bytes; exactly as long as `scan` has counted.
+        value_ends, key_ends: filled with Arrow's offsets; one more than there are rows, the first is 0.
+        value_validity, key_validity: Arrow's bitmaps, zeroed; empty if there are no nulls.
     """
     value_ends[0] = key_ends[0] = 0
     for row in range(records.shape[0]):
@@ -243,12 +242,12 @@ def destroy(destroy_of: int, messages: NDArray[np.int64]) -> None:
 
 @inlined
 def set_bytes(fields, field, word, texts, ends, validity, first, row):
-    """Set two words of a field to the address and the size of some bytes; null and empty differ."""
+    """Set two words of a field to the address and size of some bytes. Null and empty differ."""
     fields[field, word], fields[field, word + 1] = 0, 0
     bit = first + row
     if validity == 0 or (byte_at(validity + (bit >> 3)) >> (bit & 7)) & 1 != 0:
         begin, end = number_at(ends + 4 * row), number_at(ends + 4 * row + 4)
-        # An array of empty texts may have no bytes at all: any address but null says "empty".
+        # An array of empty texts may have no buffer. Any address but null means "empty".
         fields[field, word], fields[field, word + 1] = texts + begin if texts != 0 else ends, end - begin
 
 
@@ -279,17 +278,16 @@ def produce(
     Args:
         produceva: the address of rd_kafka_produceva.
         client: the `rd_kafka_t *`.
-        fields: one row for each thing about a record, in the order named above, and one for each header; what varies is
-            patched.
-        values, keys: the address of the bytes of each Arrow array, or 0 if there are none.
+        fields: the fields of a record, in the order named above, then one row for each header; patched for each record.
+        values, keys: the address of each Arrow array's bytes, or 0 if there are none.
         value_ends, key_ends: the address of its first offset.
         value_validity, key_validity: the address of its validity bitmap, or 0 if it has no nulls.
-        value_first, key_first: the number of its first bit there.
-        headers: one row for each header: the address of its name, which ends with a zero; then, of the array of its
-            values, what is above of keys. A record does not get a header whose value is null.
+        value_first, key_first: the index of its first bit there.
+        headers: one row for each header: the address of its zero-terminated name, then the same four items as for keys.
+            A header whose value is null is left out.
         rows: for each value, the row of its key, timestamp and headers.
-        timestamps: in milliseconds; a record without one gets the present time.
-        state: where to go on, updated; and the error that refused that row, or 0.
+        timestamps: in milliseconds; a record without one gets the current time.
+        state: where to resume, updated; and the error that refused that row, or 0.
     """
     state[ERROR] = 0
     for number in range(state[ROW], rows.shape[0]):
@@ -330,15 +328,15 @@ def produce_dead_letters(
     Args:
         produceva: the address of rd_kafka_produceva.
         client: the `rd_kafka_t *`.
-        fields: as for `produce`, followed by one row for each header of the record that has most.
-        parts: the address of the bytes of an Arrow array: for each record its value, its key, and of each header the
-            name, followed by a zero, and the value.
+        fields: as for `produce`, followed by as many header rows as the record with the most headers has.
+        parts: the address of the bytes of an Arrow array: for each record its value, its key, and each header's
+            zero-terminated name and value.
         part_ends: the address of its first offset.
         part_validity: the address of its validity bitmap, or 0 if it has no nulls.
-        part_first: the number of its first bit there.
-        begins: for each record, its first part; and, at the end, how many there are.
-        timestamps: for each record, in milliseconds; a record without one gets the present time.
-        state: where to go on, updated; and the error that refused that record, or 0.
+        part_first: the index of its first bit there.
+        begins: the index of each record's first part, and finally the number of parts.
+        timestamps: for each record, in milliseconds; a record without one gets the current time.
+        state: where to resume, updated; and the error that refused that record, or 0.
     """
     state[ERROR] = 0
     for number in range(state[ROW], timestamps.shape[0]):

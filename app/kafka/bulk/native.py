@@ -1,8 +1,8 @@
 """
-librdkafka itself, by ctypes: the library that confluent-kafka carries, and the handles of confluent-kafka's clients.
+librdkafka through ctypes: the library bundled with confluent-kafka, and the handles of confluent-kafka's clients.
 
-Everything here is librdkafka's public C interface, but for one fact about confluent-kafka: the `rd_kafka_t *` of a
-client stands right after the object's header. `problem` says whether a process may rely on all that.
+Everything here is librdkafka's public C interface, except one fact about confluent-kafka: the `rd_kafka_t *` of a
+client follows the object's header. `problem` says whether this process may rely on that.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from confluent_kafka import Consumer, KafkaError, Producer, cimpl, libversion
 
 TESTED = {"2.16.0": "2.16.0", "2.16.1": "2.16.0"}
 """
-The versions of confluent-kafka whose clients are laid out as `handle` expects, with the librdkafka that each carries.
+The tested versions of confluent-kafka, with the librdkafka bundled with each.
 
-In any other one something else may stand there, and to follow that kills the process, so it is not even tried. Add a
-version once `tests/integration/test_conformance.py` passes with it.
+Another version may have a different layout, and following a wrong pointer kills the process, so it is not even tried.
+Add a version once `tests/integration/test_conformance.py` passes with it.
 """
 
 TOPIC, PARTITION, VALUE, KEY, MESSAGE_FLAGS, TIMESTAMP, HEADER = 2, 3, 4, 5, 7, 8, 9
-"""What a `Field` says of a record that is produced (rd_kafka_vtype_t)."""
+"""The kinds of a produced record's `Field` (rd_kafka_vtype_t)."""
 COPY = 2
-"""The flag of a record whose bytes are copied while it is produced (RD_KAFKA_MSG_F_COPY)."""
+"""The flag to copy the bytes of a produced record (RD_KAFKA_MSG_F_COPY)."""
 DELIVERY_REPORT = 1
-"""The type of the event that reports deliveries (RD_KAFKA_EVENT_DR)."""
+"""The type of delivery-report events (RD_KAFKA_EVENT_DR)."""
 QUEUE_FULL: int = KafkaError._QUEUE_FULL  # noqa: SLF001  # librdkafka's own codes are only exported with an underscore
 
 Layout = Sequence[tuple[str, type[Any]]]
 
 
 class Message(c.Structure):
-    """A consumed record, or an error in its place (rd_kafka_message_t)."""
+    """A consumed record, or an error in place of one (rd_kafka_message_t)."""
 
     _fields_: ClassVar[Layout] = [
         ("error", c_int),
@@ -51,7 +51,7 @@ class Message(c.Structure):
 
 
 class Field(c.Structure):
-    """One thing about a record that is produced (rd_kafka_vu_t); the words are the members of its union."""
+    """One field of a produced record (rd_kafka_vu_t); the words are the members of its union."""
 
     _fields_: ClassVar[Layout] = [("kind", c_int), ("words", c_int64 * 8)]
 
@@ -108,7 +108,7 @@ def handle(client: Consumer | Producer) -> int:
 
     Raises:
         RuntimeError: the client is closed.
-        TypeError: it is no client of confluent-kafka's, though it may behave like one.
+        TypeError: it is not a client of confluent-kafka.
     """
     if not isinstance(client, Consumer | Producer):
         msg = f"{type(client).__name__} has no rd_kafka_t"
@@ -128,7 +128,7 @@ def take_error(error: int) -> KafkaError:
 
 
 def error_of_message(message: int) -> KafkaError:
-    """Return the error that stands in a record's place."""
+    """Return the error in place of a record."""
     return KafkaError(Message.from_address(message).error, _text(message_errstr(message)))
 
 
@@ -138,10 +138,10 @@ def error_of_event(event: int) -> KafkaError:
 
 
 def headers_of(message: int) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record; bytes of a name that are not UTF-8 are replaced."""
+    """Return the headers of a record; bytes in a name that are not UTF-8 are replaced."""
     headers = c_void_p()
     if message_headers(message, headers):
-        return []  # the error is "there are none"
+        return []  # the error means that there are none
     key, value, size = c_char_p(), c_void_p(), c_size_t()
     found: list[tuple[str, bytes | None]] = []
     while not header_get_all(headers, len(found), key, value, size):
@@ -154,21 +154,21 @@ def _text(text: bytes | None) -> str:
 
 
 def problem() -> str:  # noqa: PLR0911  # one return for each guard
-    """Return why librdkafka cannot be used without confluent-kafka's Python calls here; empty if it can."""
+    """Return why the bulk backend cannot use librdkafka directly here; empty if it can."""
     carried, number = libversion()
     installed = str(cimpl.version())
     if sys.implementation.name != "cpython":
-        return f"this is {sys.implementation.name}, not CPython"
+        return f"the interpreter is {sys.implementation.name}, not CPython"
     if (c.sizeof(c_void_p), sys.byteorder) != (8, "little"):
-        return "this is not a 64-bit little-endian machine"
+        return "the machine is not 64-bit little-endian"
     if (c.sizeof(Message), c.sizeof(Field)) != (MESSAGE_SIZE, 8 * FIELD_WORDS):
-        return "librdkafka's structures are laid out differently here"
+        return "librdkafka's structs have a different layout here"
     if TESTED.get(installed) != carried:
         known = " or ".join(f"{each} with librdkafka {library}" for each, library in TESTED.items())
-        return f"it is tested with confluent-kafka {known}, and this is {installed} with librdkafka {carried}"
+        return f"it supports confluent-kafka {known}, but {installed} with librdkafka {carried} is installed"
     if version() != number:
-        return "another librdkafka stands before the one that confluent-kafka carries"
+        return "another librdkafka is loaded instead of the one bundled with confluent-kafka"
     probe = Producer({"bootstrap.servers": "localhost:9", "client.id": "winnow-probe", "log_level": 0})
     if not (name(handle(probe)) or b"").startswith(b"winnow-probe#producer-"):
-        return "confluent-kafka lays out its clients in an unknown form"
+        return "confluent-kafka's client objects have an unknown layout"
     return ""

@@ -1,4 +1,4 @@
-"""Produces from Arrow's buffers by compiled kernels: no Python object for any record."""
+"""Produces from Arrow buffers by compiled kernels, without a Python object for each record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PRODUCEVA = native.address(native.produceva)
 
 
 class BulkSender(Sender):
-    """Queues records from Arrow's buffers."""
+    """Queues records from Arrow buffers."""
 
     def __init__(self, client: Producer, targets: Targets) -> None:
         super().__init__(client, targets)
@@ -30,7 +30,7 @@ class BulkSender(Sender):
     def _offer(self, lines: Lines, begin: int) -> int:
         self._check_open()
         values, keys = Buffers.of(lines.values), Buffers.of(lines.keys)
-        names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # alive until the end
+        names = [np.frombuffer(name.encode() + b"\0", np.uint8) for name, _ in lines.headers]  # kernels use its memory
         headers = _table(names, [column for _, column in lines.headers])
         state = np.array([begin, 0], np.int64)
         kernels.produce(
@@ -54,9 +54,9 @@ class BulkSender(Sender):
 
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
         """
-        Queue rejects for the dead-letter topic, from row `begin` on.
+        Queue dead letters, from row `begin` on.
 
-        confluent-kafka's own call would allocate state for each record that only its own poll frees.
+        For each record confluent-kafka's own call would allocate state that only its own poll frees.
         """
         self._check_open()
         flat = DeadLetters.of(dead_letters)
@@ -77,7 +77,7 @@ class BulkSender(Sender):
         return _came_to(state)
 
     def close(self) -> None:
-        """Release librdkafka's topics; afterwards the producer may end."""
+        """Release librdkafka's topics, so that the producer can be destroyed."""
         if self._open:
             self._open = False
             self._line.close()
@@ -90,7 +90,7 @@ class BulkSender(Sender):
 
 
 class _Target:
-    """The fields of rd_kafka_produceva that name one partition; a kernel fills in the others for each record."""
+    """The fields of rd_kafka_produceva for one partition; a kernel fills in the others for each record."""
 
     def __init__(self, client: int, topic: str, partition: int) -> None:
         self._topic = native.topic_new(client, topic.encode(), None)
@@ -103,7 +103,7 @@ class _Target:
         self._fields[kernels.VALUE_FIELD, 0] = native.VALUE
 
     def fields(self, headers: int = 0) -> NDArray[np.int64]:
-        """Return the fields, with room for so many headers after them."""
+        """Return the fields, with space for this many headers after them."""
         wanted = kernels.VALUE_FIELD + 1 + headers
         if wanted > len(self._fields):
             more = np.zeros((wanted - len(self._fields), native.FIELD_WORDS), np.int64)
@@ -117,7 +117,7 @@ class _Target:
 
 
 def _table(names: Sequence[NDArray[np.uint8]], columns: Sequence[pa.BinaryArray]) -> NDArray[np.int64]:
-    """Return where a kernel finds each header: its name, and the parts of its column."""
+    """Return the addresses of each header's name and column buffers, for the kernel."""
     table = np.zeros((len(names), 5), np.int64)
     for row, name, column in zip(table, names, map(Buffers.of, columns), strict=True):
         row[:] = name.ctypes.data, column.values, column.offsets, column.validity, column.first
@@ -125,7 +125,7 @@ def _table(names: Sequence[NDArray[np.uint8]], columns: Sequence[pa.BinaryArray]
 
 
 def _came_to(state: NDArray[np.int64]) -> int:
-    """Return the row that a kernel came to: the last, or one that found the queue full; raise any other refusal."""
+    """Return the row that a kernel stopped at: the end, or one that found the queue full. Raise any other error."""
     row, error = state.tolist()
     if error:
         refusal = native.take_error(error)

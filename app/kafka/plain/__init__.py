@@ -1,1 +1,1 @@
-"""The plain backend: records as confluent-kafka's Python objects."""
+"""The plain backend: each record is one of confluent-kafka's Python objects."""

@@ -17,8 +17,8 @@ from app.kafka.headers import headers_of
 from app.model import NO_EPOCH, Partition
 from app.records import Chunk
 
-# confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between two polls
-# a commit in another thread, which asks for the group's metadata, may wait for many seconds.
+# confluent-kafka lets one thread at a time call a consumer, and its lock is not fair. Without a pause between polls, a
+# commit in another thread, which needs the group metadata, may wait for many seconds.
 TURN_SECONDS = 0.001
 
 
@@ -28,7 +28,7 @@ class PlainConsumer(TaskConsumer):
     max_records = 5_000
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
-        """Return what has arrived; None if nothing has. Wait at most so many seconds for a full chunk."""
+        """Return what has arrived, waiting at most `seconds` for a full chunk; None if there is nothing."""
         wanted = self.wanted(most)
         messages = self._client.consume(wanted, seconds)
         full = len(messages) == wanted
@@ -36,7 +36,7 @@ class PlainConsumer(TaskConsumer):
             time.sleep(TURN_SECONDS)
         if not messages:
             return None
-        # map over C methods: no Python frame per record
+        # map over C methods: no Python frame for each record
         ends, failures = self._events(messages) if any(map(Message.error, messages)) else ([], [])
         if ends or failures:
             messages = [message for message in messages if message.error() is None]
@@ -50,7 +50,7 @@ class PlainConsumer(TaskConsumer):
         for message in messages:
             error, topic, number = message.error(), message.topic(), message.partition()
             if error is None or topic is None or number is None:
-                continue  # trouble with no partition is a broker's: librdkafka reconnects by itself
+                continue  # an error without a partition is a broker's: librdkafka reconnects by itself
             if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                 ends.append((Partition(topic, number), message.offset() or 0))
             else:
@@ -70,7 +70,7 @@ class PlainConsumer(TaskConsumer):
             partitions=self.partitions,
             sources=self._sources(messages),
             offsets=np.fromiter(map(Message.offset, messages), np.int64, records),
-            # without a timestamp librdkafka says -1, which is NO_TIMESTAMP
+            # librdkafka returns -1 for a record without a timestamp, which is NO_TIMESTAMP
             timestamps=np.fromiter((stamp for _, stamp in map(Message.timestamp, messages)), np.int64, records),
             keys=pa.array(list(map(Message.key, messages)), pa.binary()),
             values=pa.array(list(map(Message.value, messages)), pa.binary()),

@@ -1,4 +1,4 @@
-"""Hands records to librdkafka with confluent-kafka's calls, one for each record."""
+"""Passes records to librdkafka with confluent-kafka's calls, one for each record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PlainSender(Sender):
         values, keys = lines.values.slice(begin).to_pylist(), lines.keys.take(rows).to_pylist()
         stamps = lines.timestamps[rows].clip(0).tolist()  # see offer_one
         headers = _headers(lines, rows)
-        # by position: by keyword the call costs half as much again
+        # positional arguments: with keywords the call costs half as much again
         for number, (value, key, stamp, named) in enumerate(zip(values, keys, stamps, headers, strict=True), begin):
             try:
                 produce(topic, value, key, partition, None, None, stamp, named)
@@ -29,7 +29,7 @@ class PlainSender(Sender):
         return len(lines)
 
     def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
-        """Queue rejects for the dead-letter topic, from row `begin` on."""
+        """Queue dead letters, from row `begin` on."""
         target = self.targets.dead_letter
         for number, dead_letter in enumerate(dead_letters[begin:], begin):
             if not self.offer_one(target, dead_letter):
@@ -37,7 +37,7 @@ class PlainSender(Sender):
         return len(dead_letters)
 
     def close(self) -> None:
-        """Release nothing: nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def _headers(lines: Lines, rows: NDArray[np.int32]) -> Sequence[list[tuple[str, str | bytes | None]] | None]:

@@ -1,4 +1,4 @@
-"""Lets services of later generations take over from the running one."""
+"""Lets services of later generations take over from the running one, and one of an earlier generation stand by."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from tests.chaos.driver import Driver
 from tests.chaos.failpoints import Failpoints
 from tests.chaos.harm.base import PATIENCE, expect_progress
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 
 HANDOVER_SECONDS = 150.0
 """Spark's start takes most of it. Where nothing fences the earlier service, it ends a minute after the take-over."""
 AROUND_SECONDS = 5.0
 """How long before and after the end of the earlier service readers are watched apart: Spark's start is over by then."""
+OUTAGE_SECONDS = 75.0
+"""Longer than the minute of silence after which another service counts as gone."""
+WATCH_SECONDS = 30.0
+"""How long the service that stands by is watched after its outage: three of its looks."""
+STAND_BY, STANDS_BY = "stand-by", "standing_by"
+KAFKA_IS_BACK = "kafka_available"
 STOPPED, CAUSE = "stopped", "taken over by "
 AFTER_THE_FENCE = "after-init"
 
@@ -64,6 +71,31 @@ def two_at_once(system: System, load: Load, rng: random.Random) -> Iterator[str]
     _expect_handover(system, began)
 
 
+@contextmanager
+def stand_by_through_an_outage(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Start the earlier generation again, and take Kafka away from it alone; it must leave the later one its work."""
+    began = system.recorder.now
+    _start(system)
+    _expect_handover(system, began)
+    works = system.driver
+    kafka = system.settings()["kafka"] | {"client.id": STAND_BY}
+    stands_by = system.start_driver(config={"generation": system.generation - 1, "kafka": kafka})
+    assert until(lambda: any(STANDS_BY == each["event"] for each in stands_by.events), HANDOVER_SECONDS), (
+        "it does not stand by"
+    )
+    system.proxy.away = STAND_BY
+    yield str(stands_by.pid)
+    time.sleep(OUTAGE_SECONDS)
+    system.proxy.away = ""
+    until(lambda: stands_by.logged(KAFKA_IS_BACK) or not stands_by.alive, HANDOVER_SECONDS)
+    if until(lambda: stands_by.java or not works.alive, WATCH_SECONDS):
+        what = "the service that stood by started Spark" if works.alive else "the living service ended"
+        system.recorder.record("seen", anomaly="displaced", what=what)
+    expect_progress(system, range(system.partitions), "beside a service that stands by")
+    stands_by.kill()
+    system.end_driver(stands_by)
+
+
 def _start_and_kill_a_worker(system: System) -> Driver:
     """Start the later service; return it when one of its workers has died between a fence and its first commit."""
     points = Failpoints(system.points)
@@ -91,6 +123,7 @@ def _expect_handover(system: System, began: float) -> None:
     time.sleep(max(0.0, handed_over + AROUND_SECONDS - recorder.now))
     for since in (began, handed_over - AROUND_SECONDS):
         recorder.record("harmed", since=max(began, since), partitions=[])
+    expect_agreement(system, system.driver, "after a take-over")
 
 
 def _what_is_wrong(driver: Driver) -> str:

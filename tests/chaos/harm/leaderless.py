@@ -11,6 +11,7 @@ from tests.chaos.cluster import LONE, System
 from tests.chaos.harm.base import bring_back, expect_progress
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 
 
 @contextmanager
@@ -21,6 +22,7 @@ def of_the_source(system: System, load: Load, rng: random.Random) -> Iterator[st
     yield f"node {node}"
     time.sleep(rng.uniform(20, 40))
     _note_harmed(system, "source", since)
+    expect_agreement(system, system.driver, "source partitions without a leader")
     end_drivers(system)
     system.start_driver()
     _expect_the_others(system, "source")
@@ -36,6 +38,7 @@ def of_the_sink(system: System, load: Load, rng: random.Random) -> Iterator[str]
     time.sleep(rng.uniform(20, 60))
     _note_harmed(system, "sink", since)
     _expect_the_others(system, "sink")
+    expect_agreement(system, system.driver, "a sink partition without a leader")
     _heal(system, node)
 
 

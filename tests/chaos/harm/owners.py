@@ -10,9 +10,13 @@ from types import MappingProxyType
 from tests.chaos.cluster import System, until
 from tests.chaos.harm.base import expect_progress
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 
 DECISION_SECONDS = 150.0
 """How long two services may need until one of them ends."""
+REFUSED = 3
+SETTLE_SECONDS = 15.0
+"""How long the service is watched: it looks every 10 s who else works."""
 
 
 @contextmanager
@@ -43,12 +47,26 @@ def equal_twin(system: System, load: Load, rng: random.Random) -> Iterator[str]:
     _go_on(system)
 
 
+@contextmanager
+def until_end_beside(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Run a backfill beside the service: it must refuse, and the service goes on."""
+    service = system.driver
+    code, _, words = system.command("run", "--until-end")
+    system.recorder.record("said", service_event="the backfill ended", service_error=words.rpartition("\n")[2])
+    yield f"exit code {code}"
+    if code != REFUSED or until(lambda: not service.alive, SETTLE_SECONDS):
+        what = f"the backfill ended with {code}, the service {'goes on' if service.alive else 'has ended'}"
+        system.recorder.record("seen", anomaly="displaced", what=what)
+    _go_on(system)
+
+
 def _start_second(system: System, config: Mapping[str, object] = MappingProxyType({})) -> str:
     second = system.start_driver(config=config, spark={} if system.spark else {"spark.master": "local[1]"})
     return str(second.pid)
 
 
 def _await_decision(system: System) -> None:
+    expect_agreement(system, system.drivers[0], "beside a second service")
     until(lambda: not all(driver.alive for driver in system.drivers), DECISION_SECONDS)
     system.bury_drivers()
 

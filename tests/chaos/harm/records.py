@@ -15,13 +15,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from tests.chaos.cluster import System, kill
-from tests.chaos.harm.base import PATIENCE, expect_progress, find_processes
+from tests.chaos.cluster import System, kill, until
+from tests.chaos.harm.base import PATIENCE, PROGRESS_SECONDS, expect_progress, find_processes
+from tests.chaos.harm.processes import end_drivers
 from tests.chaos.lines import LARGE, LONG, OF_NEXT_YEAR, WITHOUT_KEY, Odd
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 
 ODD_SECONDS = 8.0
 LOW_LIMIT = "20000"
+BLOCKED = "partition_blocked"
 
 
 @contextmanager
@@ -69,6 +72,25 @@ def headers_forged(system: System, load: Load, rng: random.Random) -> Iterator[s
         for victim in find_processes(lambda: system.workers):
             kill(victim)
         expect_progress(system, range(system.partitions), "behind rejects that bear the service's headers")
+
+
+@contextmanager
+def breaker_trips(system: System, load: Load, rng: random.Random) -> Iterator[str]:
+    """Write only rejects, with a breaker: each partition waits for a person, who starts the service without one."""
+    end_drivers(system)
+    usual, load.bad = load.bad, 1.0
+    breaker = {"ratio": 0.5, "minimum": 100, "window": "60s"}
+    system.start_driver(config={"dead.letters": {"topic": system.roles["dead"], "breaker": breaker}})
+    yield "all partitions"
+    until(
+        lambda: len({each["partition"] for each in system.driver.logged(BLOCKED)}) >= system.partitions,
+        PROGRESS_SECONDS,
+    )
+    expect_agreement(system, system.driver, "too many dead letters")
+    load.bad = usual
+    end_drivers(system)
+    system.start_driver()
+    expect_progress(system, range(system.partitions), "after the breaker was taken out")
 
 
 @contextmanager

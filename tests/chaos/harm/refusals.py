@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tests.chaos.cluster import APART, CUTTABLE, FRAGILE, SMALL, Size
-from tests.chaos.harm import generations, leaderless, owners, passwords, records, topics, truncation
+from tests.chaos.harm import generations, leaderless, lines, owners, passwords, records, spoiled, topics, truncation
 from tests.chaos.harm.base import Harm
 from tests.chaos.harm.source import added_while_stopped, added_without_siblings
+from tests.chaos.work import AT_LEAST_ONCE, HONEST
 
 
 class Kind(NamedTuple):
@@ -23,11 +24,13 @@ class Kind(NamedTuple):
         harm: does and repairs it.
         size: a system that can have it.
         told: a regular expression that a line of the log must match before it is repaired; empty if the service goes on.
+        arm: which service it is done to; see `tests.chaos.arms`.
     """
 
     harm: Harm
     size: Size = SMALL
     told: str = ""
+    arm: str = HONEST
 
 
 KINDS: Mapping[str, Kind] = {
@@ -38,14 +41,22 @@ KINDS: Mapping[str, Kind] = {
     "headers forged": Kind(records.headers_forged),
     "source partitions leaderless": Kind(leaderless.of_the_source, FRAGILE, "leader"),
     "sink partition leaderless": Kind(leaderless.of_the_sink, FRAGILE, "leader|deliver|acknowledged"),
-    "wrong password": Kind(passwords.wrong, told="refuses us.*credentials"),
-    "password rotated": Kind(passwords.rotated, told="refuses us.*credentials"),
+    "wrong password": Kind(passwords.wrong, told="(refuses us|denied access).*credentials"),
+    "password rotated": Kind(passwords.rotated, told="(refuses us|denied access).*credentials"),
     "other sink in the group": Kind(owners.other_sink, told="two sinks|(an)?other sink"),
     "equal twin": Kind(owners.equal_twin, told="later run|(an)?other (service|owner|run)"),
+    "foreign line in the sink": Kind(spoiled.foreign_line),
+    "line written again": Kind(spoiled.written_again),
     "take-over": Kind(generations.later, told="taken over by"),
     "take-over, worker killed": Kind(generations.worker_killed, told="taken over by"),
     "take-over, service killed": Kind(generations.service_killed, told="taken over by"),
     "two take-overs": Kind(generations.two_at_once, told="taken over by"),
+    "until-end beside the service": Kind(owners.until_end_beside, told="works for group"),
+    "stand-by through an outage": Kind(generations.stand_by_through_an_outage, told="kafka_unavailable"),
+    "dead letters replayed, LogAppendTime": Kind(lines.dead_letters_replayed),
+    "sink.kafka new, source leader away": Kind(lines.sink_moved, APART, "only the source's cluster has"),
+    "breaker trips": Kind(records.breaker_trips, told="breaker"),
+    "take-over, at least once": Kind(generations.later, told="taken over by", arm=AT_LEAST_ONCE),
     "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),
     "source deleted": Kind(topics.source_deleted, told="(does not|no longer) exist"),
     "sink deleted": Kind(topics.sink_deleted, told="does not exist"),
@@ -54,4 +65,4 @@ KINDS: Mapping[str, Kind] = {
     "partitions added, siblings leaderless": Kind(added_without_siblings, APART, "leader"),
     "paused, dead letters deleted": Kind(topics.deleted_while_paused, told="paused"),
 }
-TAKEOVERS = tuple(name for name in KINDS if "take-over" in name)
+TAKEOVERS = tuple(name for name, kind in KINDS.items() if "take-over" in name and kind.arm == HONEST)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from tests.chaos.cluster import AWAY, ELSEWHERE, System, until
 from tests.chaos.harm.base import PATIENCE, Harm, bring_back, expect_progress, find_processes, source_ends
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 
 FEW_RECORDS = 20
 
@@ -61,6 +62,7 @@ def added_without_siblings(system: System, load: Load, rng: random.Random) -> It
     until(lambda: min(source_ends(system, added).values()) >= FEW_RECORDS, PATIENCE)
     system.start_driver(config={"starting.offsets": "latest"})
     expect_progress(system, added, "beside siblings without a leader")
+    expect_agreement(system, system.driver, "siblings without a leader")
     system.recorder.record("harmed", since=since, partitions=list(siblings))
     bring_back(system, AWAY)
     expect_progress(system, range(system.partitions), "after their siblings are back")

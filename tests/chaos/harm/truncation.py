@@ -19,6 +19,7 @@ from tests.chaos.harm.base import (
 )
 from tests.chaos.harm.processes import end_drivers
 from tests.chaos.load import Load
+from tests.chaos.views import expect_agreement
 from tests.independent import commit
 
 CLEANSED_AND_CUT = 200
@@ -55,6 +56,7 @@ def log_truncated(system: System, load: Load, rng: random.Random) -> Iterator[st
     system.proxy.cut()
     bring_back(system, leader)
     expect_progress(system, set(range(system.partitions)) - {CUT}, "beside the truncated partition")
+    expect_agreement(system, system.driver, "a truncated log")
     end_drivers(system)
     if committed_offsets(system).get(CUT) == reached:
         system.recorder.record("reset", partition=str(CUT))

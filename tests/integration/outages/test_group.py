@@ -53,5 +53,5 @@ def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker
         code = asks.wait(60)
 
     assert ["next\n", "next\n"] == [heard[0], heard[2]]
-    assert "does not answer while describing group 'late'" in heard[1]
+    assert "is not responding while describing group 'late'" in heard[1]
     assert 0 == code

@@ -70,7 +70,7 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
     receipt = stage.run()[place]
 
     assert (Outcome.BLOCKED, 90, 100) == (receipt.outcome, receipt.cut, receipt.end)
-    assert "offsets 90 to 99 are not those that were read" in receipt.error
+    assert "offsets 90 to 99 are not the ones already read" in receipt.error
     assert [cleansed(n) for n in range(100)] == values(stage.cleansed())
 
 
@@ -126,7 +126,7 @@ def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     (while_stopped,) = {event["error"] for event in again.logged("partition_blocked")}
 
     for error in (while_it_ran, while_stopped):
-        assert error.startswith(f"{stage.source}-0@100: the partition was cut to 90")
+        assert error.startswith(f"{stage.source}-0@100: the partition was truncated to 90")
         assert "offsets 90 to 99" in error
         assert "set out.of.range to nearest" in error
     assert [cleansed(n) for n in range(100)] == values(read(mortal.bootstrap, stage.sink))

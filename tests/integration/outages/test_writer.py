@@ -95,5 +95,5 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
 
 def hanging(logs: Sequence[MutableMapping[str, Any]]) -> bool:
     """Whether a new producer takes over from a call that does not return."""
-    error = "send_offsets_to_transaction (5 s) does not return; a new producer takes over"
+    error = "send_offsets_to_transaction (5 s) did not return; replacing the producer"
     return any(error in entry.get("error", "") for entry in logs)

@@ -81,8 +81,8 @@ def test_an_offset_goes_back_only_by_force(migration: Migration) -> None:
     forced = migration.run("--force")
 
     assert [1, 1, 0] == [dry.exit_code, refused.exit_code, forced.exit_code]
-    assert f"refused  {migration.source}-0: 6 → 4: it would go back; --force does it" in dry.stdout
-    assert f"refused  {migration.source}-0: 6 → 4: it would go back; --force does it" in refused.stdout
+    assert f"refused  {migration.source}-0: 6 → 4: it would go back; use --force to allow that" in dry.stdout
+    assert f"refused  {migration.source}-0: 6 → 4: it would go back; use --force to allow that" in refused.stdout
     assert {0: 6, 1: 7} == kept
     assert {0: 4, 1: 7} == migration.in_kafka()
 
@@ -104,7 +104,7 @@ def test_a_store_on_the_command_line(migration: Migration, tmp_path: Path) -> No
     [
         ("redsi", "kafka", "--from: no offset store is called 'redsi'; did you mean 'redis'?"),
         ("redis", "zookeeper", "--to: offset store zookeeper: option 'hosts' is missing"),
-        ("redis", "none", "--to: none keeps nothing between two runs"),
+        ("redis", "none", "--to: none keeps nothing between runs"),
     ],
 )
 def test_a_wrong_store_is_named(migration: Migration, start: str, end: str, answer: str) -> None:
@@ -126,7 +126,7 @@ def test_a_running_service_is_noticed(migration: Migration, monkeypatch: pytest.
     found = migration.run()
 
     assert 3 == found.exit_code
-    assert f"the service runs: it has committed {migration.source}-0 while we looked" in found.stderr
+    assert f"the service is running: it committed {migration.source}-0 during the check" in found.stderr
     assert {} == migration.in_kafka()
 
 

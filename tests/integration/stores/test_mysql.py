@@ -89,8 +89,8 @@ class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
     @pytest.mark.parametrize(
         ("wrong", "error", "says"),
         [
-            ({"password": "wrong"}, NotAllowed, "check user and password"),
-            ({"database": "another"}, NotAllowed, "what the user may do"),
+            ({"password": "wrong"}, NotAllowed, "check the user, password"),
+            ({"database": "another"}, NotAllowed, "and privileges"),
             ({"table": "x" * 64}, NotUsable, "Unknown column"),
         ],
     )

@@ -32,7 +32,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
     stage.write(0, 0, 3)
     redis.kill()
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
-        until(lambda: any("Redis does not answer" in each.get("reason", "") for each in logged))
+        until(lambda: any("Redis is not responding" in each.get("reason", "") for each in logged))
         redis.start()
         until(lambda: stage.cleansed().get(0) == lines(0, 0, 1, 2))
         until(lambda: stage.remembered() == {0: 3, 1: 0})

@@ -148,7 +148,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
         owner.save(partition, 5, "")
 
         assert {partition: CommittedOffset(5)} == stranger.load([partition], stable=True)
-        with pytest.raises(Transient, match=r"ZooKeeper refuses us.*check username and password") as caught:
+        with pytest.raises(Transient, match=r"ZooKeeper denied access.*check the username and password") as caught:
             stranger.save(partition, 6, "")
         assert isinstance(caught.value.__cause__, NotAllowed)
         assert {partition: CommittedOffset(5)} == owner.load([partition], stable=True)

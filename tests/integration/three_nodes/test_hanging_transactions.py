@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 
 from app.embedded.broker import Broker
 from app.errors import Transient
+from app.kafka import writers
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
@@ -111,13 +112,13 @@ def outages(three: Broker) -> Outages:
     """Kill the fragile node in the middle of four transactions, and bring it back when Kafka has ended all of them."""
     found = Outages(*({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS))
     (server,) = psutil.Process(three.pids[-1]).children()
-    writers = {lost: lost.begin() for lost in (*found.aborted.values(), *found.committed.values())}
+    begun = {lost: lost.begin() for lost in (*found.aborted.values(), *found.committed.values())}
     with stopped(server):  # it takes no marker any more, and nobody knows
         for lost in found.committed.values():
-            writers[lost].commit(10, "")
+            begun[lost].commit(10, "")
         three.kill(FRAGILE_NODE)
     until(lambda: not leads(three, next(iter(found.aborted.values()))), "the controller to notice")
-    for writer in writers.values():
+    for writer in begun.values():
         writer.discard()
     lost = found.aborted["bulk"]
     with pytest.raises(Transient, match=rf"{lost.sink}-0"):
@@ -127,15 +128,27 @@ def outages(three: Broker) -> Outages:
     return found
 
 
+def refusal(lost: Lost) -> str:
+    """Return why a writer cannot go on; empty if it can."""
+    try:
+        lost.writer().discard()
+    except Transient as error:
+        return str(error)
+    return ""
+
+
 def leads(broker: Broker, lost: Lost) -> bool:
     """Whether the fragile node leads a sink."""
     return broker.admin().list_topics(lost.sink, timeout=60).topics[lost.sink].partitions[0].leader == FRAGILE_NODE
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_was_aborted_stays_aborted(outages: Outages, backend: str) -> None:
+def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of a transaction whose end was never written do not come with those of the next one."""
     lost = outages.aborted[backend]
+    with monkeypatch.context() as slow:
+        slow.setattr(writers, "SENT_AGAIN_SECONDS", 0.0)
+        until(lambda: "sent twice" in refusal(lost), "the abort, after which another producer goes on")
     lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
 
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))

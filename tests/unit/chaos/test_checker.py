@@ -11,6 +11,7 @@ from tests.chaos.checker import judge, telling
 from tests.chaos.grouped import Fault, History
 from tests.chaos.history import Event, Recorder, events
 from tests.chaos.report import told_after
+from tests.chaos.run import KINDS_OF_FINDINGS
 from tests.chaos.waits import idle_windows, pauses, stalls
 
 Plant = Callable[[list[Event]], None]
@@ -152,6 +153,41 @@ def lose_and_keep_in_the_source(log: list[Event]) -> None:
     log.insert(-1, {"at": 8.0, "kind": "kept", "runs": [[0, 0, 4]]})
 
 
+def audited(**counts: int) -> Event:
+    """Return the verdict of an audit that found nothing but these."""
+    nothing = dict.fromkeys([*KINDS_OF_FINDINGS, "not_judged"], 0)
+    return {"at": 9.5, "kind": "audited", "code": 0, "counts": nothing | counts, "words": ""}
+
+
+def audit(**counts: int) -> Plant:
+    return lambda log: log.append(audited(**counts))
+
+
+def lose_unnoticed(log: list[Event]) -> None:
+    lose(log)
+    log.append(audited())
+
+
+def double_unnoticed(log: list[Event]) -> None:
+    log += [read("final", "sink", [12, 0, 2, 1, "t3"]), closed("final", "t3", 1), audited(doubled=2)]
+
+
+def plant_unnoticed(log: list[Event]) -> None:
+    log += [
+        {"at": 8.0, "kind": "planted", "stream": 9, "number": 1},
+        read("final", "sink", [12, 9, 1, 1, ""]),
+        audited(),
+    ]
+
+
+def fail_to_audit(log: list[Event]) -> None:
+    log.append({"at": 9.5, "kind": "audited", "code": 3, "counts": {}, "words": "winnow: Kafka does not answer"})
+
+
+def double_what_was_saved(log: list[Event]) -> None:
+    deliver_at_least_once(log, saved_at=4.0)
+
+
 def go_back_after_another_reset(log: list[Event]) -> None:
     log.insert(-1, {"at": 2.55, "kind": "reset", "partition": "1"})
     move_back(log)
@@ -180,6 +216,17 @@ PLANTED: dict[str, tuple[Plant, str, int]] = {
     "a partition stands still": (see("stuck"), "stuck", 1),
     "a deleted topic is there again": (see("came back"), "came back", 1),
     "the service ends without a word": (see("crashed"), "crashed", 1),
+    "a service loses its work to another one": (see("displaced"), "displaced", 1),
+    "the views of a service differ": (see("disagree"), "disagree", 1),
+    "nobody knows for how long records wait": (see("unknown"), "unknown", 1),
+    "the audit misses a lost line": (lose_unnoticed, "disagree", 1),
+    "the audit finds a copy too many": (double_unnoticed, "disagree", 1),
+    "the audit misses a stranger's line": (plant_unnoticed, "disagree", 1),
+    "the audit finds lines out of order": (audit(out_of_order=1), "disagree", 1),
+    "the audit finds a line changed": (audit(changed=1), "disagree", 1),
+    "the audit leaves records out": (audit(not_judged=1), "disagree", 1),
+    "the audit gives no verdict": (fail_to_audit, "disagree", 1),
+    "a line comes again whose offset was saved": (double_what_was_saved, "duplicated", 1),
 }
 
 
@@ -202,6 +249,40 @@ def test_a_planted_anomaly_is_found(plant: Plant, name: str, count: int) -> None
     assert found(log).get(name) == count
     (finding,) = [finding for finding in judge(History.of(log)) if finding.name == name]
     assert finding.examples
+
+
+def test_an_audit_that_agrees() -> None:
+    """The audit finds what the checker finds, and the lines that the harness itself has added."""
+    log = clean()
+    for number, stream in ((2, 0), (1, 9)):
+        log.insert(-1, {"at": 8.0, "kind": "planted", "stream": stream, "number": number})
+        for reader in ("live", "final"):
+            log.insert(-1, read(reader, "sink", [12 + stream, stream, number, 1, ""]))
+    log.append(audited(doubled=1, unexplained=1))
+
+    assert {} == found(log)
+
+
+def deliver_at_least_once(log: list[Event], *, saved_at: float) -> None:
+    """Write line 2 again between the looks at 5 and 6 s; its offset is seen saved at another time."""
+    log[0]["may_double"] = True
+    log[1:1] = [{"at": float(at), "kind": "marks", "rows": [["sink", 0, high, high]]} for at, high in LOOKS]
+    log.remove(find(log, "committed", offsets={"0": 4}))
+    find(log, "committed", offsets={"0": 10})["at"] = saved_at
+    log.insert(-1, {"at": 8.0, "kind": "kept", "partition": 0, "offset": 0, "runs": [[0, 0, 10]]})
+    log.insert(-1, read("live", "sink", [12, 0, 2, 1, "t3"]))
+
+
+LOOKS = ((3, 4), (4, 12), (5, 12), (6, 13))
+
+
+def test_a_copy_of_what_was_not_saved() -> None:
+    """At least once, a line may come again as long as its offset is not saved, and transactions may be torn."""
+    log = clean()
+
+    deliver_at_least_once(log, saved_at=4.5)
+
+    assert {} == found(log)
 
 
 def test_an_unknown_outcome_may_be_read() -> None:

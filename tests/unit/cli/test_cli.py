@@ -1,4 +1,4 @@
-"""The command line: its output, its errors and its exit codes."""
+"""The command line: output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def runner() -> CliRunner:
 
 class TestParse:
     def test_cleansed_lines_go_to_stdout_in_order(self, runner: CliRunner) -> None:
-        """If all lines are good the exit code is 0; a missing last newline and CRLF do not matter."""
+        """If all lines are good, the exit code is 0. A missing final newline and CRLF do not matter."""
         done = runner.invoke(main, ["parse"], input=b"\r\n".join([line(1), line(2), line(3)]))
 
         assert 0 == done.exit_code
@@ -44,7 +44,7 @@ class TestParse:
         assert all(set(one) == {"line", "reason", "detail"} for one in rejects)
 
     def test_json_has_every_line_in_order(self, runner: CliRunner) -> None:
-        """With --json a line and its outcome are one object, whether it is good or not; the numbers go on over batches."""
+        """With --json every line gives one object with its outcome; numbering continues over batches."""
         lines = (line(1) + b"\n") * 10_000 + b"rubbish\n" + line(2)
 
         done = runner.invoke(main, ["parse", "--json"], input=lines)
@@ -57,7 +57,7 @@ class TestParse:
         assert cleansed(2).decode() == rows[10_001]["output"]
 
     def test_numbers_go_on_from_batch_to_batch(self, runner: CliRunner) -> None:
-        """Line numbers are those of the file, also after the first batch."""
+        """Line numbers are those of the file, even after the first batch."""
         done = runner.invoke(main, ["parse", "-"], input=(line(1) + b"\n") * 25_000 + b"x\n")
 
         assert 25_001 == json.loads(done.stderr)["line"]
@@ -128,7 +128,7 @@ class TestCheck:
             assert expected in shown
 
     def test_a_key_is_a_field_of_the_output(self, runner: CliRunner, tmp_path: Path) -> None:
-        """A name that the parser's lines do not have is a problem of the configuration, with the nearest name."""
+        """An unknown field in sink.key is a configuration problem that names the nearest field."""
         file = tmp_path / "winnow.yaml"
         file.write_text(TEXT)
 
@@ -140,7 +140,7 @@ class TestCheck:
         assert "configuration: sink.key: the parser's lines have no field 'domainname'" in codes["domainname"].stderr
 
     def test_json_has_the_values_with_their_origins(self, runner: CliRunner, tmp_path: Path) -> None:
-        """One object: values, backend and findings; no secret."""
+        """One object with values, backend and findings, and no secret."""
         file = tmp_path / "winnow.yaml"
         file.write_text(TEXT)
 
@@ -153,7 +153,7 @@ class TestCheck:
         assert "hunter2" not in done.output
 
     def test_json_has_every_problem(self, runner: CliRunner, tmp_path: Path) -> None:
-        """A wrong configuration ends with 2 and is an object all the same."""
+        """A wrong configuration exits with 2 and is still one JSON object."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
 
@@ -163,7 +163,7 @@ class TestCheck:
         assert 2 == len(json.loads(done.stdout)["problems"])
 
     def test_samples_are_tried(self, runner: CliRunner, tmp_path: Path) -> None:
-        """A sample that becomes something else is named with what was expected and what came; the code is 1."""
+        """A sample with another result is reported with the expected and the actual one; the exit code is 1."""
         file = tmp_path / "winnow.yaml"
         good = [
             {"line": line(1).decode(), "output": cleansed(1).decode()},
@@ -184,7 +184,7 @@ class TestCheck:
         "sample", [{"line": "x"}, {"line": "x", "output": "y", "reason": "empty"}, {"output": "x"}]
     )
     def test_a_sample_expects_one_thing(self, runner: CliRunner, tmp_path: Path, sample: dict[str, str]) -> None:
-        """A sample without a line, or with both an output and a reason, or neither, is a wrong configuration."""
+        """A sample needs a line and either an output or a reason."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": [sample]}}))
 
@@ -194,7 +194,7 @@ class TestCheck:
         assert "parser.samples" in done.stderr
 
     def test_every_problem_is_printed_and_the_code_is_2(self, runner: CliRunner, tmp_path: Path) -> None:
-        """A wrong configuration ends every command with 2."""
+        """Every command exits with 2 for a wrong configuration."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"sorce": 1, "out.of.range": "perhaps"}))
 
@@ -208,7 +208,7 @@ class TestCheck:
     def test_a_parser_that_cannot_be_built_is_a_configuration_error(
         self, runner: CliRunner, tmp_path: Path, parser: dict[str, str]
     ) -> None:
-        """A wrong parser is found before anything starts."""
+        """A parser that cannot be built is reported before anything starts."""
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"parser": parser}))
 
@@ -222,7 +222,7 @@ class TestCheck:
         ["linger.mss=1", "ssl.ca.location=/no/such/ca.crt", "ssl.key.pem=rubbish", "sasl.password.file=/no/such"],
     )
     def test_what_librdkafka_refuses_ends_with_2(self, runner: CliRunner, tmp_path: Path, wrong: str) -> None:
-        """A property that no client takes is one line, before anything starts or connects."""
+        """A property that librdkafka rejects is one line, before anything starts or connects."""
         file = tmp_path / "winnow.yaml"
         kafka = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "ssl"}
         file.write_text(yaml.safe_dump(GOOD | {"kafka": kafka}))
@@ -237,7 +237,7 @@ class TestCheck:
     def test_an_unreachable_kafka_ends_with_3(
         self, runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """`check --connect` does not wait for Kafka: it reports the error at once."""
+        """`check --connect` does not wait for Kafka, but reports the error at once."""
         monkeypatch.setattr("app.kafka.admin.ANSWER_SECONDS", 0.3)
         file = tmp_path / "winnow.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"kafka": {"bootstrap.servers": "127.0.0.1:1"}}))
@@ -245,12 +245,12 @@ class TestCheck:
         done = runner.invoke(main, ["check", "-c", str(file), "--connect"])
 
         assert 3 == done.exit_code
-        assert "Kafka does not answer" in done.stderr
+        assert "Kafka is not responding" in done.stderr
 
 
 class TestConfig:
     def test_each_value_with_its_origin(self, runner: CliRunner, tmp_path: Path) -> None:
-        """As text it is YAML with comments; as JSON a list. Secrets are masked in both, and nothing is built."""
+        """Text output is YAML with comments, JSON output a list. Both mask secrets, and nothing is built."""
         file = tmp_path / "winnow.yaml"
         file.write_text(TEXT + "parser: {name: nobody-has-it}\n")
         secret = ["--set", "kafka.sasl.password=hunter2"]
@@ -267,7 +267,7 @@ class TestConfig:
         assert "hunter2" not in text.output + listed.output
 
     def test_the_schema(self, runner: CliRunner) -> None:
-        """It needs no configuration."""
+        """The schema needs no configuration."""
         done = runner.invoke(main, ["config", "--schema"])
 
         assert 0 == done.exit_code
@@ -276,14 +276,14 @@ class TestConfig:
 
 @pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["frobnicate"], ["parse", "/no/such/file"]])
 def test_wrong_usage_ends_with_2(runner: CliRunner, arguments: list[str]) -> None:
-    """Scripts can distinguish a typo from a reject by the exit code."""
+    """The exit code tells a typo from a reject."""
     assert 2 == runner.invoke(main, arguments).exit_code
 
 
 def test_a_store_outside_transactions_is_refused_for_exactly_once(
     runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Offsets that do not move with their records could lose or duplicate some; at least once may use such a store."""
+    """Only at-least-once may use a store whose offsets do not move with their records."""
     (tmp_path / "somebodys_store.py").write_text(THIRD_PARTY)
     metadata = tmp_path / "somebodys_store-1.0.dist-info"
     metadata.mkdir()
@@ -298,5 +298,5 @@ def test_a_store_outside_transactions_is_refused_for_exactly_once(
     allowed = runner.invoke(main, ["check", "-c", str(file), *store, "--set", "delivery.guarantee=at-least-once"])
 
     assert 2 == refused.exit_code
-    assert "offsets.store.name is dictionary, which takes no part in Kafka's transactions" in refused.stderr
+    assert "offsets.store.name is dictionary, which cannot join Kafka's transactions" in refused.stderr
     assert 0 == allowed.exit_code

@@ -1,4 +1,4 @@
-"""`winnow resume`: what it says is what was looked at."""
+"""`winnow resume` reports only what it could read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.driver.test_pause import Store
 def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     trouble: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service works on without the right to read the mark; a person who gives a command is told."""
+    """Without the right to read the mark, the service works on but the command fails."""
     store, file = Store(), tmp_path / "winnow.yaml"
     file.write_text(yaml.safe_dump(GOOD))
     PauseMark(store, ["dead"]).set(Pause(5_000, "ops"))

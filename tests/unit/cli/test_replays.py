@@ -1,4 +1,4 @@
-"""`winnow dlq replay`: where its lines may go."""
+"""The target topics of `winnow dlq replay`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.config.good import GOOD
 
 @pytest.mark.parametrize("topic", ["raw", "dead", "dead.replayed", "dead.parked"])
 def test_lines_go_to_no_other_topic_of_the_service(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the source they would be read again, and become dead letters."""
+    """Lines in a source topic would be read again and become dead letters."""
     file = tmp_path / "winnow.yaml"
     file.write_text(yaml.safe_dump(GOOD | {"dead.letters": {"topic": "dead"}}))
     monkeypatch.setattr("app.start.clients", lambda _: DriverKafka(p0=(0, 9)).clients)
@@ -23,4 +23,4 @@ def test_lines_go_to_no_other_topic_of_the_service(topic: str, tmp_path: Path, m
     done = CliRunner().invoke(main, ["dlq", "replay", "-c", str(file), "--into", topic, "--dry-run"])
 
     assert 2 == done.exit_code, done.output
-    assert f"--into: {topic!r} is a topic of the service" in done.stderr
+    assert f"--into: {topic!r} is one of the service's topics" in done.stderr

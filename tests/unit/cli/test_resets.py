@@ -1,4 +1,4 @@
-"""The words of `winnow offsets reset` and times of other commands: what is wrong with them, before anything connects."""
+"""Usage errors of `winnow offsets reset` and of times, found before anything connects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reset(file: Path, *arguments: str) -> Result:
     ids=str,
 )
 def test_exactly_one_place(file: Path, arguments: list[str]) -> None:
-    """Nothing, or two things at once, is wrong usage."""
+    """No target, or two at once, is wrong usage."""
     assert 2 == reset(file, *arguments).exit_code
 
 
@@ -42,7 +42,7 @@ def test_exactly_one_place(file: Path, arguments: list[str]) -> None:
     ],
 )
 def test_what_is_no_time(file: Path, arguments: list[str], problem: str) -> None:
-    """A time that nobody can read is wrong usage, before Kafka is asked."""
+    """An unreadable time is wrong usage, reported before Kafka is asked."""
     done = reset(file, *arguments)
 
     assert 2 == done.exit_code
@@ -60,13 +60,13 @@ def test_what_is_no_time(file: Path, arguments: list[str], problem: str) -> None
     ids=str,
 )
 def test_times_in_the_wrong_order(file: Path, command: list[str], begin: str, end: str) -> None:
-    """An audit of nothing would find all as it must be."""
+    """An audit of an empty range would find nothing wrong."""
     times = [begin, "2026-11-22T07:00:00Z", end, "2026-11-22T06:00:00Z"]
 
     done = CliRunner().invoke(main, [*command, "-c", str(file), *times])
 
     assert 2 == done.exit_code
-    assert done.stderr.startswith(f"configuration: {end}: it is not later than the time to begin at")
+    assert done.stderr.startswith(f"configuration: {end}: the end must be later than the start")
 
 
 @pytest.mark.parametrize("command", [["offsets", "reset", "--to-latest"], ["offsets", "show"], ["lag"]], ids=str)
@@ -77,14 +77,14 @@ def test_an_unreachable_kafka_ends_with_3(file: Path, command: list[str], monkey
     done = CliRunner().invoke(main, [*command, "-c", str(file)])
 
     assert (3, "") == (done.exit_code, done.stdout)
-    assert "Kafka does not answer" in done.stderr
+    assert "Kafka is not responding" in done.stderr
 
 
 def test_a_store_that_remembers_nothing(file: Path) -> None:
-    """There is nothing to show, and nothing to set."""
+    """With the store `none` there is nothing to show or set."""
     store = ["--set", "offsets={store: {name: none}}", "--set", "delivery.guarantee=at-least-once"]
 
     done = reset(file, "--to-latest", *store)
 
     assert 2 == done.exit_code
-    assert "offsets.store: none has no offset to set: start Winnow again" in done.stderr
+    assert "offsets.store: none has no offset to set: restart Winnow" in done.stderr

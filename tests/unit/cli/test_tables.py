@@ -1,4 +1,4 @@
-"""What commands print: a table that tools can split, or one JSON value."""
+"""Commands print a table that tools can split, or one JSON value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VIEW = View(("TOPIC", "#LAG"), [("raw", 5), ("a-long-name", None)], {"lag": 5}, 
 
 
 def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers stand on the right, what there is not is a dash, and no line is broken."""
+    """Numbers are right-aligned, missing values are dashes, and no line is wrapped."""
     assert 1 == show(VIEW._replace(footer="x" * 300), as_json=False)
 
     head, first, second, footer = capsys.readouterr().out.splitlines()
@@ -34,7 +34,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_to_watch_goes_on_while_kafka_is_away(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An outage is a line on stderr; the next look may find Kafka again. Ctrl-C ends it with 0."""
+    """An outage is a line on stderr, and watching continues. Ctrl-C exits with 0."""
     looks: Iterator[View | BaseException] = iter([VIEW, Unreachable("no answer"), VIEW, KeyboardInterrupt()])
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
 

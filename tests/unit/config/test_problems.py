@@ -13,7 +13,7 @@ STARTS = "starting.offsets must be earliest, latest, error, {timestamp: millisec
 
 
 def test_all_problems_come_at_once(file: Path) -> None:
-    """One run lists every problem, so that a user need not fix a file one error at a time."""
+    """One run lists every problem, so that nobody fixes a file one error at a time."""
     assert 3 == len(problems(file, "sink.topc=x", "delivery.guarantee=maybe", "round.interval=0"))
 
 
@@ -74,7 +74,7 @@ def test_known_keys_are_listed_if_none_is_similar(file: Path) -> None:
 
 class TestOrigins:
     def test_a_line_of_the_file_is_named(self, file: Path) -> None:
-        """A message names file and line as compilers do."""
+        """A message names file and line, as compilers do."""
         file.write_text(file.read_text() + "log.level: loud\n")
 
         assert ["log.level must be debug, info, warning or error, not 'loud' (winnow.yaml:11)"] == problems(file)
@@ -88,7 +88,7 @@ class TestOrigins:
 
 class TestMissing:
     def test_a_missing_key_is_named_with_the_places_to_set_it(self, file: Path) -> None:
-        """For a file without a sink, the message names the sink's topic and where to set it."""
+        """The message names the missing key and where to set it."""
         file.write_text(yaml.safe_dump({key: value for key, value in GOOD.items() if key != "sink"}))
 
         assert [
@@ -102,7 +102,7 @@ class TestMissing:
         assert problems(file)[0].startswith("sink.topic is missing")
 
     def test_without_a_file_every_required_key_is_named(self) -> None:
-        """Without any configuration, every required key is named, with a file as the first place to set it."""
+        """Every required key is named, and a file comes first among the places to set it."""
         found = problems(None)
 
         assert "group.id is missing: set it in a file (-c), as WINNOW_GROUP_ID, or with --set group.id=..." == found[0]
@@ -112,7 +112,7 @@ class TestMissing:
 
 class TestNesting:
     def test_a_dotted_key_that_should_be_nested_is_corrected(self, file: Path) -> None:
-        """In the file, a dot does not make a section; the message shows the nested form."""
+        """A dot does not make a section in the file; the message shows the nested form."""
         file.write_text(file.read_text() + "offsets.store.name: x\n")
 
         assert [
@@ -146,7 +146,7 @@ class TestSecrets:
         ],
     )
     def test_a_value_of_kafka_or_spark_is_never_repeated(self, file: Path, flag: str, answer: str) -> None:
-        """The value may be a password, so the message has only its key and its origin."""
+        """The value may be a password, so the message has only the key and its origin."""
         found = "\n".join(problems(file, flag))
 
         assert answer in found

@@ -1,4 +1,4 @@
-"""Rules across keys: each rule, the keys that it names, and that no other mistake hides it."""
+"""Rules between keys: the keys that each message names, and that no other mistake hides it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.config.good import GOOD, problems
 
 class TestSource:
     def test_topics_and_pattern_exclude_each_other(self, file: Path) -> None:
-        """Names and a pattern together contradict each other; both are named with their origins."""
+        """Names and a pattern together are an error that names the origins of both."""
         found = problems(file, "source.topics.pattern=x")
 
         assert [
@@ -26,7 +26,7 @@ class TestSource:
         ] == found
 
     def test_topics_are_chosen(self, file: Path) -> None:
-        """For a source without topics, the message names both keys and where to set them."""
+        """Without topics, the message names both keys and where to set them."""
         file.write_text(yaml.safe_dump({key: value for key, value in GOOD.items() if key != "source"}))
 
         (problem,) = problems(file)
@@ -42,11 +42,11 @@ class TestSource:
         assert ["set either source.topics or source.topics.pattern (--set source.topics)"] == found
 
     def test_a_source_must_not_be_the_sink(self, file: Path) -> None:
-        """Winnow would read its own output for ever."""
+        """Winnow would read its own output forever."""
         found = problems(file, "sink.topic=raw-logs")
 
         assert [
-            "source.topics: 'raw-logs' is also sink.topic: Winnow would feed itself (winnow.yaml:3 and --set sink.topic)"
+            "source.topics: 'raw-logs' is also sink.topic: Winnow would read its own output (winnow.yaml:3 and --set sink.topic)"
         ] == found
 
     def test_a_pattern_must_not_match_an_output_topic(self, file: Path) -> None:
@@ -55,13 +55,13 @@ class TestSource:
 
         assert [
             (
-                "source.topics.pattern matches 'raw-logs.dlq', which is also dead.letters.topic: Winnow would feed itself "
+                "source.topics.pattern matches 'raw-logs.dlq', which is also dead.letters.topic: Winnow would read its own output "
                 "(--set source and winnow.yaml:8)"
             )
         ] == found
 
     def test_headers_need_an_envelope(self, file: Path) -> None:
-        """Raw lines have no headers of Flume's."""
+        """Raw lines have no Flume headers."""
         found = problems(file, "source.flume.headers=[host]")
 
         assert [
@@ -72,11 +72,11 @@ class TestSource:
         ] == found
 
     def test_a_line_keeps_no_header_that_is_ours(self, file: Path) -> None:
-        """What an event of Flume's says would be taken for what Winnow says."""
+        """A header of a Flume event could pass for one of Winnow's."""
         found = problems(file, "source={topics: [raw], format: flume-avro, flume.headers: [host, winnow.source]}")
 
         assert [
-            "source.flume.headers: 'winnow.source' is a name for Winnow's own headers: choose others (--set source)"
+            "source.flume.headers: 'winnow.source' is reserved for Winnow's own headers: remove it (--set source)"
         ] == found
 
 
@@ -91,12 +91,12 @@ class TestTwoClusters:
         assert "{topic}.winnow-offsets" == config.placeholder
 
     def test_only_kafka_tells_whether_that_is_another_cluster(self, file: Path) -> None:
-        """A broker may have two names, so a check without --connect says what it has not looked at."""
+        """A broker may have two names, so a check without --connect says what it cannot know."""
         names = load(file, [self.CENTRE, "sink.topic=raw-logs"], {})
         pattern = load(file, [self.CENTRE, "source={topics.pattern: 'raw-logs.*', topics: []}"], {})
 
         assert (
-            "source topic 'raw-logs' is also sink.topic, which is right only if kafka and sink.kafka are two clusters: "
+            "source topic 'raw-logs' is also sink.topic, which is correct only if kafka and sink.kafka are different clusters: "
             "winnow check -c winnow.yaml --connect compares their ids"
         ) == undecided(names)
         assert "'raw-logs.dlq' is also dead.letters.topic" in undecided(pattern)
@@ -104,21 +104,21 @@ class TestTwoClusters:
 
     @pytest.mark.parametrize("broker", ["localhost:9092", "x:1, LOCALHOST", "SSL://localhost:9092"])
     def test_a_broker_that_both_name_makes_them_one(self, file: Path, broker: str) -> None:
-        """Then Winnow would feed itself, whatever it is told to use there."""
+        """A topic that is both source and sink on one cluster is refused, however the cluster is written."""
         found = problems(file, f"sink.kafka.bootstrap.servers={broker}", "sink.topic=raw-logs")
 
         assert [
-            "source.topics: 'raw-logs' is also sink.topic: Winnow would feed itself (winnow.yaml:3 and --set sink.topic)"
+            "source.topics: 'raw-logs' is also sink.topic: Winnow would read its own output (winnow.yaml:3 and --set sink.topic)"
         ] == found
 
     def test_without_another_cluster_nothing_stands_for_a_source(self, file: Path) -> None:
-        """Offsets are committed to the source topics themselves."""
+        """Without `sink.kafka`, offsets are committed under the source topics themselves."""
         config = load(file, (), {})
 
         assert ("", config.kafka) == (config.placeholder, config.output_kafka)
 
     def test_the_sinks_cluster_has_the_rules_of_the_sources(self, file: Path) -> None:
-        """A broker is named, what Winnow owns cannot be set, and a secret is given once."""
+        """A broker is required, Winnow's own properties cannot be set, and a secret is given once."""
         flags = ["acks=1", "group.id=x", "sasl.password=a", "sasl.password.file=b"]
 
         missing, owned, twice = problems(file, *(f"sink.kafka.{flag}" for flag in flags))
@@ -129,15 +129,15 @@ class TestTwoClusters:
 
     @pytest.mark.parametrize("name", ["offsets", "{topic}{topic}", "a b.{topic}", "{topic}/x"])
     def test_a_placeholder_must_be_a_topic_for_each_source(self, file: Path, name: str) -> None:
-        """Two sources must not share one, and a topic's name has few characters."""
+        """Two sources must not share a placeholder, and topic names allow few characters."""
         (problem,) = problems(file, f"offsets.placeholder='{name}'")
 
-        assert problem.startswith("offsets.placeholder must hold {topic} once")
+        assert problem.startswith("offsets.placeholder must contain {topic} once")
 
 
 class TestDestinations:
     def test_sink_and_dead_letters_differ(self, file: Path) -> None:
-        """Readers of a common topic could not distinguish cleansed lines from rejected ones."""
+        """Readers of a common topic could not tell cleansed lines from rejects."""
         found = problems(file, WINNOW_SINK__TOPIC="raw-logs.dlq")
 
         assert [
@@ -176,9 +176,12 @@ class TestProperties:
     @pytest.mark.parametrize(
         ("flag", "answer"),
         [
-            ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: it is the fence"),
-            ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow always reads committed"),
-            ("kafka.retry.backoff.max.ms=hunter2", "kafka.retry.backoff.max.ms cannot be set: Winnow needs its own"),
+            ("kafka.transactional.id=hunter2", "kafka.transactional.id cannot be set: Winnow derives it"),
+            ("kafka.isolation.level=hunter2", "kafka.isolation.level cannot be set: Winnow reads only committed"),
+            (
+                "kafka.retry.backoff.max.ms=hunter2",
+                "kafka.retry.backoff.max.ms cannot be set: Winnow relies on its own",
+            ),
             ("kafka.partitioner=hunter2", "kafka.partitioner cannot be set: use sink.partitioner"),
             ("kafka.transaction.timeout.ms=hunter2", "kafka.transaction.timeout.ms cannot be set: use transaction.t"),
             ("spark.spark.speculation=hunter2", "spark.speculation must stay false: a speculative attempt"),
@@ -187,7 +190,7 @@ class TestProperties:
         ],
     )
     def test_a_property_that_winnow_owns_is_refused(self, file: Path, flag: str, answer: str) -> None:
-        """The message holds the reason and the origin, and not the value."""
+        """The message has the reason and the origin, but not the value."""
         (problem,) = problems(file, flag)
 
         assert problem.startswith(answer)
@@ -195,7 +198,7 @@ class TestProperties:
         assert "hunter2" not in problem
 
     def test_the_value_that_a_property_has_anyway_is_taken(self, file: Path) -> None:
-        """What says the same as Winnow does no harm."""
+        """Setting a fixed property to Winnow's own value is harmless."""
         flags = ["spark.speculation=false", "spark.python.worker.reuse=true", "spark.ui.liveUpdate.period=0"]
 
         assert 3 == len(load(file, [f"spark.{flag}" for flag in flags], {}).spark)
@@ -214,7 +217,7 @@ class TestProperties:
 
 class TestNothingHides:
     def test_a_typo_does_not_hide_other_mistakes(self, file: Path) -> None:
-        """A rule runs if the keys that it compares are valid by themselves."""
+        """A rule runs if the keys that it needs are valid."""
         found = problems(
             file,
             "sink.topc=x",
@@ -225,11 +228,11 @@ class TestNothingHides:
         )
 
         assert 4 == len(found)
-        for part in ("sink.topc: unknown key", "is also sink.topic", "it is the fence", "four times commit.interval"):
+        for part in ("sink.topc: unknown key", "is also sink.topic", "Winnow derives it", "four times commit.interval"):
             assert part in "\n".join(found)
 
     def test_a_pattern_is_compared_where_other_keys_are_wrong(self, file: Path) -> None:
-        """A collision with the sink is found although the dead letters have no topic."""
+        """A collision with the sink is found even if the dead letters have no topic."""
         file.write_text(yaml.safe_dump(GOOD | {"source": {"topics.pattern": "clean.*"}, "dead.letters": {"topic": 5}}))
 
         found = problems(file)
@@ -238,7 +241,7 @@ class TestNothingHides:
         assert "source.topics.pattern matches 'clean-logs', which is also sink.topic" in found[1]
 
     def test_topics_and_pattern_exclude_each_other_despite_other_mistakes(self, file: Path) -> None:
-        """A wrong format or an unknown key does not hide that both topics and a pattern are set."""
+        """A wrong format or an unknown key does not hide that both are set."""
         found = problems(file, "source={format: avro, formta: x, topics.pattern: y}")
 
         assert 3 == len(found)
@@ -252,11 +255,11 @@ class TestNothingHides:
         assert found[1].startswith("kafka.group.id cannot be set")
 
     def test_a_broker_that_is_wrong_is_not_missing(self, file: Path) -> None:
-        """An invalid bootstrap.servers is one problem: it is not also reported as missing."""
+        """An invalid bootstrap.servers is not also reported as missing."""
         assert 1 == len(problems(file, "kafka={bootstrap.servers: [a, b]}"))
 
     def test_a_rule_skips_invalid_keys(self, file: Path) -> None:
-        """A key that is invalid by itself is not compared with others."""
+        """An invalid key is not compared with others."""
         assert 1 == len(problems(file, "transaction.timeout=1s", "commit.interval=5s"))
 
 

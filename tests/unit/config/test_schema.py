@@ -1,4 +1,4 @@
-"""The JSON schema of the configuration takes what the configuration takes, as far as single keys go."""
+"""The JSON schema accepts the same single keys as the configuration."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CHECKER = jsonschema.Draft202012Validator(schema())
 
 
 def test_the_schema_is_one() -> None:
-    """Editors can read it."""
+    """The schema is valid, so editors can read it."""
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
 def test_every_key_is_in_it_with_its_meaning() -> None:
-    """An editor shows the same words as README."""
+    """Editors show the documented descriptions."""
     meanings = {name: meaning for name, _, meaning in described()}
 
     assert meanings == {name: found["description"] for name in meanings if (found := _found(name))}
 
 
 def _found(name: str) -> dict[str, Any]:
-    """Return what the schema says of a key; sections refer to each other."""
+    """Return the schema of a key, following references between sections."""
     at, rest = schema(), name
     while rest:
         key = next(
@@ -56,7 +56,7 @@ def _found(name: str) -> dict[str, Any]:
     ids=str,
 )
 def test_what_is_right_is_taken(more: dict[str, Any]) -> None:
-    """Durations as text or numbers, lists as text, numbers among properties, options of parsers and stores."""
+    """Durations as text or numbers, lists as text, numbers as properties, plugin options."""
     assert [] == [error.message for error in CHECKER.iter_errors(GOOD | more)]
 
 
@@ -66,12 +66,12 @@ def test_what_is_right_is_taken(more: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_is_wrong_is_marked(wrong: dict[str, Any]) -> None:
-    """A misspelt key and a value that there is not."""
+    """A misspelt key and an invalid value are errors."""
     assert [error.message for error in CHECKER.iter_errors(GOOD | wrong)]
 
 
 def test_the_example_in_the_readme_is_taken() -> None:
-    """What a user copies is not marked."""
+    """The example that users copy is valid."""
     (example,) = re.findall(r"```yaml\n(group\.id.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
     assert [] == [error.message for error in CHECKER.iter_errors(yaml.safe_load(example))]

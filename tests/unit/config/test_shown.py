@@ -1,4 +1,4 @@
-"""The output of `winnow check`, and the declarations from which README's table is made."""
+"""The output of `winnow check`, and the descriptions for the documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPTIONS = st.recursive(
 
 class TestShown:
     def test_each_value_has_its_origin(self, file: Path) -> None:
-        """A line of the file, a variable, a flag or the default."""
+        """The origin is a line of the file, a variable, a flag or the default."""
         file.write_text(file.read_text() + "parser:\n  name: delimited\n  fields: [a, b]\n  checks: {a: {x: 1}}\n")
 
         lines = shown(
@@ -63,7 +63,7 @@ class TestShown:
     def test_any_option_can_be_shown(
         self, tmp_path_factory: pytest.TempPathFactory, options: dict[str, object]
     ) -> None:
-        """Line breaks, quotes, hashes and numeric keys survive their comment."""
+        """Line breaks, quotes, hashes and numeric keys survive next to a comment."""
         file = tmp_path_factory.getbasetemp() / "any.yaml"
         file.write_text(yaml.safe_dump(GOOD | {"parser": {"name": "delimited", "checks": options}}))
         loaded = read(file, (), {})
@@ -73,7 +73,7 @@ class TestShown:
 
 class TestSecrets:
     def test_secrets_are_masked(self, file: Path) -> None:
-        """`check` prints the paths of secrets, never the secrets."""
+        """`check` prints the paths of secrets, but never the secrets."""
         mirrors = [
             {"name": "redis", "url": "redis://:hun/ter2@host#hunter2", "password": "hunter2", "pasword": "hunter2"},
             {"name": "theirs", "host": "hunter2", "login": {"a": "hunter2"}},
@@ -118,7 +118,7 @@ class TestSecrets:
         assert "/t" == tree["offsets"]["mirrors"][2]["token_file"]
 
     def test_a_misspelt_key_is_hidden_and_its_right_name_told(self, file: Path) -> None:
-        """Nobody knows whether its value is a secret; the comment beside it says what may be meant."""
+        """An unknown key's value may be a secret; the comment suggests the right name."""
         lines = shown(read(file, ["kafka.sasl.pasword=hunter2", "kafka.linger.ms=5"], {})).splitlines()
 
         assert "  sasl.pasword: '***'  # --set kafka.sasl.pasword; did you mean sasl.password?" in lines
@@ -138,7 +138,7 @@ class TestSecrets:
 
 class TestDescribed:
     def test_every_key_has_a_meaning(self) -> None:
-        """Help and README are generated from the meanings."""
+        """The documentation is generated from the descriptions."""
         rows = list(described())
 
         assert all(meaning for _, _, meaning in rows)
@@ -155,7 +155,7 @@ class TestDescribed:
 
 class TestLaidOpen:
     def test_secrets_in_the_file_are_named(self, file: Path) -> None:
-        """Each with its line, or its argument, and what to write instead; also that others may read the file."""
+        """Each secret is named with its place and what to do instead, and so is a file that others can read."""
         kafka = {"ssl.key.password": "hunter2", "sasl.username": "u", "ssl.ca.pem": "x", "ssl.key.location": "/k"}
         written = GOOD | {"kafka": GOOD["kafka"] | kafka}
         written["spark"] = {"spark.authenticate.secret": "hunter2", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
@@ -169,21 +169,21 @@ class TestLaidOpen:
 
         assert "hunter2" not in said
         assert (
-            "secrets are written where others may see them: "
-            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): write ssl.key.password.file: /path; "
-            "sink.kafka.sasl.password (--set sink.kafka): write sasl.password.file: /path; "
+            "secrets are stored where others may see them: "
+            f"kafka.ssl.key.password ({file}:{lines['ssl.key.password']}): use ssl.key.password.file: /path; "
+            "sink.kafka.sasl.password (--set sink.kafka): use sasl.password.file: /path; "
             f"offsets.mirrors.0.url ({file}:{lines['mirrors']}): "
-            "write the URL without the password, and password.file: /path; "
+            "remove the password from the URL, and use password.file: /path; "
             f"spark.spark.authenticate.secret ({file}:{lines['spark.authenticate.secret']}): "
-            "write spark.authenticate.secret.file: /path on Kubernetes, "
+            "use spark.authenticate.secret.file: /path on Kubernetes, "
             "or set WINNOW_SPARK__SPARK_AUTHENTICATE_SECRET in the environment; "
             f"spark.spark.hadoop.fs.s3a.secret.key ({file}:{lines['spark.hadoop.fs.s3a.secret.key']}): "
             "set WINNOW_SPARK__spark_hadoop_fs_s3a_secret_key in the environment; "
-            f"every user of this machine may read {file}: chmod 600 it"
+            f"every user of this machine can read {file}: chmod 600 it"
         ) == said
 
     def test_what_only_its_reader_sees_is_no_matter(self, file: Path) -> None:
-        """The environment belongs to the process, and a path tells nothing; neither does a file for the owner alone."""
+        """Secrets in the environment, paths, and a file that only its owner can read are fine."""
         environment = {
             "WINNOW_KAFKA__SASL_PASSWORD": "hunter2",
             "WINNOW_OFFSETS__STORE": "{name: x, password: hunter2}",
@@ -193,10 +193,10 @@ class TestLaidOpen:
         assert "" == laid_open(read(file, ["kafka.ssl.key.password.file=/s"], environment))
         assert "chmod" not in laid_open(read(file, ["kafka.ssl.key.password=hunter2"], environment))
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
-        assert laid_open(read(file, (), {})).endswith("write password.file: /path")
+        assert laid_open(read(file, (), {})).endswith("use password.file: /path")
 
     def test_what_is_started_inherits_no_configuration(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A JVM and its workers get the environment of the driver, but not the secrets in it."""
+        """A JVM and its workers inherit the driver's environment without the secrets in it."""
         monkeypatch.setenv("WINNOW_KAFKA__SASL_PASSWORD", "hunter2")
         monkeypatch.setenv("WINNOWER", "somebody else's")
 

@@ -1,4 +1,4 @@
-"""Where values come from, which one wins, and the error for a source that cannot be read."""
+"""Where values come from, which one wins, and the errors of unreadable sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.config.good import problems
 
 class TestPrecedence:
     def test_defaults_are_the_documented_ones(self, file: Path) -> None:
-        """A minimal file is exactly-once, from the earliest offset, and stops if records were lost."""
+        """A minimal configuration is exactly-once, starts at the earliest offset, and stops if records were lost."""
         config = load(file, (), {})
 
         assert Guarantee.EXACTLY_ONCE is config.delivery_guarantee
@@ -32,7 +32,7 @@ class TestPrecedence:
         assert ("from-flag", "dead-env") == (config.sink.topic, config.dead_letters.topic)
 
     def test_a_default_of_the_image_never_wins(self, file: Path) -> None:
-        """What a user writes, in the file too, wins over it; without that it counts, and `check` names where it is from."""
+        """Any value set by a user wins over an image's default; without one, `check` names the default's origin."""
         default = {"WINNOW_DEFAULT__HTTP__ADDRESS": "0.0.0.0"}  # what the image has
 
         assert "0.0.0.0" == load(file, (), default).http.address
@@ -42,7 +42,7 @@ class TestPrecedence:
         assert "127.0.0.1" == load(file, (), default).http.address
 
     def test_a_configuration_needs_no_file(self) -> None:
-        """Containers can be configured by the environment alone."""
+        """The environment alone is enough, as in containers."""
         environ = {
             "WINNOW_GROUP_ID": "g",
             "WINNOW_SOURCE__TOPICS": "a, b",
@@ -62,7 +62,7 @@ class TestPrecedence:
         assert "clean-logs" == load(file, ["sink={}"], {}).sink.topic
 
     def test_an_empty_section_in_the_file_has_its_defaults(self, file: Path) -> None:
-        """An empty section is no mistake if none of its keys is required."""
+        """An empty section is valid if none of its keys is required."""
         file.write_text(file.read_text() + "parser:\noffsets:\n")
 
         assert "idc-access-log" == load(file, (), {}).parser.name
@@ -70,7 +70,7 @@ class TestPrecedence:
 
 class TestValues:
     def test_names_of_others_pass_verbatim(self, file: Path) -> None:
-        """Librdkafka's and Spark's names keep their dots and case, and their values become text."""
+        """Names of librdkafka and Spark keep their dots and case, and their values become text."""
         flags = ["kafka.enable.ssl.certificate.verification=true", "spark.spark.executor.memoryOverhead=512m"]
 
         config = load(file, flags, {"WINNOW_KAFKA__LINGER_MS": "5"})
@@ -93,7 +93,7 @@ class TestValues:
 
     @pytest.mark.parametrize("text", ["012345", "0x1F", "1e3", "1_000", "2001-01-01"])
     def test_a_number_among_properties_in_the_file_is_taken_verbatim(self, file: Path, text: str) -> None:
-        """Nobody thinks of quoting a password that is made of digits."""
+        """Users do not think of quoting a password made of digits."""
         with file.open("a") as writing:
             writing.write(f"  sasl.password: {text}\nspark: {{spark.x.y: {text}}}\n")
 
@@ -106,7 +106,7 @@ class TestValues:
         ["sink.kafka: {bootstrap.servers: 'centre:1', sasl.password: 0123}", "sink.kafka: {sasl.password: 0123}"],
     )
     def test_the_sinks_cluster_may_stand_at_the_top_of_the_file(self, file: Path, written: str) -> None:
-        """Beside `kafka`, whose properties it has; a flag adds to it, and its values are taken verbatim."""
+        """`sink.kafka` may be a top-level key; flags add to it, and its values are verbatim."""
         file.write_text(f"{file.read_text()}{written}\n")
 
         config = load(file, ["sink.kafka.bootstrap.servers=centre:2"], {})
@@ -169,7 +169,7 @@ class TestOrigins:
         assert {"winnow.yaml:11"} == {origin for keys, origin in origins.items() if keys[0] == "parser"}
 
     def test_a_merged_key_has_the_line_where_it_is_written(self, file: Path) -> None:
-        """YAML's anchors and merge keys work as in PyYAML's safe_load."""
+        """YAML anchors and merge keys work as in PyYAML's safe_load."""
         file.write_text(file.read_text() + "spark: &base {spark.master: 'local[1]'}\nparser:\n  <<: *base\n  a: 1\n")
 
         loaded = read(file, (), {})
@@ -178,7 +178,7 @@ class TestOrigins:
         assert ["winnow.yaml:11", "winnow.yaml:14"] == [loaded.origins["parser", key] for key in ("spark.master", "a")]
 
     def test_keys_with_dots_are_not_sections(self, file: Path) -> None:
-        """source.topics replaces source.topics only, and leaves source.topics.pattern alone."""
+        """source.topics does not replace source.topics.pattern."""
         loaded = read(file, ["source={topics.pattern: 'x.*', topics: []}"], {})
 
         assert "--set source" == loaded.origins["source", "topics.pattern"]
@@ -194,22 +194,22 @@ class TestOrigins:
 
 class TestTwice:
     def test_both_lines_of_a_key_are_named(self, file: Path) -> None:
-        """PyYAML would take the last value in silence; each key that is written twice is told, in any section."""
+        """PyYAML would silently take the last of two values; duplicate keys are reported in any section."""
         file.write_text(file.read_text() + "  linger.ms: 5\n  bootstrap.servers: other:9092\ngroup.id: x\n")
 
         assert [
-            "kafka.bootstrap.servers is written twice: keep one of them (winnow.yaml:10 and winnow.yaml:12)",
-            "group.id is written twice: keep one of them (winnow.yaml:1 and winnow.yaml:13)",
+            "kafka.bootstrap.servers is set twice: keep one (winnow.yaml:10 and winnow.yaml:12)",
+            "group.id is set twice: keep one (winnow.yaml:1 and winnow.yaml:13)",
         ] == problems(file)
 
     def test_a_key_in_a_list_is_found_too(self, file: Path) -> None:
-        """A parser's options may hold lists of sections."""
+        """Lists of sections, as in a parser's options, are searched, too."""
         file.write_text(file.read_text() + "parser: {checks: [{a: 1, a: 2}]}\n")
 
-        assert problems(file)[0].startswith("parser.checks.a is written twice")
+        assert problems(file)[0].startswith("parser.checks.a is set twice")
 
     def test_the_same_name_in_two_sections_and_merged_keys_are_left_alone(self, file: Path) -> None:
-        """A merged key may be overridden: that is what merging is for."""
+        """Overriding a merged key is not a duplicate."""
         file.write_text(file.read_text() + "spark: &base {spark.master: x}\nparser:\n  <<: *base\n  spark.master: y\n")
 
         assert "y" == load(file, (), {}).parser.options["spark.master"]
@@ -218,13 +218,13 @@ class TestTwice:
 class TestUnreadable:
     @pytest.mark.parametrize("content", ["[1, 2]", "a: [", "\xff", "a: 2001-99-99", "a: &b {c: *b}", ""])
     def test_a_file_that_is_not_a_configuration_is_named(self, file: Path, content: str) -> None:
-        """The message holds the path of the file."""
+        """The message has the path of the file."""
         file.write_bytes(content.encode("latin-1"))
 
         assert str(file) in problems(file)[0]
 
     def test_the_line_that_is_not_yaml_is_named(self, file: Path) -> None:
-        """The message holds the line, as for every other mistake."""
+        """The message has the line, as for any other mistake."""
         file.write_text("group.id: a\nsink: [x\nsource: 1\n")
 
         assert ["winnow.yaml:3 is not YAML: expected ',' or ']', but got ':'"] == problems(file)
@@ -234,17 +234,17 @@ class TestUnreadable:
         ["*hunter2", "!hunter2 x", "!hunter2'x", "'a' hunter2", '"\\hunter2"', "[hunter2", "`hunter2", "%hunter2"],
     )
     def test_text_that_is_not_yaml_is_not_repeated(self, file: Path, secret: str) -> None:
-        """The message does not repeat the line, which may hold a password."""
+        """The message does not quote the line, which may hold a password."""
         file.write_text(f"kafka:\n  sasl.password: {secret}\n")
 
         assert "hunter2" not in str(problems(file))
 
     def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
-        """The message names a file that is missing or cannot be read."""
+        """The message names a file that is missing or unreadable."""
         assert "No such file" in problems(tmp_path / "none.yaml")[0]
 
     def test_an_assignment_needs_an_equals_sign(self, file: Path) -> None:
-        """Each assignment without one is named, but its possible value is not repeated."""
+        """Each assignment without one is named, but its possible value is not quoted."""
         found = problems(file, "nonsense", "kafka.sasl.password:hunter2", "=x")
 
         names = [one.removesuffix(": write it as key=value") for one in found]

@@ -17,7 +17,7 @@ from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.unit.driver.test_pause import Marked
 from tests.unit.driver.test_service import config
 
-BRING_BACK = "restore the broker; the partition then resumes by itself"
+BRING_BACK = "restore the broker; the partition resumes on its own"
 
 
 def noted(said: list[str]) -> Say:

@@ -598,6 +598,16 @@ def test_without_a_store_the_driver_remembers_what_tasks_report() -> None:
     assert {A: 7, B: None} == {partition: each.committed for partition, each in again.ranges.items()}
 
 
+@pytest.mark.parametrize(
+    ("kind", "cure"), [(DriverKafka, "winnow offsets reset"), (LocalKafka, "set starting.offsets to something else")]
+)
+def test_the_cure_fits_the_store(kind: type[DriverKafka], cure: str) -> None:
+    """An offset that an operator sets is of no use to a store that keeps nothing."""
+    found = Discovery(config("starting.offsets=error"), kind(p0=(0, 10)).clients).discover()
+
+    assert cure in str(found.blocked[A])
+
+
 def test_an_offset_that_cannot_be_read_blocks_its_partition() -> None:
     """A store that holds something else than an offset is a named reason; the other partitions go on."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))

@@ -57,8 +57,8 @@ class TestClusters:
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
         assert (
-            "sink.kafka is the source's cluster (id a), and the source 'clean' is also sink.topic: Winnow would feed "
-            "itself: set sink.topic to another topic, or sink.kafka to another cluster"
+            "sink.kafka is the source's cluster (id a), and the source 'clean' is also sink.topic: Winnow would read "
+            "its own output: set sink.topic to another topic, or sink.kafka to another cluster"
         ) == str(found[0])
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:

@@ -180,7 +180,7 @@ class TestUntilEnd:
         assert 1 == code
         assert {A: 1_000, B: 7} == {partition: at.offset for partition, at in kafka.committed.items()}
         (blocked,) = [entry["error"] for entry in logs if entry["event"] == "partition_blocked"]
-        assert "raw-0@1000: the partition was cut to 900" in blocked
+        assert "raw-0@1000: the partition was truncated to 900" in blocked
 
     @pytest.mark.parametrize(
         ("policy", "committed", "event", "start", "end"),
@@ -962,7 +962,7 @@ class TestChecks:
         waiting = [each for each in logs if each["event"] == "partition_waiting"]
         assert [1, 3] == [each["partition"] for each in waiting]
         cause = "its output cannot be delivered: clean-1 has no leader"
-        assert f"raw-1: {cause}: restore the broker; the partition then resumes by itself" == waiting[0]["error"]
+        assert f"raw-1: {cause}: restore the broker; the partition resumes on its own" == waiting[0]["error"]
         assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition_wait_over"]
 
     def test_a_sink_that_is_deleted_ends_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,9 @@ def test_out_of_range_names_the_lost_range() -> None:
 
 def test_an_offset_above_the_end_is_a_cut() -> None:
     """The error names the offsets that will be written a second time."""
-    with pytest.raises(Truncated, match=r"raw-3@250: the partition was cut to 200, .*: offsets 200 to 249 are not"):
+    with pytest.raises(
+        Truncated, match=r"raw-3@250: the partition was truncated to 200, .*: offsets 200 to 249 are not"
+    ):
         start(offsets(250))
 
 
@@ -119,14 +121,16 @@ def test_an_offset_above_the_end_is_a_cut() -> None:
 )
 def test_a_cut_partition_that_has_grown_again_stays_blocked(at: PartitionOffsets, cut: int | None) -> None:
     """The committed offset is inside the partition again, but the records below it are others: no growth unblocks it."""
-    with pytest.raises(Truncated, match=r"raw-3@150: the partition was cut to 120, .*offsets 120 to 149"):
+    with pytest.raises(Truncated, match=r"raw-3@150: the partition was truncated to 120, .*offsets 120 to 149"):
         start(at, cut=cut)
 
 
 @pytest.mark.parametrize(("remembered", "lowest"), [(220, 200), (150, 150)])
 def test_a_partition_that_was_cut_twice_was_cut_to_the_lower_offset(remembered: int, lowest: int) -> None:
     """It ends below its committed offset now, and ended there before, too: all records from the lower end on are others."""
-    with pytest.raises(Truncated, match=rf"raw-3@250: the partition was cut to {lowest}, .*offsets {lowest} to 249"):
+    with pytest.raises(
+        Truncated, match=rf"raw-3@250: the partition was truncated to {lowest}, .*offsets {lowest} to 249"
+    ):
         start(offsets(250), cut=remembered)
 
 

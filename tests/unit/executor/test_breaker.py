@@ -1,4 +1,4 @@
-"""The circuit breaker of the dead letters: good data are not drained into them because a parser is wrong."""
+"""The circuit breaker keeps a wrong parser from draining good data into the dead letters."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def cleanse(
 
 class TestTask:
     def test_a_partition_with_too_many_dead_letters_is_blocked(self) -> None:
-        """It says how many and why, and what to do; the other partition goes on to its end."""
+        """The error gives the counts, the reason and the cure; the other partition runs to its end."""
         kafka = FakeKafka({A: [*good(40), *bad(400)], B: [*good(300), *bad(100)]})
 
         receipts = cleanse(kafka, HALF)
 
         blocked, other = receipts[A], receipts[B]
         assert (Outcome.BLOCKED, True) == (blocked.outcome, blocked.tripped)
-        assert "records within 60 s are dead letters, the last ones mostly for 'no_marker'" in blocked.error
+        assert "records within 60 s were rejected (most recently: 'no_marker')" in blocked.error
         assert "dead.letters.breaker.ratio allows 50.0%" in blocked.error
         assert "winnow offsets reset" in blocked.cure
         assert (Outcome.DONE, 400, False) == (other.outcome, other.records, other.tripped)
 
     def test_nothing_counts_half(self) -> None:
-        """The transaction that was open is aborted: sink, dead letters and offset tell the same."""
+        """The open transaction is aborted, so sink, dead letters and offset agree."""
         kafka = FakeKafka({A: [*good(40), *bad(400)]})
 
         (receipt,) = cleanse(kafka, HALF).values()
@@ -89,7 +89,7 @@ class TestTask:
 
     @pytest.mark.parametrize("guarantee", list(Guarantee))
     def test_the_offset_says_why(self, guarantee: Guarantee) -> None:
-        """Whoever asks without the service sees it, until another task goes on; the counts and the offset stay."""
+        """`winnow lag` can show the reason without the service until another task continues; counts and offset stay."""
         kafka = FakeKafka({A: [*good(40), *bad(400)], B: good(40)})
 
         receipt = cleanse(kafka, HALF, guarantee)[A]
@@ -107,7 +107,7 @@ class TestTask:
     @pytest.mark.parametrize("guarantee", list(Guarantee))
     @pytest.mark.parametrize("metadata", ["", EARLIER], ids=["a person", "an earlier run"])
     def test_the_offset_of_somebody_before_us_says_why(self, metadata: str, guarantee: Guarantee) -> None:
-        """A service that starts with a wrong parser commits nothing before it is stopped."""
+        """A service that starts with a wrong parser has committed nothing when it is stopped."""
         kafka = FakeKafka({A: [*good(40), *bad(400)]})
         kafka.committed[A] = CommittedOffset(40, metadata)
 
@@ -119,7 +119,7 @@ class TestTask:
 
     @pytest.mark.parametrize("point", [Point.BEFORE_OPEN, Point.AFTER_OPEN])
     def test_who_cannot_say_why_is_blocked_all_the_same(self, point: Point) -> None:
-        """Kafka may be away just then: nothing is written, and nothing is read on."""
+        """If Kafka is unavailable just then, nothing is written, and the partition is blocked anyway."""
         kafka = FakeKafka({A: [*good(40), *bad(400)]})
 
         (receipt,) = cleanse(kafka, HALF, script=Script([Mishap(point, Trouble.TRANSIENT, 2)])).values()
@@ -128,7 +128,7 @@ class TestTask:
         assert not OffsetMetadata.parse(kafka.committed[A].metadata).blocked
 
     def test_another_owner_is_left_alone(self) -> None:
-        """It judges the partition anew, and must not be fenced for a word of ours."""
+        """It judges the partition itself, and must not be fenced just to store a reason."""
         kafka = FakeKafka({A: [*good(40), *bad(400)]})
 
         class TakenOver(FakeOffsets):
@@ -145,7 +145,7 @@ class TestTask:
         assert {A: 1} == kafka.epochs
 
     def test_any_number_may_come_by_default(self) -> None:
-        """Dead letters lose nothing, and can be replayed; only who asks for it has partitions that wait."""
+        """Dead letters lose nothing and can be replayed; blocking partitions is opt-in."""
         kafka = FakeKafka({A: bad(400)})
 
         (receipt,) = cleanse(kafka, None).values()
@@ -167,7 +167,6 @@ class TestWindow:
         self.breaker = CircuitBreaker(HALF, self.clock)
 
     def test_the_ratio_itself_is_allowed(self) -> None:
-        """One more is not."""
         self.breaker.judge(A, some(100, 50))
 
         with pytest.raises(TooManyDeadLetters, match="51 of 101 records within 60 s"):
@@ -175,21 +174,20 @@ class TestWindow:
         assert {A} == set(self.breaker.tripped)
 
     def test_few_records_are_not_judged(self) -> None:
-        """The twentieth is."""
         self.breaker.judge(A, some(19, 19))
 
         with pytest.raises(TooManyDeadLetters):
             self.breaker.judge(A, some(1, 0))
 
     def test_partitions_are_judged_apart(self) -> None:
-        """The good lines of one do not make up for the other."""
+        """Good lines of one partition do not offset bad lines of another."""
         self.breaker.judge(B, some(1_000, 0))
 
         with pytest.raises(TooManyDeadLetters):
             self.breaker.judge(A, some(20, 20))
 
     def test_what_is_older_than_the_window_does_not_count(self) -> None:
-        """Good records of last week do not hide that now all are bad."""
+        """Last week's good records do not hide that all are bad now."""
         self.breaker.judge(A, some(1_000_000, 0))
         self.clock.now += HALF.seconds + 1
 
@@ -197,7 +195,7 @@ class TestWindow:
             self.breaker.judge(A, some(20, 20))
 
     def test_what_is_younger_counts(self) -> None:
-        """However many parts it came in; little is remembered of them."""
+        """In however many parts it came; few slices are kept."""
         for _ in range(1_000):
             self.clock.now += HALF.seconds / 1_100
             self.breaker.judge(A, some(10, 5))

@@ -1,4 +1,4 @@
-"""What of a task's lanes runs beside the flow: who waits for whom, and who does not."""
+"""Running the calls of lanes in threads: who waits for whom."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANES = 2 * SIDE_BY_SIDE
 
 
 class FakeLane:
-    """A lane whose calls last until it is let go, and which remembers what was asked of it."""
+    """A lane whose calls last until it is released, and which records what it was asked to do."""
 
     def __init__(self, *, troubled: bool = False) -> None:
         self.troubled, self.full, self.running = troubled, False, True
@@ -59,7 +59,7 @@ class FakeLane:
 
 
 class Stage:
-    """Lanes, and the calls under test, whose time passes only as a test says."""
+    """Lanes and the calls under test; time passes only when a test says so."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -74,7 +74,7 @@ class Stage:
         return cast("Lane", self.lanes[-1])
 
     def hanging(self, lane: Lane) -> Lane:
-        """Return the lane with a call that hangs."""
+        """Return the lane after starting a hanging call for it."""
         self.start(lane)
         began = self.calls._calls[lane]
         self.until(lambda: began.began is not None)
@@ -85,7 +85,7 @@ class Stage:
         self.calls.start(lane, cast("FakeLane", lane).waits)
 
     def successors(self) -> list[Lane]:
-        """Return the lanes that took over so far."""
+        """Return the successors so far."""
         self.replaced += self.calls.replace_overdue()
         return self.replaced
 
@@ -100,7 +100,7 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Return a stage, and let everything end that hangs."""
+    """Yield a stage, then release everything that hangs."""
     made = Stage()
     with made.watchdog:
         yield made
@@ -110,7 +110,7 @@ def stage() -> Iterator[Stage]:
 
 
 def test_lanes_that_hang_take_no_thread_from_the_others(stage: Stage) -> None:
-    """However many lanes hang, each of the others has its turn as soon as those before it count as hanging."""
+    """However many lanes hang, each other lane gets its turn as soon as those before it count as hanging."""
     for _ in range(LANES):
         stage.start(stage.lane())
     well = stage.lane()
@@ -124,7 +124,7 @@ def test_lanes_that_hang_take_no_thread_from_the_others(stage: Stage) -> None:
 
 
 def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
-    """Its next call may well hang again, so it delays no lane that is well, not even for a moment."""
+    """Its next call may well hang again, so it must not delay a healthy lane even for a moment."""
     for _ in range(LANES):
         stage.start(stage.lane(troubled=True))
     well = stage.lane()
@@ -137,7 +137,7 @@ def test_a_lane_in_trouble_waits_in_a_queue_of_its_own(stage: Stage) -> None:
 
 
 def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(stage: Stage) -> None:
-    """However many of them hang, one whose trouble is over opens again."""
+    """However many of them hang, one that has recovered opens again."""
     for _ in range(LANES):
         stage.start(stage.lane(troubled=True))
     over = stage.lane(troubled=True)
@@ -150,7 +150,7 @@ def test_lanes_in_trouble_take_no_thread_from_each_other_for_long(stage: Stage) 
 
 
 def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
-    """When everything goes on at once, no more run side by side than usual."""
+    """When all calls continue at once, no more run in parallel than usual."""
     for _ in range(LANES):
         stage.start(stage.lane())
     stage.until(lambda: not stage.calls.crowded, tick=HANGS_SECONDS)
@@ -179,7 +179,7 @@ def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
 def test_there_are_as_many_threads_as_calls_may_run(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, lanes: int, threads: int
 ) -> None:
-    """A thread that would only look and leave is not even begun."""
+    """No thread is started that would find nothing to do."""
     begun = list[object]()
     monkeypatch.setattr(stage.threads, "submit", begun.append)
 
@@ -207,7 +207,7 @@ def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
 
 @pytest.mark.parametrize("troubled", [True, False])
 def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(stage: Stage, *, troubled: bool) -> None:
-    """Its steps are dropped and its partition is not read for now; the steps of the others go on, and nobody waits."""
+    """Its steps are dropped and reading it stops; the steps of the others continue, and nothing waits."""
     hangs = stage.lane(troubled=troubled)
     if troubled:
         stage.start(hangs)
@@ -228,7 +228,7 @@ def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(stage: Stage, *, 
 
 
 def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(stage: Stage) -> None:
-    """So it takes no more than it can write, and no partition is read twice."""
+    """It takes no more than it can write, and reads no partition twice."""
     one, other, taken = stage.lane(), stage.lane(), list[int]()
     stage.start(one)
     stage.start(other)
@@ -243,7 +243,7 @@ def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(sta
 
 
 def test_what_finds_no_room_is_sent_beside_the_flow(stage: Stage) -> None:
-    """A lane whose output queue is full waits for room in a thread, and its next steps wait with it."""
+    """A lane with a full output queue waits for room in a thread, and its next steps wait with it."""
     lane, taken = stage.lane(), list[int]()
 
     def fill() -> None:
@@ -260,7 +260,7 @@ def test_what_finds_no_room_is_sent_beside_the_flow(stage: Stage) -> None:
 
 
 def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
-    """The others end in peace; what hangs is let go after its time, and what waits for a thread is not begun."""
+    """The others finish; what hangs is abandoned after its time, and what waits for a thread is not started."""
     hanging = [stage.hanging(stage.lane()) for _ in range(3)]
     well = stage.lane()
     threading.Timer(0.1, cast("FakeLane", well).let_go.set).start()
@@ -279,7 +279,7 @@ def test_at_the_end_calls_that_hang_are_abandoned(stage: Stage) -> None:
 def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, *, troubled: bool
 ) -> None:
-    """What was taken is committed, although all threads were taken by lanes that hang."""
+    """What was taken is committed, even if hanging lanes had occupied every thread."""
     for _ in range(SIDE_BY_SIDE):
         stage.start(stage.lane(troubled=troubled))
     stage.until(lambda: all(call.began is not None for call in stage.calls._calls.values()))
@@ -301,7 +301,7 @@ def test_at_the_end_calls_behind_those_that_hang_have_their_turn(
 
 
 def test_what_was_abandoned_is_not_waited_for_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task abandons what hangs before its report and once more when it closes, and its end comes no later for that."""
+    """A task abandons hanging calls before its receipts and again when it closes; the second time costs nothing."""
     stage.hanging(stage.lane())
     abandoned, waited = list[str](), list[Future[bool]]()
     monkeypatch.setattr(stage.lanes[0], "abandon", lambda: abandoned.append("abandon"))
@@ -329,7 +329,7 @@ def test_at_the_end_calls_without_a_thread_are_not_begun(stage: Stage, *, troubl
 
 
 def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None:
-    """To discard a producer may take as long as any other call."""
+    """Discarding a producer may take as long as any other call."""
     lane = stage.lane()
     stage.lanes[0].outcome = Outcome.FAILED
     stage.lanes[0].let_go.set()
@@ -341,7 +341,7 @@ def test_a_call_that_fails_gives_its_lane_up_in_its_thread(stage: Stage) -> None
 
 
 def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To wait for the others would cost the flow a moment with each pass, for as long as they hang."""
+    """Waiting for hanging calls would cost the record flow a moment in each pass."""
     stage.hanging(stage.lane())
     well, waited = stage.lane(), list[object]()
     stage.start(well)
@@ -356,7 +356,7 @@ def test_a_moment_is_given_only_to_calls_that_do_not_hang(stage: Stage, monkeypa
 def test_a_call_has_its_time_before_it_is_abandoned(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, has_taken: float, waits: float
 ) -> None:
-    """What it has taken already counts; one moment more is for its thread to return."""
+    """The time it has already taken counts; then its thread gets a moment to return."""
     lane = stage.lane()
     stage.start(lane)
     stage.until(lambda: stage.calls._calls[lane].began is not None)
@@ -375,7 +375,7 @@ def test_a_call_has_its_time_before_it_is_abandoned(
 
 @pytest.mark.timeout(10)
 def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits, rather than asks again and again; and to open hundreds of lanes may take longer than the watchdog waits."""
+    """It waits without polling, and feeds the watchdog, because opening hundreds of lanes may outlast it."""
     fed, waited = list[float](), list[float]()
     monkeypatch.setattr(stage.watchdog, "feed", lambda: fed.append(stage.clock.now))
 
@@ -393,7 +393,7 @@ def test_the_task_is_alive_while_it_waits_for_lanes_to_open(stage: Stage, monkey
 
 
 def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An end of any call shows that Kafka answers, so the rest have their time once more."""
+    """A call that ends shows that Kafka responds, so the others get their full time again."""
     closed = [stage.lane() for _ in range(4)]
     for lane in closed:
         stage.start(lane)
@@ -411,7 +411,7 @@ def test_lanes_that_open_one_after_the_other_are_waited_for(stage: Stage, monkey
 
 
 def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
-    """Its lane goes on with what it did."""
+    """Its lane continues with the result."""
     lane = stage.lane()
     stage.start(lane)
     threading.Timer(0.05, stage.lanes[0].let_go.set).start()
@@ -422,7 +422,7 @@ def test_a_call_that_ends_in_its_time_is_not_abandoned(stage: Stage) -> None:
 
 
 def test_a_call_that_does_not_return_is_an_orphan(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lane has a successor that is free to call; the steps that waited are dropped, and its end is still waited for."""
+    """The lane's successor can call at once; parked steps are dropped, and the orphan's end is still awaited."""
     monkeypatch.setattr("app.watchdog.GRACE_SECONDS", 0.0)
     lane, taken, inside = stage.lane(), list[int](), threading.Event()
 

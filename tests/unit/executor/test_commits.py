@@ -35,7 +35,7 @@ def commits_of(lanes: int, calls: Calls, clock: FakeClock, reporter: object = No
 
 
 class OneLane:
-    """A lane that always has something to commit, and whose commit lasts until it is let go."""
+    """A lane that always has something to commit, and whose commit lasts until it is released."""
 
     dirty = running = True
     troubled = full = False
@@ -60,7 +60,7 @@ class OneLane:
 
 @pytest.mark.parametrize("error", [Transient(Partition("raw", 0), "19 records were not acknowledged"), None])
 def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None:
-    """A commit that waits for its broker delays the commits of its lane, and no pass after it, if it fails or not."""
+    """A commit that waits for its broker delays its own lane but no later pass, whether it fails or not."""
     clock, one = FakeClock(), OneLane(error)
     lane = cast("Lane", one)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
@@ -84,7 +84,7 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
 
 
 def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So their lanes take part in it, instead of waiting for the one after."""
+    """Their lanes then take part in it instead of waiting for the next one."""
     clock, one = FakeClock(), OneLane(None)
     lane = cast("Lane", one)
 
@@ -141,7 +141,7 @@ class SlowLane:
 def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
     took: float, lanes: int, catching_up: bool, pause: float
 ) -> None:
-    """Not a moment earlier; the first one is due at once, wherever the clock begins."""
+    """Not a moment earlier. The first one is due at once, whatever the clock's start."""
     clock = FakeClock()
     clock.now = 0.0
     calls = Calls(Inline(), clock, Watchdog(), Lane.send_rest)
@@ -157,7 +157,6 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
 
 
 def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
-    """A heartbeat commits any lane."""
     clock = FakeClock()
     commits, _ = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock)
     idle, busy = SlowLane(clock, 0.0, dirty=False), SlowLane(clock, 0.0)
@@ -170,7 +169,7 @@ def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
 
 
 def test_one_lane_reports_for_its_task() -> None:
-    """It tells how long the commits before its own have taken; the others tell nothing."""
+    """It reports how long earlier commits took; the other lanes report nothing."""
     clock = FakeClock()
     slow, reporter = SlowLane(clock, 2.0), SlowLane(clock, 0.0)
     commits, stopwatch = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock, reporter)

@@ -1,4 +1,4 @@
-"""Dead letters that are made for a whole chunk at once equal those that are made one by one."""
+"""Dead letters, made for a whole chunk at once or one by one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits, ids: TopicIds = NO_I
 
 
 def taking(kafka: Mapping[str, str] | None = None, **settings: object) -> Limits:
-    """Return what a dead-letter topic with these settings takes, whose sink takes a mebibyte."""
+    """Return the limits of a dead-letter topic with these settings; the sink accepts a mebibyte."""
     topic = replace(Destination("dead", 1, 1 << 20), **settings)  # type: ignore[arg-type]  # fields of many types
     return Limits.of(topic, make_task_config(dead_letters=topic, kafka=kafka or {}))
 
@@ -88,7 +88,6 @@ def test_all_at_once_is_the_same_as_one_by_one(
     reason: str,
     ids: TopicIds,
 ) -> None:
-    """Dead letters of a whole chunk equal those that are made one by one, also where some timestamps are moved."""
     chunk, parsed = chunk_of(rows)
     reasons = [reason if row % 2 else "reason" for row in parsed.reject_rows.tolist()]
     parsed = replace(parsed, reasons=pa.array(reasons, pa.string()))
@@ -110,7 +109,7 @@ def test_rejects_without_headers_become_one_array() -> None:
 
 
 def test_headers_of_the_record_come_first() -> None:
-    """A dead letter has the record's own headers first, then Winnow's; the next record may have none."""
+    """A dead letter has the record's own headers first, then Winnow's. The next record may have none of its own."""
     own: list[Headers] = [[("h", b"1")], [], [("h", None)], []]
     bad, good = (None, b"bad", 0, True), (None, b"good", 0, False)
     chunk, parsed = chunk_of([bad, good, bad, bad], own)
@@ -126,7 +125,7 @@ def test_headers_of_the_record_come_first() -> None:
 
 @given(st.lists(st.builds(DeadLetter, st.none() | texts, st.none() | texts, headers, st.integers(-1, 5)), max_size=5))
 def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[DeadLetter]) -> None:
-    """Dead letters in an Arrow array keep every field, also in a slice."""
+    """All fields survive, also in a slice."""
     flat = DeadLetters.of(some)
 
     assert list(flat) == some
@@ -136,7 +135,7 @@ def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[DeadLette
 
 
 def test_a_missing_dead_letter_is_an_index_error() -> None:
-    """Negative indices count from the end, and an index beyond it raises an IndexError."""
+    """Negative indices count from the end."""
     flat = DeadLetters.of([DeadLetter(b"k", b"v", [], 1)])
 
     assert flat[-1] == flat[0] == DeadLetter(b"k", b"v", [], 1)
@@ -145,7 +144,7 @@ def test_a_missing_dead_letter_is_an_index_error() -> None:
 
 
 COMPRESSIBLE = b"again and " * 200_000
-"""Two megabytes, which every codec makes small."""
+"""Two megabytes that every codec compresses well."""
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ COMPRESSIBLE = b"again and " * 200_000
     ],
 )
 def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool) -> None:
-    """The producer's codec and limit count, and the codec of the topic, as librdkafka and the broker measure them."""
+    """The producer's codec and limit count, and the topic's codec, as librdkafka and the broker apply them."""
     chunk, parsed = chunk_of([(b"k", value, 0, True)])
 
     (made,) = make_dead_letters(chunk, parsed, topic, NOW)
@@ -181,7 +180,7 @@ def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool)
 
 
 def size_of(one: DeadLetter) -> int:
-    """Return what a dead letter takes of its batch: lengths, and up to eight bytes of framing for each header."""
+    """Return the size of a dead letter in its batch: lengths, plus up to eight bytes of framing for each header."""
     return (
         len(one.key or b"")
         + len(one.value or b"")
@@ -190,13 +189,13 @@ def size_of(one: DeadLetter) -> int:
 
 
 def exactly(max_bytes: int) -> Limits:
-    """Return a topic that takes so much, and does not compress."""
+    """Return the limits of an uncompressed topic that accepts this size."""
     return replace(ROOMY, max_bytes=max_bytes, max_bytes_to_compress=max_bytes, codecs=frozenset({"none"}))
 
 
 @pytest.mark.parametrize("own_headers", [[], [("h", b"1")]])
 def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple[str, bytes | None]]) -> None:
-    """A dead letter that fills its batch to the last byte is whole; with a byte less it is cut, and fits again."""
+    """A dead letter that fills its batch exactly is whole. With a byte less room it is cut, and fits again."""
     chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (b"k", b"v" * 999, 0, True)], [own_headers] * 2)
     whole, smaller = one_by_one(chunk, parsed, ROOMY)
 
@@ -209,7 +208,7 @@ def test_the_framing_of_headers_counts_against_the_limit(own_headers: list[tuple
 
 
 def test_all_are_made_at_once_while_each_of_them_fits() -> None:
-    """With a few bytes to spare: the headers that only some need, and the byte that ends each name."""
+    """This needs a few spare bytes: for headers that only some have, and for the zero byte after each name."""
     chunk, parsed = chunk_of([(b"k", b"v" * 1_000, 0, True), (None, b"", 2, True)])
     largest = max(map(size_of, one_by_one(chunk, parsed, ROOMY)))
 
@@ -219,7 +218,7 @@ def test_all_are_made_at_once_while_each_of_them_fits() -> None:
 
 
 def test_a_key_is_dropped_only_where_it_leaves_no_room() -> None:
-    """So are the record's own headers; why it was rejected, and where the whole record stands, is kept."""
+    """So are the record's own headers. The reason and the origin of the record are always kept."""
     chunk, parsed = chunk_of([(b"k" * 500, b"v" * 1_000, 0, True)], [[("h", b"1")]])
     (with_key,) = make_dead_letters(chunk, parsed, exactly(1_100), NOW)
     without_value = size_of(with_key) - len(with_key.value or b"")
@@ -256,7 +255,7 @@ A_DAY = TimestampLimit("message.timestamp.before.max.ms", 24 * HOUR)
 def test_a_timestamp_that_is_refused_becomes_a_header(
     stamp: int, reason: str, moved: bool, headers: list[tuple[str, bytes]]
 ) -> None:
-    """The dead letter then gets the time of writing; a margin is left for clocks that differ."""
+    """The dead letter gets the time of writing. A margin allows for clocks that differ."""
     chunk, parsed = chunk_of([(b"k", b"v", 0, True)], [headers])
     chunk = replace(chunk, timestamps=np.array([stamp]))
     parsed = replace(parsed, reasons=pa.array([reason], pa.string()))
@@ -270,7 +269,7 @@ def test_a_timestamp_that_is_refused_becomes_a_header(
 
 @pytest.mark.parametrize("append_time", [False, True])
 def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(append_time: bool) -> None:
-    """With LogAppendTime a record's own timestamp would be gone: it becomes a header."""
+    """With LogAppendTime the record's own timestamp would be lost, so it becomes a header."""
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
     topic = taking(append_time=append_time)
 
@@ -282,7 +281,7 @@ def test_a_topic_that_takes_any_time_keeps_it_unless_it_sets_another(append_time
 
 @pytest.mark.parametrize("topic_id", ["", "5L6g3nShT"])
 def test_a_dead_letter_says_in_which_topic_of_that_name_its_record_was(topic_id: str) -> None:
-    """A later one has other records at the same offsets."""
+    """A later topic of the same name has other records at the same offsets."""
     chunk, _ = chunk_of([(b"k", b"v", 0, True)])
 
     made = make_dead_letter(chunk, Reject(0, "empty", ""), ROOMY, NOW, {"raw": topic_id})

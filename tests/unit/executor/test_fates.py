@@ -1,4 +1,4 @@
-"""What a task would make of records, for those who read them beside the service."""
+"""The dry run of a task's pipeline, for audit and replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def record(offset: int, value: bytes | None, partition: Partition = RAW) -> Reco
 
 
 def test_lines_and_dead_letters_in_order() -> None:
-    """Each goes where a task would put it: lines keep key and time, dead letters the headers, too."""
+    """Each goes where a task would write it: lines keep key and time, dead letters also the headers."""
     records = [record(7, line(7)), record(8, b"rubbish", OTHER), record(9, line(9), OTHER)]
 
     first, second, third = Fates(make_task_config()).of(records)
@@ -45,7 +45,7 @@ def test_lines_and_dead_letters_in_order() -> None:
 
 
 def test_what_the_sink_would_not_take() -> None:
-    """The limits of the topics count, as they do for a task."""
+    """The topics' limits apply, as for a task."""
     task_config = make_task_config(sink=Destination("clean", 1, 520), dead_letters=Destination("dead", 1, 1_000_000))
 
     (fate,) = Fates(task_config).of([record(1, line(1))])
@@ -64,7 +64,7 @@ def test_by_key() -> None:
 
 
 def test_a_line_that_kafka_refuses() -> None:
-    """It becomes a dead letter with Kafka's words."""
+    """It becomes a dead letter with Kafka's error text."""
     fate = Fates(make_task_config()).refused(record(1, line(1)), "INVALID_RECORD")
 
     assert ("refused", "INVALID_RECORD", line(1), Partition("dead", 0)) == (

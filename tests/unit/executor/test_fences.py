@@ -1,4 +1,4 @@
-"""What a task learns about its fenced partitions from the offsets that are committed there."""
+"""What a task learns about a fenced partition from the offset committed there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Scene:
 
 
 def test_a_later_generation_takes_one_partition() -> None:
-    """The task goes on with the others."""
+    """The task continues with the others."""
     scene = Scene(LATER, ME)
 
     scene.fences.look(A, once=True)
@@ -44,7 +44,7 @@ def test_a_later_generation_takes_one_partition() -> None:
 
 @pytest.mark.parametrize("owners", [(ME,), (Owner(9, "there", "clean", 2),), (Owner(9, "there", "clean", 1),), ()])
 def test_the_fence_of_the_driver_ends_the_task(owners: tuple[Owner, ...]) -> None:
-    """On the control partition one look is enough, also where an equal service has fenced it."""
+    """On the control partition one look is enough, also if a service of the same generation has fenced it."""
     scene = Scene(*owners)
 
     scene.fences.look(A, once=True)
@@ -54,7 +54,7 @@ def test_the_fence_of_the_driver_ends_the_task(owners: tuple[Owner, ...]) -> Non
 
 
 def test_a_later_generation_has_a_moment_for_its_first_commit() -> None:
-    """Another partition than the control partition was fenced: the task looks again before it ends."""
+    """A partition other than the control partition was fenced, so the task looks again before it ends."""
     scene = Scene(ME, ME)
     scene.fences.look(B, once=False)
     scene.now += PATIENCE_SECONDS - 0.1
@@ -69,7 +69,7 @@ def test_a_later_generation_has_a_moment_for_its_first_commit() -> None:
 
 
 def test_that_moment_ends() -> None:
-    """Somebody has fenced it who does not work on it."""
+    """Whoever fenced the partition does not work on it."""
     scene = Scene(ME, ME)
     scene.fences.look(B, once=False)
 
@@ -81,7 +81,7 @@ def test_that_moment_ends() -> None:
 
 @pytest.mark.parametrize("trouble", [Unreachable("away"), NotAllowed("no")])
 def test_where_nobody_answers_the_task_ends(trouble: Exception) -> None:
-    """As it would for any other fence: the driver plans again."""
+    """Like any other fence: the driver plans again."""
     scene = Scene(LATER)
     scene.trouble = trouble
 

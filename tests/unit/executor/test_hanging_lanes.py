@@ -1,4 +1,4 @@
-"""A task one of whose lanes hangs: its other lanes go on, and its own records come late, but all of them once."""
+"""A task with a hanging lane: the others continue, and its own records arrive late, but all of them once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tests.unit.executor.test_task import cleansed, line
 
 A, B = Partition("raw", 0), Partition("raw", 3)
 RECORDS = 300
-"""Far more than may be parked."""
+"""Far more than can be parked."""
 EXPECTED = [cleansed(n) for n in range(RECORDS)]
 
 
 class QuickClock(FakeClock):
-    """Twenty seconds pass in one."""
+    """A clock on which twenty seconds pass in one."""
 
     speed = 20
 
@@ -44,7 +44,7 @@ class QuickClock(FakeClock):
 
 
 class Stage:
-    """A task with two lanes; what a test replaces in the writers of the first may wait until the second has sent all."""
+    """A task with two lanes. A test may make the first one's writers block until the second has sent all."""
 
     def __init__(self) -> None:
         self.kafka = FakeKafka({each: [Record(line(n)) for n in range(RECORDS)] for each in (A, B)})
@@ -78,7 +78,7 @@ class Stage:
         writer.send = watched  # type: ignore[method-assign]
 
     def run(self, seconds: float = 600, end: int | None = RECORDS) -> list[Receipt]:
-        """Run the task to the agreed end, or for so long."""
+        """Run the task to the agreed end, or for this long."""
         ranges = OffsetRange(A, None, 0, end), OffsetRange(B, None, 0, end)
         assignment = make_assignment(self.task_config, *ranges)
         parser = make_parser(self.task_config)
@@ -87,14 +87,14 @@ class Stage:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """Return a stage, and let go at the end what still waits."""
+    """Yield a stage, then release what still waits."""
     made = Stage()
     yield made
     made.over.set()
 
 
 def test_the_memory_of_a_lane_that_commits_is_left_alone(stage: Stage) -> None:
-    """Librdkafka's delivery reports are taken by one thread at a time; those of the others are taken meanwhile."""
+    """Only one thread at a time takes librdkafka's delivery reports; those of other lanes are taken meanwhile."""
     commits, b_is_freed, freed = threading.Event(), threading.Event(), set[Partition]()
     make = stage.clients.writer
 
@@ -127,13 +127,13 @@ def test_the_memory_of_a_lane_that_commits_is_left_alone(stage: Stage) -> None:
 
 
 def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
-    """While its commit hangs, the others send; when too much of it waits it is held, and read on afterwards."""
+    """While its commit hangs, the others send. If too much of it is parked, it is held, and read again afterwards."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit
 
         def hangs(offset: int, metadata: str) -> None:
-            if offset > 0:  # not the start
+            if offset > 0:  # except at the start
                 assert stage.b_has_sent.wait(20)
             commit(offset, metadata)
 
@@ -147,7 +147,7 @@ def test_a_lane_that_commits_holds_up_no_other(stage: Stage) -> None:
 
 
 def test_an_opening_that_hangs(stage: Stage) -> None:
-    """The others begin without the lane, which follows."""
+    """The others start without the lane, which follows."""
 
     def change(writer: FakeWriter, number: int) -> None:
         open_ = writer.open
@@ -167,7 +167,7 @@ def test_an_opening_that_hangs(stage: Stage) -> None:
 
 
 def test_a_heartbeat_while_the_first_lane_opens(stage: Stage) -> None:
-    """Another lane is the one by which the driver ends the task: it commits its offset again without any records."""
+    """The driver ends the task through another lane, which commits its offset again even without records."""
     stage.kafka.source = {A: [], B: []}
     beat, make, committed = threading.Event(), stage.clients.writer, list[int]()
 
@@ -198,7 +198,7 @@ def test_a_heartbeat_while_the_first_lane_opens(stage: Stage) -> None:
 
 
 def test_an_output_queue_that_stays_full(stage: Stage) -> None:
-    """What finds no room waits in a thread, and what comes after it waits too."""
+    """What does not fit waits in a thread, and so does what comes after it."""
     rest: list[bytes | None] = []
 
     class Full(FakeWriter):
@@ -228,7 +228,7 @@ def test_an_output_queue_that_stays_full(stage: Stage) -> None:
 
 
 def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
-    """The task reports without the lane: its records are left to the next round; its clients close when it returns."""
+    """The task reports without the lane and leaves its records to the next round. Its clients close once it returns."""
 
     def change(writer: FakeWriter, _: int) -> None:
         commit = writer.commit
@@ -240,12 +240,12 @@ def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
         writer.commit = hangs  # type: ignore[method-assign]
 
     stage.change = change
-    stage.clock.speed = 1  # the last commit of the other lane must not hang, however busy the machine is
+    stage.clock.speed = 1  # the last commit of the other lane must not count as hanging, even on a busy machine
 
     a, b = stage.run(3, None)
 
     assert (Outcome.FAILED, 0) == (a.outcome, a.end)
-    assert "did not end in time" in a.error
+    assert "did not finish in time" in a.error
     assert (Outcome.DONE, RECORDS) == (b.outcome, b.end)
     assert not stage.consumer.closed
     stage.over.set()
@@ -254,12 +254,12 @@ def test_a_commit_that_hangs_at_the_end(stage: Stage) -> None:
 
 @pytest.fixture
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hold each call to its timeout."""
+    """Enforce each call's timeout."""
     monkeypatch.setattr(watchdog, "GRACE_SECONDS", 0.0)
 
 
 def hang_in_commits(stage: Stage, producers: int, *, happens: bool = False, until: threading.Event) -> None:
-    """Let the first commits of so many producers not return in their time, whether they happen before or after that."""
+    """Let the first commits of this many producers exceed their timeout, whether they succeed before that or not."""
 
     def change(writer: FakeWriter, number: int) -> None:
         commit = writer.commit
@@ -282,7 +282,7 @@ def hang_in_commits(stage: Stage, producers: int, *, happens: bool = False, unti
 @pytest.mark.usefixtures("strict")
 @pytest.mark.parametrize("happens", [True, False])
 def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
-    """A new producer takes over; each line arrives once and is counted, and what the old call does late changes nothing."""
+    """A new producer takes over: each line arrives and counts once, and the old call's late actions change nothing."""
     hang_in_commits(stage, 1, happens=happens, until=stage.over)
 
     with capture_logs() as logs:
@@ -297,12 +297,12 @@ def test_a_commit_that_does_not_return(stage: Stage, *, happens: bool) -> None:
         (each.records, each.out, each.reopened) for each in (a, b)
     ]
     errors = [entry["error"] for entry in logs if entry["log_level"] == "warning"]
-    assert ["raw-0: commit_transaction (0 s) does not return; a new producer takes over"] == errors
+    assert ["raw-0: commit_transaction (0 s) did not return; replacing the producer"] == errors
 
 
 @pytest.mark.usefixtures("strict")
 def test_a_successor_that_hangs_too_ends_the_worker(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise more and more threads would hang; another worker begins without any."""
+    """Otherwise more and more threads would hang; a new worker starts without any."""
 
     class Bitten(BaseException):
         pass

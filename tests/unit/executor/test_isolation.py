@@ -1,4 +1,4 @@
-"""Whether a task runs its parser apart, and what happens to the other process."""
+"""When a task runs its parser in a separate process, and what happens to that process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def children() -> list[psutil.Process]:
     ("attempt", "isolate", "apart"), [(0, False, False), (1, False, False), (DEATHS, False, True), (0, True, True)]
 )
 def test_when_it_runs_apart(attempt: int, isolate: bool, apart: bool) -> None:
-    """After two deaths of one task, or if the driver says so; and the log tells it."""
+    """After two deaths of a task, or if the driver says so. The log mentions it."""
     before = children()
     planned = assignment(attempt, isolate=isolate)
     with capture_logs() as logs, Watchdog() as watchdog, parsing(make_parser(CONFIG), planned, watchdog) as parse_all:
@@ -53,7 +53,7 @@ def test_when_it_runs_apart(attempt: int, isolate: bool, apart: bool) -> None:
 
 
 def test_a_task_cleanses_the_same() -> None:
-    """What a task makes of its partitions does not depend on where its parser runs."""
+    """The results of a task do not depend on where its parser runs."""
     kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(b"bad"), Record(line(1))]})
     clock = FakeClock()
 
@@ -68,7 +68,7 @@ def test_a_task_cleanses_the_same() -> None:
 
 
 def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only the first records of a chunk were parsed, the others come again: none is lost, doubled or out of order."""
+    """If only a prefix of a chunk was parsed, the rest is read again: none is lost, doubled or out of order."""
     kafka = FakeKafka({A: [Record(line(n)) for n in range(9)], B: [Record(line(n)) for n in range(20, 25)]})
     clock = FakeClock()
 
@@ -99,9 +99,9 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_process_that_dies_fails_the_task() -> None:
-    """Spark tries again then; a task that went on would lose what the process had."""
+    """Spark then retries it. A task that continued would lose the process's records."""
     with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog) as isolated:
         (process,) = children()
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="the parser's process has ended"):
+        with pytest.raises(RuntimeError, match="the parser process exited"):
             isolated.parse(records(10))

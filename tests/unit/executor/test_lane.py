@@ -1,4 +1,4 @@
-"""One lane, step by step: when it opens again, where it starts, what it holds on to, and what it reports."""
+"""A lane, step by step: when it reopens, where it starts, what it keeps, and what it reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AWAY = Transient(A, "the broker is away")
 
 
 class Writer(FakeTransaction):
-    """A writer that remembers how it ended."""
+    """A writer that records how it ended."""
 
     discarded = rests = lines = dead_letters = 0
     abandoned = False
@@ -49,7 +49,7 @@ class Writer(FakeTransaction):
 
 
 class Stage:
-    """A lane, and the Kafka that it works with."""
+    """A lane and its Kafka."""
 
     def __init__(self, offset_range: OffsetRange, committed: int | None = None) -> None:
         self.kafka = FakeKafka({A: []})
@@ -67,20 +67,20 @@ class Stage:
         return self.writers[-1]
 
     def open(self) -> Lane:
-        """Let the lane open and begin, as its task does."""
+        """Open and begin the lane, as its task does."""
         self.lane.open()
         self.lane.begin(self.kafka.committed.get(A), self.now)
         self.lane.read()
         return self.lane
 
     def take(self, count: int, read: LastRead | None = None) -> None:
-        """Let it take so many records, the last of which is `read`."""
+        """Let the lane take this many records, the last of which is `read`."""
         values = pa.array([b"line"] * count, pa.binary())
         lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
         self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count, read))
 
     def hang_in_commit(self, *, happened: bool) -> Lane:
-        """Return the lane as it is while its commit runs, which has happened or not."""
+        """Return the lane during its commit, which has or has not happened on the broker."""
         seen: list[Lane] = []
         commit = self.writers[-1].commit
 
@@ -94,7 +94,7 @@ class Stage:
         return seen[0]
 
     def opens_after(self, error: PartitionError = AWAY) -> float:
-        """Let it fail; return after how many seconds it opens again."""
+        """Let the lane fail; return after how many seconds it reopens."""
         self.lane.give_up(error, self.now)
         return inf if self.lane.retry_at is None else self.lane.retry_at - self.now
 
@@ -105,13 +105,13 @@ def at(start: int, committed: int | None = None, end: int | None = None) -> Offs
 
 class TestTrouble:
     def test_the_pauses_between_attempts_grow_to_two_seconds(self) -> None:
-        """A short outage costs little, and after a long one readers wait for two seconds at most."""
+        """A short outage costs little, and after a long one readers wait at most two seconds."""
         stage = Stage(at(0))
 
         assert [0.25, 0.5, 1.0, 2.0, 2.0] == [stage.opens_after() for _ in range(5)]
 
     def test_a_commit_makes_the_next_pause_short(self) -> None:
-        """The next trouble is another one."""
+        """The next error is a new one."""
         stage = Stage(at(0))
         pauses = [stage.opens_after(), stage.opens_after()]
         stage.open().commit(stage.now)
@@ -119,7 +119,7 @@ class TestTrouble:
         assert [0.25, 0.5, 0.25] == [*pauses, stage.opens_after()]
 
     def test_a_lane_opens_again_when_its_pause_is_over(self) -> None:
-        """Not before, and not while it runs; each attempt is counted."""
+        """Neither before nor while it runs. Each attempt is counted."""
         stage = Stage(at(0))
         assert not stage.open().reopens(stage.now)
 
@@ -132,7 +132,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_lane_that_lost_its_partition_does_not_open_again(self, error: PartitionError) -> None:
-        """Its outcome stays, whatever else fails on its way out."""
+        """Its outcome stays, whatever else fails while it ends."""
         stage = Stage(at(0))
         stage.open()
 
@@ -148,7 +148,7 @@ class TestTrouble:
         ("error", "stop", "last_pause"), [(AWAY, None, 1.0), (Refused(A, "the broker does not like it"), 2, 0.0)]
     )
     def test_only_a_refusal_blames_a_record(self, error: PartitionError, stop: int | None, last_pause: float) -> None:
-        """A broker that is away says nothing about what was sent. A search takes half of it, and does not wait."""
+        """An unavailable broker says nothing about the records. A search sends half of them, without a pause."""
         stage, pauses = Stage(at(0), committed=0), list[float]()
         for _ in range(REFUSALS_IN_A_ROW):
             stage.open()
@@ -159,23 +159,23 @@ class TestTrouble:
         assert [0.25, 0.5, last_pause] == pauses
 
     def test_trouble_is_told_where_it_happens(self) -> None:
-        """A receipt comes late. The lines name the offset that the lane goes on from, and the one that ends the trouble."""
+        """Receipts come late. The log has the offset at which the lane resumes, and the one at which trouble ended."""
         stage = Stage(at(5))
         with capture_logs() as logs:
-            stage.opens_after()  # before it could begin
+            stage.opens_after()  # before it had begun
             stage.open()
             stage.take(3)
             stage.lane.commit(stage.now)
             stage.take(1)
             stage.opens_after(Transient(A, "another error"))
-            stage.opens_after(Fenced(A, "a newer epoch"))  # no trouble: somebody else wants the partition
+            stage.opens_after(Fenced(A, "a newer epoch"))  # not trouble: another owner wants the partition
 
         trouble, over = "partition_trouble", "partition_trouble_over"
         assert [(trouble, 5), (over, 8), (trouble, 8)] == [(entry["event"], entry["offset"]) for entry in logs]
 
     @pytest.mark.parametrize("how", ["fails", "ends", "is suspect"])
     def test_every_producer_is_discarded_once(self, how: str) -> None:
-        """One that is not would keep its transaction open, and readers of the sink would wait for it."""
+        """Otherwise its transaction would stay open, and readers of the sink would wait for it."""
         stage = Stage(at(0))
         stage.open()
         if how == "fails":
@@ -203,7 +203,7 @@ class TestTrouble:
         assert [1, 0] == [writer.discarded for writer in stage.writers]
 
     def test_a_lane_that_has_ended_is_read_no_more(self) -> None:
-        """What the consumer would fetch for it would take room from the others."""
+        """Its fetched records would take room from the others."""
         stage = Stage(at(0))
         stage.open().finish()
 
@@ -211,7 +211,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("how", ["takes", "passes over"])
     def test_a_search_holds_its_lane_at_its_stop(self, how: str) -> None:
-        """What follows was dropped, so the partition is read again from there when the commit has told the next stop."""
+        """What follows was dropped. The partition is read again from there once the commit has set the next stop."""
         stage = Stage(at(0))
         stage.open()
         for _ in range(REFUSALS_IN_A_ROW):
@@ -233,18 +233,18 @@ class TestTrouble:
         assert 6 == stage.lane.stop
 
     def test_a_lane_that_hangs_is_abandoned(self) -> None:
-        """Its producer is told, its partition is read no more, and its receipt says why."""
+        """Its producer gives up, its partition is no longer read, and its receipt gives the reason."""
         stage = Stage(at(0))
         stage.open()
         stage.lane.abandon()
 
         assert stage.writers[0].abandoned
         assert {} == stage.consumer.reading
-        assert "raw-0: its last commit did not end in time" == stage.lane.receipt().error
+        assert "raw-0: the last commit did not finish in time" == stage.lane.receipt().error
         assert Outcome.FAILED is stage.lane.receipt().outcome
 
     def test_a_lane_without_a_producer_can_be_abandoned(self) -> None:
-        """The call that hangs may be the one that discards it; then its receipt has the error of before."""
+        """The hanging call may be the one that discards the producer. The receipt then has the earlier error."""
         stage = Stage(at(0))
         stage.open()
         stage.opens_after()
@@ -254,7 +254,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize(("happened", "counted"), [(False, 2), (True, 5)])
     def test_a_successor_goes_on_from_what_is_committed(self, *, happened: bool, counted: int) -> None:
-        """It counts what the commit that hangs has committed, if it has; the old producer is told, and no longer read for."""
+        """It counts the hanging commit if that succeeded. The old producer gives up and is no longer read for."""
         stage = Stage(at(0))
         stage.open()
         stage.take(2)
@@ -273,7 +273,7 @@ class TestTrouble:
         assert Outcome.FAILED is old.receipt().outcome
 
     def test_what_the_thread_of_a_lane_does_late_is_nothing_to_its_successor(self) -> None:
-        """Its search goes on where it was, and its trouble is not over."""
+        """Its search continues from where it was, and its trouble is not over."""
         stage = Stage(at(0))
         stage.open()
         for _ in range(REFUSALS_IN_A_ROW):
@@ -295,7 +295,7 @@ class TestTrouble:
         assert ["partition_trouble_over"] * 2 == [entry["event"] for entry in [*logs, *more]]
 
     def test_a_lane_that_begins_late_does_not_change_what_its_successor_has_read(self) -> None:
-        """The leader epoch beside the next committed offset is that of the successor's last record."""
+        """The leader epoch stored with the next offset is that of the successor's last record."""
         stage = Stage(at(0))
         old = stage.open()
         stage.lane = old.successor("settle (5 s)", stage.now)
@@ -308,7 +308,7 @@ class TestTrouble:
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
     def test_a_successor_keeps_the_outcome(self, error: PartitionError) -> None:
-        """A lane that lost its partition, and whose producer cannot be discarded, stays lost."""
+        """A lane that lost its partition stays lost, even if its producer cannot be discarded."""
         stage = Stage(at(0))
         stage.open()
         stage.opens_after(error)
@@ -319,7 +319,7 @@ class TestTrouble:
 
 
 def test_a_lane_that_is_done_lets_its_producer_go() -> None:
-    """It commits no more, and the task discards the producer while the other lanes go on."""
+    """It commits no more, and the task discards the producer while the other lanes continue."""
     lane = Stage(at(0)).open()
     lane.finish()
 
@@ -327,14 +327,14 @@ def test_a_lane_that_is_done_lets_its_producer_go() -> None:
 
 
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
-    """Nothing is committed, and nothing counts."""
+    """Nothing is committed or counted."""
     receipt = Stage(at(7)).lane.receipt()
 
     assert (7, 7, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)
 
 
 def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search() -> None:
-    """No record was sent, so none is looked for."""
+    """No record was sent, so there is none to search for."""
     stage = Stage(at(0))
     for _ in range(REFUSALS_IN_A_ROW):
         stage.opens_after(Refused(A, "the broker does not like it"))
@@ -348,16 +348,16 @@ class TestStart:
         [
             (at(5), None, 5),  # the first start
             (at(7, committed=7), 7, 7),
-            (at(7, committed=7), 9, 9),  # an earlier owner has gone on
-            (at(12, committed=7), 7, 12),  # out.of.range goes on behind what was deleted
-            (at(12, committed=7), 9, 9),  # but not where the offset has moved since
+            (at(7, committed=7), 9, 9),  # an earlier owner has moved on
+            (at(12, committed=7), 7, 12),  # out.of.range skips what was deleted
+            (at(12, committed=7), 9, 9),  # but not if the offset has moved since
             (at(3, committed=7), 7, 3),  # out.of.range goes back
         ],
     )
     def test_a_lane_starts_where_it_was_planned_unless_its_offset_has_moved(
         self, planned: OffsetRange, committed: int | None, starts: int
     ) -> None:
-        """Its receipt begins there, too."""
+        """So does its receipt."""
         stage = Stage(planned, committed)
         stage.open()
 
@@ -365,14 +365,14 @@ class TestStart:
 
     @pytest.mark.parametrize(("committed", "why"), [(None, "vanished"), (6, "went back to 6")])
     def test_an_offset_that_went_back_is_not_believed(self, committed: int | None, why: str) -> None:
-        """The driver decides what that means, when it plans again."""
+        """The driver decides what that means when it plans again."""
         stage = Stage(at(7, committed=7), committed)
 
         with pytest.raises(OffsetMoved, match=f"raw-0@7: the committed offset {why}"):
             stage.open()
 
     def test_a_start_is_stored_where_no_offset_stands_for_it(self) -> None:
-        """The first one, and one that goes back; one that goes on is stored with its first records."""
+        """At the first start, and if the start goes back. A start that skips ahead is stored with its first records."""
         for planned, committed, stored in ((at(5), None, 5), (at(3, committed=7), 7, 3), (at(9, committed=7), 7, 7)):
             stage = Stage(planned, committed)
             stage.open()
@@ -381,7 +381,7 @@ class TestStart:
             assert stage.lane.dirty == (stored != stage.lane.position)
 
     def test_a_start_that_went_back_is_not_gone_back_to_again(self) -> None:
-        """When it opens again at the very offset that it was planned with, it has done what lies before that."""
+        """If it reopens at the very offset that it was planned with, it has already done what lies before."""
         stage = Stage(at(3, committed=7), 7)
         stage.open()
         stage.take(4)
@@ -395,7 +395,7 @@ class TestStart:
 
 class TestProgress:
     def test_only_what_there_is_is_sent(self) -> None:
-        """Chunks without a reject are the rule, and one may hold nothing else."""
+        """Most chunks have no rejects, and some have nothing else."""
         stage = Stage(at(0))
         stage.open()
         stage.take(0)
@@ -404,7 +404,7 @@ class TestProgress:
         assert (1, 0) == (stage.writers[0].lines, stage.writers[0].dead_letters)
 
     def test_what_was_committed_counts(self) -> None:
-        """What was taken since then does not, and is taken again."""
+        """What was taken since does not, and is taken again."""
         stage = Stage(at(0))
         stage.open()
         stage.take(3)
@@ -420,7 +420,7 @@ class TestProgress:
 
     @pytest.mark.parametrize(("happened", "records"), [(False, 3), (True, 5)])
     def test_a_commit_whose_answer_was_lost(self, happened: bool, records: int) -> None:
-        """The offset that is read when the lane opens again tells whether its records count."""
+        """The offset read when the lane reopens shows whether its records count."""
         stage = Stage(at(0))
         stage.open()
         stage.take(3)
@@ -448,14 +448,14 @@ class TestProgress:
     def test_offsets_without_a_record_are_passed(
         self, end: int | None, passed: int, position: int, at_end: bool
     ) -> None:
-        """Up to the agreed end, and never back; that is worth a commit."""
+        """Up to the agreed end, and never back. That alone is worth a commit."""
         stage = Stage(at(5, committed=5, end=end), 5)
         stage.open().pass_over(passed)
 
         assert (position, at_end, position != 5) == (stage.lane.position, stage.lane.at_end, stage.lane.dirty)
 
     def test_a_lane_reads_only_while_records_are_wanted(self) -> None:
-        """It neither begins twice nor stops twice, whoever asks."""
+        """It neither starts nor stops twice."""
         stage = Stage(at(0))
         stage.lane.read()
         assert {} == stage.consumer.reading
@@ -469,7 +469,6 @@ class TestProgress:
         assert not stage.lane.running
 
     def test_memory_is_freed_while_there_is_a_producer(self) -> None:
-        """Without one, nobody is asked."""
         stage = Stage(at(0))
         stage.lane.free()
         stage.open().free()
@@ -478,7 +477,7 @@ class TestProgress:
         assert 2 == stage.writers[0].freed
 
     def test_what_found_no_room_is_sent_while_there_is_a_producer(self) -> None:
-        """Without one, it was dropped with it."""
+        """Without a producer, it was dropped."""
         stage = Stage(at(0))
         stage.lane.send_rest()
         stage.open().send_rest()
@@ -489,7 +488,7 @@ class TestProgress:
 
     @pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.FAILED), (False, Outcome.DONE)])
     def test_a_round_that_ends_while_a_lane_waits_to_open(self, fails: bool, outcome: Outcome) -> None:
-        """It failed, unless it waited only for a fresh producer after a slow commit."""
+        """It failed, unless it was only waiting for a new producer after a slow commit."""
         stage = Stage(at(0))
         stage.open()
         if fails:
@@ -502,7 +501,7 @@ class TestProgress:
         assert outcome is stage.lane.receipt().outcome
 
     def test_a_lane_that_never_began_reports_nothing(self) -> None:
-        """Neither counts nor metadata: the offset is not its own."""
+        """Neither counts nor metadata, because the offset is not its own."""
         receipt = Stage(at(5, committed=3), 3).lane.receipt()
 
         assert (5, 5, 0, "") == (receipt.start, receipt.end, receipt.records, receipt.metadata)

@@ -1,4 +1,4 @@
-"""Which records a topic takes, as far as its configuration tells beforehand."""
+"""Which records a topic accepts according to its configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def limits(topic: Destination, **kafka: str) -> Limits:
 
 
 def test_a_record_may_be_as_large_as_its_batch() -> None:
-    """Both limits keep room for the framing of a batch; a smaller limit of the user's counts, too."""
+    """Both limits leave room for the framing of a batch. A smaller limit of the user's counts too."""
     usual, user = limits(SINK), limits(SINK, **{"message.max.bytes": "300000"})
 
     assert (1_000_000 - FRAMING_BYTES, 4_000_000 - FRAMING_BYTES) == (usual.max_bytes, usual.max_bytes_to_compress)
@@ -39,30 +39,30 @@ def test_a_record_may_be_as_large_as_its_batch() -> None:
 def test_a_record_must_be_small_enough_on_its_way_and_where_it_is_stored(
     producer: str, broker: str, codecs: set[str]
 ) -> None:
-    """A broker may store records with another codec than the producer's."""
+    """A broker may recompress records with another codec than the producer's."""
     topic = Destination("dead", 1, 10_000, compression=broker)
 
     assert codecs == limits(topic, **{"compression.type": producer}).codecs
 
 
 def taken(value: bytes, *codecs: str) -> int:
-    """Return the size of the largest record with this value that a topic for 10,000 bytes takes."""
+    """Return the size of the largest record with this value that a topic for 10,000 bytes accepts."""
     topic = Limits(SINK, 10_000, 1_000_000, frozenset(codecs))
     return max(size for size in range(10_000 - 2, 10_000 + len(value)) if topic.takes(size, value))
 
 
 def test_what_compression_saves_is_taken_into_account_cautiously() -> None:
-    """Nine tenths of it count: librdkafka compresses whole batches, by its own settings."""
+    """Only nine tenths of it count, because librdkafka compresses whole batches with its own settings."""
     zeros = bytes(2_000)
     saved = len(zeros) - len(pa.compress(zeros, codec="lz4"))
 
     assert 10_000 + saved * 9 // 10 == taken(zeros, "lz4")
     assert 10_000 == taken(zeros, "none") == taken(zeros, "uncompressed") == taken(zeros, "none", "lz4")
-    assert 10_000 == taken(np.random.default_rng(1).bytes(2_000), "lz4")  # noise becomes no smaller
+    assert 10_000 == taken(np.random.default_rng(1).bytes(2_000), "lz4")  # noise does not compress
 
 
 def test_no_compression_helps_against_the_producers_own_limit() -> None:
-    """Librdkafka measures a record before it compresses it."""
+    """Librdkafka checks a record before it compresses it."""
     topic = Limits(SINK, 10_000, 20_000, frozenset({"lz4"}))
 
     assert topic.takes(20_000, bytes(15_000))
@@ -70,7 +70,7 @@ def test_no_compression_helps_against_the_producers_own_limit() -> None:
 
 
 def test_a_timestamp_at_the_limit_is_in_time() -> None:
-    """A minute more is allowed, because clocks differ; a record without a timestamp gets that of its writing."""
+    """A minute more is allowed, because clocks differ. A record without a timestamp gets the time of writing."""
     topic = limits(Destination("clean", 2, 1_000_000, before=HOUR, after=HOUR))
     edge = 3_600_000 + 60_000
     stamps = np.array([NOW - edge - 1, NOW - edge, NOW, NOW + edge, NOW + edge + 1, -1], np.int64)

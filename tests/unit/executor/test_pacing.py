@@ -1,4 +1,4 @@
-"""How fast a task reads its partitions, where the configuration limits that."""
+"""How fast a task reads its partitions under a rate, a slow sink or a memory limit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PLENTY = 20_000
 
 
 class Watched(FakeConsumer):
-    """A consumer that remembers how much it was asked for at once, and how often it was started."""
+    """A consumer that records the size of each poll, and how often it was started."""
 
     def __init__(self, clients: FakeClients, most: int) -> None:
         super().__init__(clients, most)
@@ -57,7 +57,7 @@ class Watched(FakeConsumer):
 
 
 def cleanse(kafka: FakeKafka, rates: Rates, *ranges: OffsetRange, chunk: int = 1_000) -> tuple[Watched, dict[str, int]]:
-    """Run a task for a minute; return its consumer, and how many records it committed of each partition."""
+    """Run a task for a minute; return its consumer, and how many records of each partition it committed."""
     task_config, clock = make_task_config(rates=rates), FakeClock()
     clients = FakeClients(kafka, task_config, clock)
     consumer = Watched(clients, chunk)
@@ -75,7 +75,7 @@ def rubbish(records: int) -> list[Record | None]:
 @pytest.mark.parametrize("rate", [1, 7, 40, 170])
 @pytest.mark.parametrize("chunk", [3, 1_000])
 def test_each_partition_is_read_at_its_rate(rate: int, chunk: int) -> None:
-    """Within 5 % over a minute, whatever a poll brings, and each by itself."""
+    """Within 5 % over a minute, whatever a poll returns, and independently of the others."""
     kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})
 
     _, records = cleanse(kafka, Rates(rate), OffsetRange(A, None, 0), OffsetRange(B, None, 0), chunk=chunk)
@@ -85,7 +85,7 @@ def test_each_partition_is_read_at_its_rate(rate: int, chunk: int) -> None:
 
 
 def test_nothing_is_limited_by_default() -> None:
-    """Polls bring what the consumer finds best, and no partition is ever held."""
+    """Polls return as much as the consumer prefers, and no partition is ever held."""
     kafka = FakeKafka({A: rubbish(PLENTY)})
 
     consumer, records = cleanse(kafka, Rates(), OffsetRange(A, None, 0))
@@ -94,7 +94,6 @@ def test_nothing_is_limited_by_default() -> None:
 
 
 def test_a_partition_below_its_rate_is_never_held() -> None:
-    """It has nothing to make up for."""
     kafka = FakeKafka({A: rubbish(PLENTY)})
 
     consumer, records = cleanse(kafka, Rates(PLENTY), OffsetRange(A, None, 0), chunk=50)
@@ -104,12 +103,12 @@ def test_a_partition_below_its_rate_is_never_held() -> None:
 
 
 class TestInitialRate:
-    """The rate of what waited when the group began with a partition."""
+    """The rate for the records that were waiting when the group started on a partition."""
 
     RATE, BACKLOG = 20, 400  # so it takes 20 s
 
     def test_the_backlog_is_read_slowly_and_the_rest_is_not(self) -> None:
-        """Records that came after the plan do not count as backlog, so a live stream cannot outrun it for ever."""
+        """Records that came after the plan are not part of the backlog, so a live stream cannot outrun it for ever."""
         kafka = FakeKafka({A: rubbish(PLENTY)})
 
         consumer, records = cleanse(
@@ -121,7 +120,7 @@ class TestInitialRate:
         assert {self.RATE // 2, None} == consumer.asked
 
     def test_the_lower_of_two_rates_applies(self) -> None:
-        """After the backlog `max.rate.per.partition` goes on."""
+        """After the backlog, `max.rate.per.partition` applies."""
         kafka = FakeKafka({A: rubbish(PLENTY)})
 
         _, records = cleanse(kafka, Rates(50, self.RATE), OffsetRange(A, None, 0, backlog=self.BACKLOG))
@@ -130,7 +129,7 @@ class TestInitialRate:
         assert records[str(A)] == pytest.approx(self.BACKLOG + (SECONDS - slow) * 50, rel=0.05)
 
     def test_it_goes_on_in_the_next_task(self) -> None:
-        """The end of the backlog stands beside the offset; a restart does not make more backlog of what came since."""
+        """The end of the backlog is stored with the offset, so newer records do not become backlog after a restart."""
         kafka = FakeKafka({A: rubbish(PLENTY)})
         cleanse(kafka, Rates(initial=5), OffsetRange(A, None, 0, backlog=self.BACKLOG))
         begun = kafka.committed[A].offset
@@ -146,7 +145,7 @@ class TestInitialRate:
         [(Counts(records=7, dead={"empty": 7}, committed=1), False), (Counts(), True)],
     )
     def test_an_offset_that_a_person_has_set_begins_with_a_backlog(self, counts: Counts, slow: bool) -> None:
-        """Nothing is counted beside it yet; where a task has counted, the group has begun long ago."""
+        """It has no counts yet. If a task has counted, the group started long ago."""
         kafka = FakeKafka({A: rubbish(PLENTY)})
         kafka.committed[A] = CommittedOffset(7, str(OffsetMetadata("id", 7, counts)))
 
@@ -156,17 +155,17 @@ class TestInitialRate:
 
 
 def size_of(records: int) -> int:
-    """Return what so many records of rubbish take in memory."""
+    """Return how much memory this many bad records take."""
     return size(Counts(records=records, bytes_in=records))
 
 
 def a_lane(taken: Counts) -> Lane:
-    """Make a lane of `A` that has taken something."""
+    """Make a lane of `A` that has taken these."""
     return cast("Lane", SimpleNamespace(partition=A, progress=Progress(open=taken)))
 
 
 class Slow(FakeTransaction):
-    """A writer whose commit takes as long as its sink needs for what was sent, and gives up after ten seconds."""
+    """A writer whose commit takes as long as its sink needs, and gives up after ten seconds."""
 
     PER_SECOND = 2_000
     sizes: list[int]
@@ -188,7 +187,7 @@ class Slow(FakeTransaction):
 
 class TestSlowSink:
     def test_transactions_become_as_small_as_the_sink_is_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """After one that is far too large; from then on none takes much longer than it should."""
+        """The first is far too large; after it none takes much longer than it should."""
         Slow.sizes, Slow.failures = [], []
         kafka = FakeKafka({A: rubbish(100_000)})
         monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
@@ -202,7 +201,7 @@ class TestSlowSink:
         assert {None} < consumer.asked, "a poll brings no more than a transaction takes"
 
     def test_quick_commits_forget_it(self) -> None:
-        """So a sink that was slow once, or away, costs seconds."""
+        """A sink that was slow or unavailable once costs only seconds."""
         allowance = Allowance()
         allowance.failed(MOST // 5, 10.0)
         assert MOST // 50 == allowance.bytes
@@ -215,7 +214,7 @@ class TestSlowSink:
         assert 8 <= commits <= 12
 
     def test_it_does_not_grow_by_what_it_did_not_limit(self) -> None:
-        """A few records that were committed quickly show nothing."""
+        """A few records committed quickly prove nothing."""
         allowance = Allowance()
         allowance.committed(1_000_000, 2 * SLOW_SECONDS)
         assert 500_000 == allowance.bytes
@@ -238,7 +237,7 @@ class TestSlowSink:
         assert LEAST == allowance.bytes
 
     def test_a_quick_failure_says_nothing_about_the_sink(self) -> None:
-        """A refused record does not become less by waiting."""
+        """Waiting would not help against a refused record."""
         allowance = Allowance()
 
         allowance.failed(MOST, SLOW_SECONDS)
@@ -247,7 +246,7 @@ class TestSlowSink:
         assert allowance.bytes is None
 
     def test_a_full_queue_that_does_not_empty_shows_it_too(self) -> None:
-        """Such a lane does not get as far as a commit, and would fill its next producer as well."""
+        """Such a lane never reaches a commit, and would fill its next producer as well."""
         taken, clock = Counts(records=1_000, bytes_in=1_000_000), FakeClock()
         pacing = Pacing(UNLIMITED, BUFFER_MEMORY, {}, clock)
 
@@ -264,7 +263,7 @@ class TestSlowSink:
     def test_what_is_known_at_the_beginning(
         self, dead: bool, known: dict[Partition, int], records: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What the last task has learned; and after workers that have died, a slow sink may have choked them."""
+        """What the last task learned. After workers have died, a slow sink is a suspect."""
         Slow.sizes, Slow.failures = [], []
         monkeypatch.setattr(FakeClients, "writer", lambda clients, partition, _: Slow(clients, partition))
         monkeypatch.setattr(isolation, "IsolatedParser", NotIsolated)
@@ -280,7 +279,7 @@ class TestSlowSink:
 
 
 class NotIsolated:
-    """An isolated parser that shares our process."""
+    """An isolated parser that runs in this process."""
 
     def __init__(self, config: TaskConfig, _watchdog: object) -> None:
         self._parser = make_parser(config)
@@ -296,7 +295,7 @@ class NotIsolated:
 
 
 class Stuck(FakeTransaction):
-    """A writer; Kafka acknowledges nothing to the one of `B`."""
+    """A writer; Kafka acknowledges nothing to that of `B`."""
 
     writers: list[Stuck]
     most: int
@@ -325,7 +324,7 @@ class Stuck(FakeTransaction):
 
 @pytest.mark.parametrize(("chunk", "most"), [(100, 1_450), (5_000, 10_250)])
 def test_a_task_holds_no_more_than_its_memory(chunk: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for each partition's share and a chunk; and who fills it with what nobody acknowledges starves no other."""
+    """Apart from each partition's share and a chunk. One that fills it with unacknowledged records starves no other."""
     Stuck.writers, Stuck.most = [], 0
     records = 1_000
     kafka = FakeKafka({A: rubbish(PLENTY), B: rubbish(PLENTY)})

@@ -1,4 +1,4 @@
-"""Between a user's parser and the record flow: whatever the parser returns, each record is a line or a dead letter."""
+"""The record flow is protected from parsers: whatever one returns, each record is a line or a dead letter."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def parsed_by(parser: Parser, chunk: Chunk | None = None, **sink: object) -> Par
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
-    """Wrong types, nulls and layouts become dead letters; the backends read these arrays by their layout."""
+    """Wrong types, nulls and layouts become dead letters, because the backends read these arrays by layout."""
     parsed = parsed_by(Wrong(WRONG[what]))
 
     values, rejected = {cleansed(0), cleansed(1)}, {"no_marker", PARSER_ERROR}
     for outcome in outcomes(parsed, len(LINES)):
         assert outcome in values if isinstance(outcome, bytes) else outcome[0] in rejected
-    # A single row has no gaps in memory: asked row by row, that parser is right.
+    # A single row has no gaps in memory, so called row by row that parser is right.
     assert (PARSER_ERROR in parsed.reasons.to_pylist()) == (what != "rows with gaps in memory")
     assert (pa.binary(), 0) == (parsed.values.type, parsed.values.null_count)
     assert parsed.rows.dtype == np.int32
@@ -82,7 +82,7 @@ def test_a_wrong_outcome_is_never_a_line(what: str) -> None:
     ],
 )
 def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
-    """Whoever wrote the parser finds the breach in the message of the dead letter."""
+    """The parser's author finds the breach in the dead letter's message."""
     parsed = parsed_by(Wrong(WRONG[what]))
 
     assert any(f"the parser broke its contract: {detail}" in each for each in parsed.details.to_pylist())
@@ -90,7 +90,7 @@ def test_the_dead_letter_says_what_is_wrong(what: str, detail: str) -> None:
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
-    """The end of a partition comes alone where nothing follows; a parser that fails even then makes no dead letter."""
+    """The end of a partition may come without records. A parser that fails even then makes no dead letter."""
     parsed = parsed_by(Wrong(WRONG[what]), chunk_of([]))
 
     assert [] == outcomes(parsed, 0)
@@ -98,7 +98,7 @@ def test_a_chunk_without_records_has_no_outcome(what: str) -> None:
 
 @pytest.mark.parametrize("rows", ["rows", "reject_rows"])
 def test_outcomes_in_another_order_are_wrong(rows: str) -> None:
-    """They would be taken for those of other records; a parser that is right for single rows is asked for each."""
+    """They would be taken for other records' results. A parser that is right for single rows is called for each."""
     chunk = chunk_of([line(0), b"rubbish", line(1), b"more rubbish"])
 
     def mix(right: Parsed) -> Parsed:
@@ -111,7 +111,7 @@ def test_outcomes_in_another_order_are_wrong(rows: str) -> None:
 
 
 def test_a_right_outcome_is_handed_on() -> None:
-    """Nothing is copied or asked for twice."""
+    """It is not copied, and the parser not called again."""
     outcomes: list[Parsed] = []
     chunk = chunk_of([line(0), line(1), b"rubbish", b"more rubbish"])
 
@@ -127,7 +127,7 @@ def test_a_right_outcome_is_handed_on() -> None:
 
 
 class Fragile:
-    """A parser that one value breaks."""
+    """A parser that raises for one value."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         if b"poison" in lines.to_pylist():
@@ -140,7 +140,7 @@ class Fragile:
     "values", [[b"poison"], [b"poison", line(0)], [line(0), b"poison"], [line(0), b"poison", line(1)]]
 )
 def test_a_value_that_breaks_the_parser_is_a_reject_and_the_others_are_not(values: list[bytes]) -> None:
-    """The dead letter says what the parser said."""
+    """The dead letter has the parser's error."""
     parsed = parsed_by(Fragile(), chunk_of(values))
 
     poisoned = values.index(b"poison")
@@ -153,14 +153,14 @@ def rejects(chunk: Chunk, **sink: object) -> list[tuple[int, str, str]]:
 
 
 def test_a_line_too_large_for_the_sink_is_a_reject() -> None:
-    """Its key counts, and room is left for the record's framing."""
+    """Its key counts, and there must be room for the record's framing."""
     size = len(cleansed(0))
     chunk = chunk_of([line(0), b"rubbish", line(1)], [b"k", b"k", b"keyed"])
 
     ((rubbish, *_), large) = rejects(chunk, max_bytes=size + 1 + FRAMING_BYTES)
 
     assert 1 == rubbish
-    assert (2, TOO_LARGE, f"line and key have {size + 5} bytes, the sink takes {size + 1}") == large
+    assert (2, TOO_LARGE, f"the line and its key are {size + 5} bytes; the sink accepts at most {size + 1}") == large
     assert 1 == len(rejects(chunk, max_bytes=size + 5 + FRAMING_BYTES))
 
 
@@ -181,12 +181,12 @@ AFTER = TimestampLimit("message.timestamp.difference.max.ms", HOUR)
     ],
 )
 def test_a_timestamp_that_the_sink_refuses_is_a_reject(stamp: int, limit: TimestampLimit | None) -> None:
-    """The detail names the timestamp and the topic's setting; what a clock that differs might allow is tried."""
+    """The detail names the timestamp and the topic's setting. Within the margin for clocks, the line is tried."""
     chunk = chunk_of(LINES, timestamps=[NOW, stamp, stamp])
 
     parsed = parsed_by(IdcAccessLog(), chunk, before=BEFORE, after=AFTER)
 
-    detail = limit and f"its timestamp is {stamp}, the time is {NOW}, the sink's {limit.setting} is {HOUR}"
+    detail = limit and f"timestamp {stamp} violates the sink's {limit.setting}={HOUR} (now {NOW})"
     expected = [(1, "no_marker"), *([(2, REFUSED)] if limit else [])]
     assert expected == [each[:2] for each in parsed.rejects()]
     assert not limit or detail == parsed.details[1].as_py()
@@ -195,18 +195,18 @@ def test_a_timestamp_that_the_sink_refuses_is_a_reject(stamp: int, limit: Timest
 
 
 def test_a_compacted_sink_takes_no_line_without_a_key() -> None:
-    """An empty key is one; any other sink takes lines without."""
+    """An empty key is a key. Any other sink accepts lines without one."""
     chunk = chunk_of([line(0), line(1), b"rubbish", line(2)], [None, b"", None, None])
 
     found = rejects(chunk, compacted=True)
 
-    detail = "it has no key, and the sink's cleanup.policy is compact"
+    detail = "the line has no key; the sink's cleanup.policy is compact"
     assert [(0, REFUSED, detail), (3, REFUSED, detail)] == [found[0], found[2]]
     assert 1 == len(rejects(chunk))
 
 
 def test_lines_get_a_field_as_their_key() -> None:
-    """The key stands in the row of the line's record, whatever lies between; dead letters keep theirs."""
+    """The key is in the row of the line's record, whatever lies between. Dead letters keep their record's key."""
     chunk = chunk_of([b"rubbish", line(0), b"", line(1)], [b"1", b"2", b"3", b"4"])
     parsed = parse(IdcAccessLog(), chunk.values)
 
@@ -223,7 +223,7 @@ def test_lines_get_a_field_as_their_key() -> None:
 
 
 def test_the_key_of_a_line_counts_and_not_that_of_its_record() -> None:
-    """A line is too large with its own key, and a compacted sink takes it although its record has none."""
+    """A line can be too large because of its own key, and with it enter a compacted sink without a record key."""
     chunk = chunk_of([line(0), line(1)], [None, b"k" * 1_000])
     parsed = parse(IdcAccessLog(), chunk.values)
     sink = Destination("clean", 1, len(cleansed(0)) + len(b"238") + 512, compacted=True)
@@ -240,14 +240,14 @@ def test_the_key_of_a_line_counts_and_not_that_of_its_record() -> None:
 
 
 def event(body: bytes, /, **headers: str) -> bytes:
-    """Write one of Flume's events."""
+    """Encode a Flume event."""
     out = BytesIO()
     fastavro.schemaless_writer(out, AVRO, {"headers": headers, "body": body})
     return out.getvalue()
 
 
 def test_lines_keep_flumes_headers() -> None:
-    """The wanted headers of each event are columns of its chunk; a header that is missing is null."""
+    """The configured headers of each event are columns of its chunk; a missing header is null."""
     chunk = chunk_of([event(line(0), host="a", other="b"), b"", event(line(1), file="f")])
 
     kept = with_headers(chunk, make_task_config(flume_headers=("host", "file"))).kept
@@ -260,7 +260,7 @@ def test_lines_keep_flumes_headers() -> None:
 
 @pytest.mark.parametrize("names", [(), ("host",)])
 def test_lines_tell_which_record_they_were(names: tuple[str, ...]) -> None:
-    """If that is wanted, each row has the place of its record, beside Flume's headers."""
+    """With `lineage.headers`, each row has the place of its record, in addition to Flume's headers."""
     one = chunk_of([event(line(0), host="a"), b"rubbish", event(line(1))])
     sources, partitions = np.array([1, 1, 0], np.int32), [Partition("a-b", 0), Partition("raw", 12)]
     chunk = replace(one, partitions=partitions, sources=sources, offsets=np.array([7, 1 << 40, 0]))
@@ -283,5 +283,5 @@ def test_headers_count_in_the_size_of_a_line() -> None:
     fits, too_large = (parsed_by(parser, chunk, max_bytes=size + 512 - spare) for spare in (0, 1))
 
     assert [] == list(fits.rejects())
-    detail = f"line, key and headers have {size} bytes, the sink takes {size - 1}"
+    detail = f"the line, its key and its headers are {size} bytes; the sink accepts at most {size - 1}"
     assert [(1, TOO_LARGE, detail)] == list(too_large.rejects())

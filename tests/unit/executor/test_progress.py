@@ -1,4 +1,4 @@
-"""What a lane has counted, around a commit whose outcome may be unknown."""
+"""The counts of a lane around a commit whose outcome may be unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ ABORTED = Counts(aborted=1)
 
 
 def test_what_is_taken_is_open_until_it_is_committed() -> None:
-    """Only what is committed is done."""
     taken = Progress().taken(TWO).taken(THREE)
 
     assert Progress(NOTHING, TWO + THREE) == taken
@@ -28,7 +27,7 @@ def test_what_is_taken_is_open_until_it_is_committed() -> None:
     ],
 )
 def test_the_committed_offset_shows_whether_a_commit_happened(committed: int, after: Progress) -> None:
-    """Whatever its call said, or did not say."""
+    """Whatever its call returned or raised."""
     assert after == Progress(TWO, THREE).committing(7).resolved(committed)
 
 
@@ -38,7 +37,7 @@ def test_without_a_commit_what_was_open_is_dropped() -> None:
 
 
 def test_an_abort_is_counted_by_the_next_commit() -> None:
-    """Each counts once, however often the partition is opened before; one in which nothing was, is none."""
+    """It counts once, however often the partition was opened in between. An empty one does not count."""
     opened = Progress(TWO, THREE).resolved(0).resolved(0)
 
     assert Progress(TWO) == Progress(TWO).resolved(0)

@@ -1,4 +1,4 @@
-"""The search for refused records: exactly these become dead letters, in few steps, whatever gaps the offsets have."""
+"""The search finds exactly the refused records, in few steps, whatever gaps the offsets have."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from app.executor.search import LARGEST_STEP, REFUSALS_IN_A_ROW, Search
 @dataclass
 class Partition:
     """
-    A partition that is cleansed as a lane does it, where a transaction with a refused record fails as a whole.
+    A partition cleansed as by a lane; a transaction with a refused record fails as a whole.
 
     Args:
-        offsets: where its records stand.
-        refused: tells whether the line of a record is refused.
+        offsets: of its records.
+        refused: whether the record at an offset is refused.
         end: the offset after the last.
-        chunk: how many offsets a transaction covers where the search does not limit it.
+        chunk: how many offsets a transaction covers unless the search limits it.
     """
 
     offsets: Collection[int]
@@ -35,12 +35,10 @@ class Partition:
     steps: int = 0
 
     def cleanse(self) -> None:
-        """Cleanse everything."""
         while self.committed < self.end:
             self.step()
 
     def step(self) -> None:
-        """Try one transaction."""
         self.steps += 1
         end = min(self.end, self.committed + self.chunk)
         if self.search.stop is not None:
@@ -62,7 +60,7 @@ class Partition:
 
 @given(st.sets(st.integers(0, 300)), st.sets(st.integers(0, 300)), st.integers(1, 400))
 def test_exactly_the_refused_records_become_dead_letters(refused: set[int], gaps: set[int], chunk: int) -> None:
-    """Everything else goes out in order, and each refused record costs few steps."""
+    """Everything else is written in order, and each refused record costs few steps."""
     offsets = [offset for offset in range(301) if offset not in gaps]
     partition = Partition(offsets, refused.__contains__, 301, chunk)
 
@@ -76,7 +74,7 @@ def test_exactly_the_refused_records_become_dead_letters(refused: set[int], gaps
 
 @pytest.mark.parametrize("offset", [0, 1, 7])
 def test_a_search_begins_with_the_third_refusal_at_an_offset(offset: int) -> None:
-    """Two may pass, wherever they are."""
+    """Two may be temporary, wherever they are."""
     search = Search()
     for _ in range(REFUSALS_IN_A_ROW - 1):
         search.refused(offset, offset + 8)
@@ -97,7 +95,7 @@ def test_one_record_among_twenty_thousand() -> None:
 
 
 def test_the_last_of_some_records_is_tried_alone() -> None:
-    """If those before it were taken, it is to blame; a good record that follows must not go down with it."""
+    """If those before it were accepted, it is to blame. A good record that follows must not become a dead letter."""
     search = Search()
     for _ in range(REFUSALS_IN_A_ROW):
         search.refused(0, 2)
@@ -107,7 +105,7 @@ def test_the_last_of_some_records_is_tried_alone() -> None:
 
 
 def test_a_row_of_refused_records_makes_steady_progress() -> None:
-    """Where one is refused, the next is tried alone: two steps each, however many follow."""
+    """After a refused record the next one is tried alone: two steps each, however many follow."""
     partition = Partition(range(2_000), range(500, 700).__contains__, 2_000)
 
     partition.cleanse()
@@ -117,7 +115,7 @@ def test_a_row_of_refused_records_makes_steady_progress() -> None:
 
 
 def test_a_refusal_that_passes_is_not_searched() -> None:
-    """A few refusals at different offsets, or fewer than it takes, change nothing."""
+    """A few refusals at different offsets, or too few at one, change nothing."""
     search = Search()
     for start in (0, 0, 7, 7):
         search.refused(start, 100)
@@ -128,7 +126,7 @@ def test_a_refusal_that_passes_is_not_searched() -> None:
 
 
 def test_a_record_that_is_taken_in_the_end_is_not_found() -> None:
-    """If somebody mends the topic during the search, no record becomes a dead letter, and the search ends."""
+    """If the topic is fixed during the search, no record becomes a dead letter, and the search ends."""
     refuses = True
     partition = Partition(range(100_000), lambda offset: refuses and offset == 700, 100_000)
     while partition.search._refused_end != 701:
@@ -143,7 +141,7 @@ def test_a_record_that_is_taken_in_the_end_is_not_found() -> None:
 
 
 def test_what_took_no_record_blames_none() -> None:
-    """A refusal before anything was taken says nothing about a record."""
+    """A refusal before any record was sent."""
     search = Search()
     for _ in range(10):
         search.refused(5, 5)
@@ -153,7 +151,7 @@ def test_what_took_no_record_blames_none() -> None:
 
 @pytest.mark.parametrize("offset", [8, 9, 100])
 def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
-    """If the refused commit happened after all, or a person moved the offset, the search goes on behind it."""
+    """If the refused commit succeeded after all, or an operator moved the offset, the search continues behind it."""
     search = Search()
     for _ in range(REFUSALS_IN_A_ROW):
         search.refused(7, 8)
@@ -168,7 +166,7 @@ def test_an_offset_that_has_moved_on_ends_a_finding(offset: int) -> None:
 
 
 def test_the_search_ends_when_nothing_is_refused_any_more() -> None:
-    """The steps grow up to a limit, and then there are none."""
+    """The steps grow up to a limit; then the search is over."""
     search = Search()
     for _ in range(REFUSALS_IN_A_ROW):
         search.refused(0, 1)

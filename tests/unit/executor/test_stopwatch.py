@@ -9,7 +9,7 @@ from tests.fakes import FakeClock
 
 
 def test_each_second_is_spent_on_one_thing() -> None:
-    """What came before the start, is none of them."""
+    """The time before the start does not count."""
     clock = FakeClock()
     stopwatch = Stopwatch(Attempt(2, 1), clock)
     clock.now += 100

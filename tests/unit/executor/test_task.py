@@ -1,4 +1,4 @@
-"""The task flow with fakes: whatever fails, at any point, a retry ends with what the guarantee promises."""
+"""The task with fakes: whatever fails, and wherever, a retry ends with what the guarantee promises."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(
     topic_id: str = "",
     seconds: float = 8,
 ) -> list[Receipt]:
-    """Run one task on all partitions of a fake Kafka; the ranges are those that the driver would plan now."""
+    """Run one task on all partitions of a fake Kafka, with the ranges that the driver would plan now."""
     task_config, clock = make_task_config(guarantee), FakeClock()
     ranges = []
     for partition in kafka.source:
@@ -99,7 +99,7 @@ def expected() -> list[bytes]:
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 class TestFlow:
     def test_every_record_goes_to_the_sink_or_to_the_dead_letters(self, guarantee: Guarantee) -> None:
-        """Good lines arrive cleansed and in order, a bad one arrives as it was, and the receipt counts both."""
+        """Good lines arrive cleansed and in order, a bad one unchanged, and the receipt counts both."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, guarantee)
@@ -111,7 +111,7 @@ class TestFlow:
         assert Outcome.DONE is receipt.outcome
 
     def test_the_offset_names_the_run_that_committed_it(self, guarantee: Guarantee) -> None:
-        """Also where nothing but the start was stored."""
+        """Even if only the start was stored."""
         owner = Owner(7, "here", "clean")
         for records in ([], source()):
             kafka = FakeKafka({A: records})
@@ -134,7 +134,6 @@ class TestFlow:
         assert (0, 12) == (receipt.start, receipt.end)
 
     def test_partitions_that_share_a_chunk_are_counted_apart(self, guarantee: Guarantee) -> None:
-        """Each has its own records and bytes."""
         kafka = FakeKafka({A: [Record(line(0)), Record(line(1))], B: [Record(line(2)), Record(b"rubbish")]})
 
         run(kafka, guarantee)
@@ -146,7 +145,7 @@ class TestFlow:
         assert Counts(2, 1, {"no_marker": 1}, sizes[2] + len(b"rubbish"), len(cleansed(2))) == second
 
     def test_a_record_from_the_future_is_refused_by_the_clock(self, guarantee: Guarantee) -> None:
-        """The clock counts seconds, and timestamps milliseconds."""
+        """The clock counts seconds, timestamps milliseconds."""
         task_config, clock = make_task_config(guarantee), FakeClock()
         hour = TimestampLimit("message.timestamp.after.max.ms", 3_600_000)
         task_config = replace(task_config, sink=replace(task_config.sink, after=hour))
@@ -161,7 +160,7 @@ class TestFlow:
         assert [line(1)] == [dead_letter.value for dead_letter in kafka.dead[A]]
 
     def test_the_agreed_end_is_not_passed(self, guarantee: Guarantee) -> None:
-        """Records at and after the end are left for the next run, and the committed offset is the end."""
+        """Records from the end on are left for the next run, and the committed offset is the end."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, guarantee, end=4)
@@ -180,7 +179,7 @@ class TestFlow:
         assert expected()[:1] == kafka.sink[B]
 
     def test_partitions_do_not_mix(self, guarantee: Guarantee) -> None:
-        """Records of several partitions in one chunk go where each belongs."""
+        """Records of several partitions in one chunk go to the right ones."""
         kafka = FakeKafka({A: source(), B: [Record(line(77))]})
 
         receipts = run(kafka, guarantee)
@@ -190,7 +189,7 @@ class TestFlow:
         assert [11, 1] == [receipt.records for receipt in receipts]
 
     def test_the_counts_go_on_over_tasks(self, guarantee: Guarantee) -> None:
-        """The metadata counts from where the first task began; a receipt counts only its own task."""
+        """The metadata counts from the first task on, a receipt only its own task."""
         kafka = FakeKafka({A: source()})
         run(kafka, guarantee, end=4)
         (receipt,) = run(kafka, guarantee)
@@ -205,7 +204,7 @@ class TestFlow:
         assert (7, metadata) == (receipt.records, OffsetMetadata.parse(receipt.metadata))
 
     def test_the_counts_of_another_topic_are_not_continued(self, guarantee: Guarantee) -> None:
-        """The counts of a topic that was recreated under the same name begin at zero."""
+        """The counts of a topic that was recreated under the same name start at zero."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(2, str(OffsetMetadata("another", 0, Counts(2, 2))))
 
@@ -226,7 +225,7 @@ class TestFlow:
         assert 12 == kafka.committed[A].offset
 
     def test_an_idle_partition_renews_its_offset(self, guarantee: Guarantee) -> None:
-        """A partition without traffic commits its offset again, so that the broker never expires it."""
+        """A partition without traffic commits its offset again, so the broker never deletes it."""
         kafka = FakeKafka({A: source()})
         run(kafka, guarantee)
         kafka.committed[A] = CommittedOffset(12, "old")
@@ -236,7 +235,7 @@ class TestFlow:
         assert 12 == kafka.committed[A].offset == OffsetMetadata.parse(kafka.committed[A].metadata).since
 
     def test_one_partition_of_a_task_tells_where_its_time_goes(self, guarantee: Guarantee) -> None:
-        """The control partition does, beside its offset: what the task waited, and each chunk and commit; no other does."""
+        """The control partition stores with its offset the waits, and each chunk and commit. The others store none."""
         kafka = FakeKafka({A: source(), B: source()})
 
         run(kafka, guarantee)
@@ -245,7 +244,7 @@ class TestFlow:
         assert told[0].report is not None
         assert told[1].report is None
         times = told[0].report.times
-        assert 8.0 == pytest.approx(times.waits)  # nothing else takes time by this clock
+        assert 8.0 == pytest.approx(times.waits)  # nothing else takes time on this clock
         assert sum(times.parse.counts) == sum(times.produce.counts) > 3
         assert told[0].counts.committed + told[1].counts.committed == sum(times.commit.counts) + 2  # the last ones
 
@@ -256,7 +255,7 @@ TABLE = [
     if not (times > 1 and point in (Point.BEFORE_OPEN, Point.AFTER_OPEN))
 ]
 
-# Points at which something was sent but not committed: the first commit only stores where to start, the second comes with
+# Points at which something was sent but not committed: the first commit only stores the start, the second comes with
 # the first chunk.
 SENT_IN_VAIN = {
     (Point.BEFORE_SEND, 3),
@@ -266,7 +265,7 @@ SENT_IN_VAIN = {
 
 
 def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
-    """Run a task as Spark does: run it again if its process dies."""
+    """Run a task as Spark does: again if its process dies."""
     try:
         run(kafka, guarantee, Script(list(mishaps)))
     except Killed:
@@ -276,7 +275,7 @@ def survive(kafka: FakeKafka, guarantee: Guarantee, *mishaps: Mishap) -> None:
 @pytest.mark.parametrize(("point", "trouble", "times"), TABLE)
 class TestTroubleAnywhere:
     def test_exactly_once(self, point: Point, trouble: Trouble, times: int) -> None:
-        """A crash or an unknown outcome at any point loses nothing, duplicates nothing and keeps the order."""
+        """A crash or an unknown outcome at any point loses and duplicates nothing, and keeps the order."""
         kafka = FakeKafka({A: source(), B: source()})
 
         survive(kafka, EXACTLY, Mishap(point, trouble, times))
@@ -287,7 +286,7 @@ class TestTroubleAnywhere:
             assert 12 == kafka.committed[partition].offset
 
     def test_at_least_once(self, point: Point, trouble: Trouble, times: int) -> None:
-        """A crash or an unknown outcome at any point loses nothing; records that were sent but not committed come twice."""
+        """A crash or an unknown outcome at any point loses nothing. Records sent but not committed come twice."""
         kafka = FakeKafka({A: source()})
 
         survive(kafka, AT_LEAST, Mishap(point, trouble, times))
@@ -311,7 +310,7 @@ class TestOutcomes:
         assert "by the script" in receipt.error
 
     def test_a_commit_that_did_not_happen_does_not_count(self) -> None:
-        """Records of an aborted transaction are counted when they are committed again, not before."""
+        """Records of an aborted transaction count only once they are committed again."""
         kafka = FakeKafka({A: source()})
 
         (receipt,) = run(kafka, EXACTLY, Script([Mishap(Point.BEFORE_COMMIT, Trouble.TRANSIENT, 2)]))
@@ -333,7 +332,7 @@ class TestOutcomes:
         assert second.end == kafka.committed[B].offset > 0
 
     def test_a_blocked_partition_is_left_to_a_person(self) -> None:
-        """It is dropped and not tried again, its receipt says what to do, and the others go on to their end."""
+        """It is dropped and not retried, its receipt gives the cure, and the others run to their end."""
         kafka = FakeKafka({A: source(), B: source(2)})
 
         first, second = run(kafka, EXACTLY, Script([Mishap(Point.AFTER_SEND, Trouble.BLOCKED, 1)]))
@@ -345,7 +344,7 @@ class TestOutcomes:
         assert kafka.sink[B]
 
     def test_a_consumer_that_kafka_refuses_ends_the_task(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What it has read is committed, and the next task reads on with the passwords and certificates of then."""
+        """What it has read is committed, and the next task reads on with the current passwords and certificates."""
         kafka, task_config, clock = FakeKafka({A: source()}), make_task_config(), FakeClock()
         kafka.committed = {A: CommittedOffset(0)}
         clients = FakeClients(kafka, task_config, clock)
@@ -390,7 +389,7 @@ class TestOutcomes:
         assert clock.now - began < 3
 
     def test_the_time_to_open_does_not_count(self) -> None:
-        """Hundreds of partitions may take longer to open than a short round lasts; the task still processes records."""
+        """Opening hundreds of partitions may take longer than a short round. The task still processes records."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
@@ -415,7 +414,7 @@ class TestOutcomes:
     @pytest.mark.parametrize("committed", range(1, 13))
     @pytest.mark.parametrize("point", [Point.AFTER_OPEN, Point.BEFORE_SEND, Point.BEFORE_COMMIT, Point.AFTER_COMMIT])
     def test_a_rewind_happens_once(self, point: Point, committed: int) -> None:
-        """A task that has gone back and passes the offset that it was planned with does not go back again after an error."""
+        """A task that has gone back and passed its planned offset does not go back again after an error."""
         for times in (1, 2, 3):
             kafka = FakeKafka({A: source()})
             kafka.committed[A] = CommittedOffset(committed)
@@ -426,7 +425,7 @@ class TestOutcomes:
             assert 12 == kafka.committed[A].offset
 
     def test_an_offset_that_went_back_is_not_overwritten(self) -> None:
-        """If an operator resets the group between planning and opening, the task leaves the partition to the next plan."""
+        """If an operator resets the group between planning and opening, the partition is left to the next plan."""
         kafka = FakeKafka({A: source()})
         kafka.committed[A] = CommittedOffset(3)
         task_config, clock = make_task_config(), FakeClock()
@@ -462,7 +461,7 @@ class TestOutcomes:
         assert expected()[4:] == kafka.sink[A]
 
     def test_a_transaction_that_hangs_beside_the_offset_is_ended_first(self) -> None:
-        """Its offset counts, whatever the driver has planned with; the other partitions do not wait for that."""
+        """Its offset counts, whatever the driver planned with. The other partitions do not wait for it."""
         kafka = FakeKafka({A: source(), B: source()})
         kafka.committed[A], kafka.pending[A] = CommittedOffset(1), CommittedOffset(4)
 
@@ -473,7 +472,7 @@ class TestOutcomes:
         assert Outcome.DONE is first.outcome
 
     def test_the_starting_offset_is_stored_at_once(self) -> None:
-        """A first start commits its starting offset at once, so that `latest` means the same after a crash."""
+        """So `latest` means the same after a crash."""
         kafka = FakeKafka({A: source()})
 
         with pytest.raises(Killed):
@@ -482,7 +481,7 @@ class TestOutcomes:
         assert CommittedOffset(0, str(OffsetMetadata())) == kafka.committed[A]
 
     def test_a_suspicious_producer_is_replaced(self) -> None:
-        """A slow commit succeeds, but its producer is not used for another transaction."""
+        """A slow commit succeeds, but its producer is not used again."""
         kafka = FakeKafka({A: source()})
         task_config, clock = make_task_config(), FakeClock()
         clients = FakeClients(kafka, task_config, clock)
@@ -515,7 +514,7 @@ class TestOutcomes:
     def test_a_producer_whose_first_commit_is_suspicious_is_replaced(
         self, offset_range: OffsetRange, first_commits: int
     ) -> None:
-        """The start is stored by a commit, or where it goes back by a reset; if that was slow, no record follows it."""
+        """The start is stored by a commit, or by a reset if it goes back. If that was slow, no record follows it."""
         kafka = FakeKafka({A: source()})
         if offset_range.committed is not None:
             kafka.committed[A] = CommittedOffset(offset_range.committed)
@@ -550,7 +549,7 @@ class TestOutcomes:
     def test_commits_leave_time_for_records(
         self, full: bool, few: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Slow commits are spaced out: a little as a rule, and more if many lanes have records waiting."""
+        """Slow commits are spaced out, and more so if many lanes have waiting records."""
         monkeypatch.setattr(commits, "SIDE_BY_SIDE", few)
         kafka = FakeKafka({A: [], B: source(2_000)})
         task_config, clock = make_task_config(), FakeClock()
@@ -586,7 +585,7 @@ class TestOutcomes:
             make_assignment(task_config, *ranges), clients, make_parser(task_config), seconds=60, runtime=clock.runtime
         )
 
-        passes = began[1:-1]  # the first stores where to start, the last is the final commit
+        passes = began[1:-1]  # the first stores the start, the last is the final commit
         assert len(passes) > 2
         assert all(least <= later - one <= most for one, later in pairwise(passes))
 
@@ -599,7 +598,7 @@ class TestRefusedRecords:
     @pytest.mark.parametrize("refused", [{0}, {9}, {2, 3, 7}, set(range(10))], ids=str)
     @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
     def test_exactly_these_become_dead_letters(self, guarantee: Guarantee, refused: set[int]) -> None:
-        """The other lines go out, the counts balance, and the other partition notices nothing."""
+        """The other lines are written, the counts balance, and the other partition is not affected."""
         kafka = FakeKafka({A: source(), B: [CONTROL, Record(line(77)), CONTROL]})
         kafka.refuses_line = {cleansed(n) for n in refused}.__contains__
 
@@ -631,7 +630,7 @@ class TestRefusedRecords:
         assert b"the broker does not like it" == headers["__connect.errors.exception.message"]
 
     def test_a_reject_whose_dead_letter_is_refused_gets_another_chance(self) -> None:
-        """As `refused` it may be taken: its timestamp is another one."""
+        """As `refused` it may be accepted, because its timestamp changes."""
         kafka = FakeKafka({A: source()})
         kafka.refuses_dead_letter = lambda dead_letter: dead_letter.timestamp != NO_TIMESTAMP
 
@@ -641,7 +640,7 @@ class TestRefusedRecords:
         assert ([b"refused"], {"refused": 1}) == (reasons(kafka), receipt.dead)
 
     def test_a_record_that_even_the_dead_letters_refuse_blocks_its_partition(self) -> None:
-        """What came before it is committed, its receipt holds the broker's words and a cure, and the others go on."""
+        """What came before it is committed, its receipt has the broker's error and a cure, and the others continue."""
         kafka = FakeKafka({A: source(), B: source()})
         kafka.refuses_line = {cleansed(3)}.__contains__
         kafka.refuses_dead_letter = lambda dead_letter: dead_letter.value == line(3)
@@ -656,7 +655,7 @@ class TestRefusedRecords:
         assert (Outcome.DONE, 10) == (second.outcome, second.out)
 
     def test_the_agreed_end_is_kept_during_a_search(self) -> None:
-        """The search ends where the task ends, although more records follow."""
+        """The search ends at the task's end, although more records follow."""
         kafka = FakeKafka({A: source()})
         kafka.refuses_line = {cleansed(3), cleansed(8)}.__contains__
 
@@ -740,27 +739,27 @@ class Stumbles:
 
 @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
 class TestTruncation:
-    """A log that was cut below the committed offset: by the leader epoch of the last record it shows (KIP-320)."""
+    """A log truncated below the committed offset, which the last record's leader epoch reveals (KIP-320)."""
 
     def kafka(self, guarantee: Guarantee) -> FakeKafka:
-        """Return a Kafka whose one partition was read to its end, 12, behind a control record."""
+        """Return a Kafka whose only partition was read to its end, 12, behind a control record."""
         kafka = FakeKafka({A: source()})
         kafka.leader_epochs[A] = []
         run(kafka, guarantee)
         return kafka
 
     def read(self, kafka: FakeKafka) -> LastRead | None:
-        """Return what stands beside the committed offset."""
+        """Return what is stored with the committed offset."""
         return OffsetMetadata.parse(kafka.committed[A].metadata).read
 
     def test_the_last_record_is_remembered_with_its_leader_epoch(self, guarantee: Guarantee) -> None:
-        """The control record behind it may be of a later leader, whose epoch nobody tells."""
+        """The control record behind it may have a later epoch, which librdkafka does not report."""
         kafka = self.kafka(guarantee)
 
         assert (12, LastRead(11, 0)) == (kafka.committed[A].offset, self.read(kafka))
 
     def test_the_leader_epoch_is_that_of_the_last_record(self, guarantee: Guarantee) -> None:
-        """A leader that was elected just before it shows."""
+        """Even if a leader was elected just before it."""
         kafka = FakeKafka({A: source()})
         kafka.leader_epochs[A] = [10]
 
@@ -769,7 +768,7 @@ class TestTruncation:
         assert LastRead(11, 1) == self.read(kafka)
 
     def test_a_log_that_was_cut_and_has_grown_again_blocks_its_partition(self, guarantee: Guarantee) -> None:
-        """Nothing is read, the offset stays, and receipt and metadata say where the log was cut."""
+        """Nothing is read, the offset stays, and receipt and metadata say where the log was truncated."""
         kafka = self.kafka(guarantee)
         kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
         before = kafka.committed[A]
@@ -778,7 +777,7 @@ class TestTruncation:
         told = OffsetMetadata.parse(kafka.committed[A].metadata)
 
         assert (Outcome.BLOCKED, 7, 12) == (receipt.outcome, receipt.cut, receipt.end)
-        assert "the partition was cut to 7" in receipt.error
+        assert "the partition was truncated to 7" in receipt.error
         assert "offsets 7 to 11" in receipt.error
         assert "out.of.range" in receipt.cure
         assert f"{receipt.error}: {receipt.cure}" == told.blocked
@@ -786,7 +785,7 @@ class TestTruncation:
         assert (12, expected()) == (kafka.committed[A].offset, kafka.sink[A])
 
     def test_a_new_leader_that_has_everything_blocks_nothing(self, guarantee: Guarantee) -> None:
-        """Only the record that was read counts: the control record behind it may be lost, and its offset taken again."""
+        """Only the last record counts: the control record behind it may be lost, and its offset reused."""
         kafka = self.kafka(guarantee)
         kafka.cut(A, 11, [Record(line(99)), Record(line(100))])
 
@@ -797,7 +796,7 @@ class TestTruncation:
         assert (13, LastRead(13, 1)) == (kafka.committed[A].offset, self.read(kafka))
 
     def test_an_offset_that_a_person_set_is_believed(self, guarantee: Guarantee) -> None:
-        """It has no leader epoch beside it."""
+        """It has no leader epoch."""
         kafka = self.kafka(guarantee)
         kafka.cut(A, 7, [Record(line(n)) for n in range(70, 90)])
         kafka.committed[A] = CommittedOffset(7)
@@ -808,7 +807,7 @@ class TestTruncation:
         assert [cleansed(n) for n in range(70, 90)] == kafka.sink[A][10:]
 
     def test_what_retention_has_deleted_since_is_not_read(self, guarantee: Guarantee) -> None:
-        """The last record that was read is gone, so reading begins where the partition begins."""
+        """The last record is gone, so reading starts at the beginning of the partition."""
         kafka = self.kafka(guarantee)
         clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
         lane = Lane(
@@ -822,7 +821,7 @@ class TestTruncation:
         assert {A: 12} == consumer.reading
 
     def test_what_was_only_read_ahead_is_read_again(self, guarantee: Guarantee) -> None:
-        """A cut above the committed offset took nothing that counts."""
+        """A truncation above the committed offset lost nothing that counts."""
         kafka = self.kafka(guarantee)
         clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
         lane = Lane(OffsetRange(A, 12, 12), clients, clients.consumer(), clients.offsets(None))
@@ -837,7 +836,7 @@ class TestTruncation:
 
 
 def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `sink.key` the lines get that field as their key, and the dead letters keep that of their record."""
+    """With `sink.key` lines have that field as their key, and dead letters keep their record's key."""
     kafka, keys, plain = FakeKafka({A: source(2)}), [], FakeWriter.send
 
     def send(writer: FakeWriter, lines: Lines) -> None:
@@ -856,7 +855,7 @@ def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestTakeover:
-    """A task of a later generation, and one of an earlier, each alone with a fake Kafka."""
+    """Tasks of a later and of an earlier generation, each alone with a fake Kafka."""
 
     OTHER, MINE = Owner(9, "there", "clean", 1), Owner(3, "here", "clean", 2)
 
@@ -874,7 +873,7 @@ class TestTakeover:
 
     @pytest.mark.parametrize("takes_over", [True, False])
     def test_an_idle_partition_is_taken_in_our_name_at_once(self, takes_over: bool) -> None:
-        """The other service must learn that it has lost it; in any other round the heartbeat does for one partition."""
+        """The other service must learn that it has lost it. In any other round, one partition's heartbeat is enough."""
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: self.of(self.OTHER), B: self.of(self.OTHER)}
         owners: list[Owner] = []
@@ -891,7 +890,7 @@ class TestTakeover:
         assert [self.MINE if takes_over else self.OTHER] == owners
 
     def test_the_first_records_are_committed_at_once(self) -> None:
-        """Readers have waited since the other service was fenced; the next commit comes when it is due."""
+        """Readers have waited since the other service was fenced. The next commit comes when it is due."""
         kafka = FakeKafka({A: source()})
         kafka.committed = {A: self.of(self.OTHER)}
         found: list[int] = []
@@ -911,7 +910,7 @@ class TestTakeover:
 
     @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
     def test_a_task_goes_on_with_what_a_later_generation_leaves(self, guarantee: Guarantee) -> None:
-        """One of its partitions is taken over: it drops that one, and works on the other until its deadline."""
+        """It drops the partition that is taken over, and works on the other until its deadline."""
         kafka = FakeKafka({A: [], B: []})
         kafka.committed = {A: self.of(self.MINE), B: self.of(self.MINE)}
         later = self.of(Owner(1, "there", "clean", 3))
@@ -939,7 +938,7 @@ class TestTakeover:
 
     @pytest.mark.parametrize("guarantee", [EXACTLY, AT_LEAST])
     def test_a_lane_that_opens_again_does_not_take_its_partition_back(self, guarantee: Guarantee) -> None:
-        """A commit may fail in another way than by the fence: the lane would fence the later generation in turn."""
+        """A commit may fail in another way than by the fence. Reopening would fence the later generation in turn."""
         kafka = FakeKafka({A: source()})
         kafka.committed = {A: self.of(self.MINE)}
         later = self.of(Owner(1, "there", "clean", 3))
@@ -959,7 +958,7 @@ class TestTakeover:
         assert (99, later) == (kafka.epochs[A], kafka.committed[A])
 
     def test_an_earlier_generation_that_goes_on_for_a_moment_ends_nothing(self) -> None:
-        """Without transactions it may save once more, having looked before the claim: we go on from there, or ahead."""
+        """Without transactions it may save once more if it looked before the claim. We continue from that offset."""
         kafka = FakeKafka({A: source()})
         kafka.committed = {A: self.of(self.OTHER, 0)}
         late = [2, 4, 11]

@@ -1,4 +1,4 @@
-"""Records that kill or hang the parser: what a process finds that runs it in forks of its own."""
+"""Finding records that kill or hang the parser, in a process that runs it in forks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DEADLY: Mapping[bytes, Callable[[], object]] = {
     b"crash": lambda: ctypes.string_at(0),
     b"leave": lambda: sys.exit(3),
     b"hang": lambda: time.sleep(60),
-    b"hang in C": lambda: ctypes.PyDLL(None).sleep(60),  # holds the interpreter's lock
+    b"hang in C": lambda: ctypes.PyDLL(None).sleep(60),  # holds the GIL
 }
 
 
 class Deadly:
-    """The built-in parser, which some lines kill or hang."""
+    """The built-in parser, but some lines kill or hang it."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
         for each in lines.to_pylist():
@@ -51,20 +51,20 @@ def records(number: int, **deadly: int) -> pa.BinaryArray:
 @pytest.mark.parametrize(
     ("deadly", "detail"),
     [
-        ("exit", "the parser ended its process with exit code 0"),
-        ("crash", "the parser ended its process by SIGSEGV"),
-        ("leave", "the parser ended its process with exit code 1"),
+        ("exit", "the parser process exited with code 0"),
+        ("crash", "the parser process was killed by SIGSEGV"),
+        ("leave", "the parser process exited with code 1"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 1_234, 1_999])
 def test_one_record_is_found(deadly: str, detail: str, place: int) -> None:
-    """It alone becomes a reject, wherever it is and whatever it does; all others are cleansed, in order."""
+    """Only this record becomes a reject, wherever it is and whatever it does. All others are cleansed, in order."""
     the_one_is_found(deadly, detail, place)
 
 
 @pytest.mark.parametrize("deadly", ["hang", "hang_in_C"])
 def test_one_that_hangs_is_found(deadly: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel ends its process, also where a C call holds the interpreter's lock."""
+    """The kernel ends its process, even if a C call holds the GIL."""
     monkeypatch.setattr(trials, "PIECE_SECONDS", 0.5)
     monkeypatch.setattr(trials, "ALONE_SECONDS", 2.0)
 
@@ -80,7 +80,7 @@ def the_one_is_found(deadly: str, detail: str, place: int) -> None:
 
 
 def test_a_few_attempts_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each attempt that fails takes time where a record hangs: four of them find one in 20,000."""
+    """With a record that hangs, each failed attempt takes time: four of them find one in 20,000."""
     codes: list[int] = []
 
     def in_words(_: trials.Trial, code: int) -> str:
@@ -95,7 +95,7 @@ def test_a_few_attempts_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_such_a_record_nothing_changes() -> None:
-    """What comes out is what the parser makes of all records at once, rejects included."""
+    """The results are those of the parser for all records at once, rejects included."""
     values = records(1_500, rubbish=7)
 
     apart, at_once = parse_apart(INNER, values), parse(INNER, values)
@@ -106,12 +106,12 @@ def test_without_such_a_record_nothing_changes() -> None:
 
 
 def test_nothing_makes_nothing() -> None:
-    """Where only the end of a partition was read, there is nothing to try."""
+    """If only the end of a partition was read, there is nothing to try."""
     assert 0 == parse_apart(Deadly(), records(0)).records
 
 
 def test_records_that_kill_only_together_are_cleansed() -> None:
-    """A record that does no harm alone is no dead letter."""
+    """A record that is harmless alone does not become a dead letter."""
 
     class Jealous(Deadly):
         def parse(self, lines: pa.BinaryArray) -> Parsed:
@@ -125,7 +125,7 @@ def test_records_that_kill_only_together_are_cleansed() -> None:
 
 
 def test_what_took_long_is_reported_first() -> None:
-    """After some time only the records so far are told, so that they can be committed; at least one piece is."""
+    """After some time, what is done so far is reported, so that it can be committed; at least one batch is."""
     ticks = count(step=trials.REPORT_SECONDS + 1)
 
     parsed = parse_apart(Deadly(), records(2_000, crash=600), clock=lambda: float(next(ticks)))
@@ -134,7 +134,7 @@ def test_what_took_long_is_reported_first() -> None:
 
 
 def test_a_parser_that_is_slow_is_only_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A piece that takes too long is taken in smaller ones, and none of its records is lost."""
+    """A batch that takes too long is repeated in smaller ones, and none of its records is lost."""
     monkeypatch.setattr(trials, "PIECE_SECONDS", 0.1)
 
     class Slow(Deadly):

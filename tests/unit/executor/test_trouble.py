@@ -1,4 +1,4 @@
-"""What the log of an executor says of a lane's errors."""
+"""What an executor logs about a lane's errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAITS, LOST = (
 
 
 def test_an_error_is_told_once_a_minute() -> None:
-    """The line holds place, offset, cause and cure; a number that changes in the text makes no new error."""
+    """The line has place, offset, cause and cure. If only a number in the text changes, the error is the same."""
     trouble = Trouble(P)
 
     with capture_logs() as logs:
@@ -35,7 +35,7 @@ def test_an_error_is_told_once_a_minute() -> None:
 
 
 def test_the_end_of_trouble_is_told_once() -> None:
-    """Commits are silent, except the first one after an error that was told."""
+    """Commits are not logged, except the first after a logged error."""
     trouble = Trouble(P)
 
     with capture_logs() as logs:

@@ -1,4 +1,4 @@
-"""What a task does besides moving records: heartbeats, memory, and leaving nothing behind."""
+"""What a task does apart from moving records: heartbeats, memory, and cleaning up."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ A, B = Partition("raw", 0), Partition("raw", 3)
 
 
 class Writer(FakeTransaction):
-    """A writer that remembers how it ended, and when it committed."""
+    """A writer that records how it ended and when it committed."""
 
     discarded = 0
 
@@ -101,7 +101,7 @@ class Stage:
 
 
 def test_an_idle_task_shows_that_it_is_alive() -> None:
-    """It commits the offset of its control partition every second, and those of the others once, at its end."""
+    """It commits its control partition's offset every second, and the others' once, at its end."""
     stage = Stage()
     stage.run(20.0)
 
@@ -111,7 +111,7 @@ def test_an_idle_task_shows_that_it_is_alive() -> None:
 
 
 def test_memory_is_freed_twice_a_second() -> None:
-    """Librdkafka keeps what was delivered until it is asked; a lane may commit much more seldom."""
+    """Librdkafka keeps delivered records until their reports are taken; a lane may commit much less often."""
     stage = Stage(records=1_000)
     stage.task_config = make_task_config(commit_seconds=60.0)
     stage.run(20.0)
@@ -130,7 +130,7 @@ def test_memory_is_freed_twice_a_second() -> None:
     ],
 )
 def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
-    """Every producer is discarded once, and store, consumer and threads are let go, however the task ends."""
+    """Every producer is discarded once, and store, consumer and threads are closed, however the task ends."""
     stage = Stage(*mishaps, records=50)
     if any(mishap.trouble is Trouble.KILLED for mishap in mishaps):
         with pytest.raises(Killed):
@@ -146,7 +146,7 @@ def test_nothing_is_left_behind(mishaps: tuple[Mishap, ...]) -> None:
 
 
 def test_a_task_ends_when_its_ends_are_reached() -> None:
-    """A backfill does not wait for the deadline of its round; each partition is committed up to its end, once."""
+    """A backfill does not wait for its round's deadline. Each partition is committed up to its end, once."""
     stage = Stage(records=20)
     began = stage.clock.now
 
@@ -158,7 +158,7 @@ def test_a_task_ends_when_its_ends_are_reached() -> None:
 
 
 def test_garbage_is_not_collected_inside_a_round() -> None:
-    """The collector would visit every message that was consumed, again and again."""
+    """The collector would visit every consumed message again and again."""
     stage, seen = Stage(records=1), list[bool]()
 
     class Watching:
@@ -172,7 +172,7 @@ def test_garbage_is_not_collected_inside_a_round() -> None:
 
 
 def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane may still be committing when the deadline comes; what it took meanwhile follows before it reports."""
+    """A lane may still be committing at the deadline. What it took meanwhile is committed before it reports."""
     stage = Stage(records=3)
     begun, ends = threading.Event(), threading.Event()
 
@@ -203,7 +203,7 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
     stage.change = change
     stage.clients.consumer = lambda: FakeConsumer(stage.clients, tick=0.05)  # type: ignore[method-assign]
 
-    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than a call may take before it counts as hanging
+    first, _ = stage.run(0.4, runtime=stage.clock.threaded)  # less than the patience for a call
 
     assert begun.is_set()
     assert (Outcome.DONE, 6) == (first.outcome, first.end)
@@ -212,9 +212,9 @@ def test_what_was_taken_during_the_last_commit_is_committed(monkeypatch: pytest.
 
 @pytest.mark.parametrize("error", [Unreachable("no answer"), NotUsable("no right to read the group", "grant it")])
 def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception) -> None:
-    """Every lane waits and opens again with a new producer; its receipt says what it got over, and no record is lost."""
+    """Each lane backs off and reopens with a new producer; its receipt has the error, and no record is lost."""
     stage = Stage(records=3)
-    # For the first attempt of both lanes together, and the second of one of them: neither stable nor as it is.
+    # For both lanes' first attempt together, and for one lane's second: the stable read and the unstable one.
     failures = [error, error, error]
     load = Offsets.load
 
@@ -228,7 +228,7 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
         receipts = stage.run(20.0)
 
     assert [2, 1] == [receipt.reopened for receipt in receipts]
-    assert all(f"its committed offset cannot be read: {error}" in receipt.error for receipt in receipts)
+    assert all(f"cannot read the committed offset: {error}" in receipt.error for receipt in receipts)
     assert {A, B} == {
         Partition(each["topic"], each["partition"]) for each in logs if each["event"] == "partition_trouble"
     }
@@ -237,7 +237,7 @@ def test_a_start_that_cannot_be_read_is_trouble_like_any_other(error: Exception)
 
 
 def test_a_task_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An earlier owner's transaction may be about to move them (KIP-447); so it is where a lane opens again."""
+    """An earlier owner's transaction may be about to move them (KIP-447), also when a lane reopens."""
     stage, asked = Stage(Mishap(Point.AFTER_SEND, Trouble.TRANSIENT), records=3), list[bool]()
     load = Offsets.load
 
@@ -252,7 +252,7 @@ def test_a_task_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task without records makes progress, too."""
+    """A task without records makes progress too."""
     stage, fed = Stage(), list[float]()
     monkeypatch.setattr(Watchdog, "feed", lambda _: fed.append(stage.clock.now))
 
@@ -262,7 +262,7 @@ def test_the_watchdog_is_fed_with_every_poll(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_clients_are_closed_before_a_task_returns() -> None:
-    """Its memory and connections are free for the next one; only a call that hangs makes that come later."""
+    """The next task needs its memory and connections. Only a hanging call delays it."""
     stage, closed_in = Stage(records=3), list[threading.Thread]()
 
     class Consumer(FakeConsumer):

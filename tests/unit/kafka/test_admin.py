@@ -1,4 +1,4 @@
-"""What the driver's admin connection remembers of its client's errors."""
+"""Which of its client's errors the driver's admin connection remembers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRONG_PASSWORD = KafkaError(KafkaError._AUTHENTICATION, "wrong password")
 
 
 def test_a_refusal_is_remembered_over_a_broker_that_is_down() -> None:
-    """Of three brokers one may be down, and the others refuse: the refusal is what a person must read."""
+    """One of three brokers may be down while the others refuse: the operator must see the refusal."""
     connection = AdminConnection(NOBODY)
     for error in (WRONG_PASSWORD, KafkaError(KafkaError._TRANSPORT), KafkaError(KafkaError._ALL_BROKERS_DOWN)):
         connection._remember_error(error)
@@ -29,7 +29,7 @@ def test_a_refusal_is_remembered_over_a_broker_that_is_down() -> None:
 
 
 def test_a_new_connection_has_forgotten_the_refusal() -> None:
-    """A refusal that was transient does not colour the next outage."""
+    """A temporary refusal does not explain the next outage."""
     connection = AdminConnection(NOBODY)
     connection._remember_error(WRONG_PASSWORD)
     connection.failure(TIMED_OUT, "testing")
@@ -38,7 +38,7 @@ def test_a_new_connection_has_forgotten_the_refusal() -> None:
 
 
 def test_a_refused_client_does_not_wait_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other brokers have a moment to answer; then the refusal is the answer."""
+    """The other brokers get a moment to answer; then the refusal is the answer."""
     monkeypatch.setattr(admin, "REFUSED_SECONDS", 0.01)
     connection = AdminConnection(NOBODY)
     connection._remember_error(WRONG_PASSWORD)

@@ -1,4 +1,4 @@
-"""The bulk backend is used only with a librdkafka that it knows."""
+"""The bulk backend is used only with a supported librdkafka."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class TestGuards:
         [
             ("libversion", lambda: ("2.17.0", 0x021100FF), "with librdkafka 2.17.0"),
             ("version", lambda: 1, "another librdkafka"),
-            ("name", lambda _: b"something else", "an unknown form"),
-            ("MESSAGE_SIZE", 80, "laid out differently"),
+            ("name", lambda _: b"something else", "an unknown layout"),
+            ("MESSAGE_SIZE", 80, "different layout"),
         ],
     )
     def test_another_library(self, monkeypatch: pytest.MonkeyPatch, name: str, value: object, problem: str) -> None:
@@ -47,7 +47,7 @@ class TestGuards:
 
     @pytest.mark.parametrize("version", ["2.15.1", "2.16.2", "2.16.1.dev1", "3.0.0"])
     def test_a_client_that_was_not_tested(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-        """What stands behind the header of its object may be anything: nobody follows it, and records become objects."""
+        """Its objects may have any layout, so no pointer is followed, and the plain backend is used."""
         from app.kafka.bulk import native
 
         def crash(_: object) -> int:
@@ -57,12 +57,12 @@ class TestGuards:
         monkeypatch.setattr(native, "handle", crash)
         backend._problem_of.cache_clear()
 
-        assert f"this is {version} with librdkafka 2.16.0" in why_not_bulk({})
+        assert f"{version} with librdkafka 2.16.0 is installed" in why_not_bulk({})
         assert PLAIN == best_backend({})
         backend._problem_of.cache_clear()
 
     def test_kernels_that_do_not_compile(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another Numba may refuse them with an error of its own, which is no ImportError."""
+        """Another Numba may refuse them with an error of its own that is not an ImportError."""
 
         def refuse(name: str) -> object:
             raise TypeError(f"{name}: no such pointer")
@@ -79,7 +79,7 @@ class TestGuards:
         assert "OAUTHBEARER" in why_not_bulk({"sasl.mechanisms": "OAUTHBEARER"})
 
     def test_what_the_driver_expects(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It tells the backend of its tasks without loading Numba; here it is right."""
+        """It names its tasks' backend without loading Numba."""
         assert best_backend({}).name == expected_backend({})
         assert PLAIN.name == expected_backend({"sasl.mechanism": "OAUTHBEARER"})
         monkeypatch.setattr(backend, "find_spec", lambda _: None)

@@ -1,4 +1,4 @@
-"""The brokers' versions, as librdkafka's log tells them."""
+"""The brokers' versions in librdkafka's log."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LINES = [
 
 
 def test_the_oldest_broker_counts() -> None:
-    """A request that one of them does not know is not known."""
+    """A request counts only if every broker supports it."""
     assert {"Produce": 11} == versions(LINES)
     assert {"OffsetFetch": 10, "Produce": 13} == versions(LINES[:3])
 
 
 def test_nothing_is_said() -> None:
-    """Another librdkafka may have other words: then nothing is known."""
+    """Another librdkafka may log other words. The versions are then unknown."""
     assert {} == versions(["CONNECT: something else"])

@@ -1,4 +1,4 @@
-"""What an error means for a partition that is written to."""
+"""What an error means for a partition's writer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ A = Partition("raw", 0)
     ],
 )
 def test_only_an_error_about_a_record_refuses_one(code: int, kind: type[PartitionError]) -> None:
-    """A broker that is ill, or refuses us, must not turn good lines into dead letters."""
+    """A broken broker, or one that denies access, must not turn good lines into dead letters."""
     error = of_writing(KafkaException(KafkaError(code, "the words")), A, "committing", 7)
 
     assert kind is type(error)
@@ -37,5 +37,5 @@ def test_only_an_error_about_a_record_refuses_one(code: int, kind: type[Partitio
 
 
 def test_a_record_that_cannot_be_read_is_not_refused() -> None:
-    """A corrupt record of the source says nothing about what was written."""
+    """A corrupt source record says nothing about what was written."""
     assert Transient is type(of_partition(KafkaError(KafkaError.INVALID_MSG), A, "reading"))

@@ -1,4 +1,4 @@
-"""The fence tells what a person must act on, and is silent about an outage."""
+"""The fence raises what needs an operator, and tolerates an outage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = Partition("raw", 3)
 
 
 def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
-    """Return a fence whose producers are answered with an error."""
+    """Return a fence whose producers get this error."""
 
     def connect(*_: object) -> None:
         raise KafkaException(KafkaError(code))
@@ -37,7 +37,7 @@ def fence_that_meets(code: int, monkeypatch: pytest.MonkeyPatch) -> KafkaFence:
 def test_what_a_person_must_act_on_is_raised(
     code: int, kind: type[NotUsable], cure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No task could open the partition either, and would not say why."""
+    """No task could open the partition either."""
     with pytest.raises(kind, match=cure) as raised:
         fence_that_meets(code, monkeypatch).fence([P])
 
@@ -45,7 +45,7 @@ def test_what_a_person_must_act_on_is_raised(
 
 
 def test_the_cluster_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With sink.kafka, a person must know whose brokers, and which section."""
+    """With sink.kafka, an operator must know which brokers, and which section."""
     fence_that_meets(KafkaError.UNSUPPORTED_VERSION, monkeypatch)
     there = KafkaFence({"bootstrap.servers": "127.0.0.1:1"}, "g", 60, "dead", cluster=SINK)
 
@@ -55,7 +55,7 @@ def test_the_cluster_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED])
 def test_an_outage_only_reaches_nobody(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partition's next owner shuts the last one out."""
+    """The partition's next owner fences the last one."""
     assert not fence_that_meets(code, monkeypatch).fence([P])
 
 
@@ -63,7 +63,7 @@ def test_an_outage_only_reaches_nobody(code: int, monkeypatch: pytest.MonkeyPatc
 def test_an_outage_costs_a_few_fences_however_many_partitions_there_are(
     partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each waits some seconds in vain; a stop has ten for everything."""
+    """Each fence waits some seconds, and a stop has ten in all."""
     tried: list[object] = []
 
     def connect(*_: object) -> None:
@@ -77,7 +77,7 @@ def test_an_outage_costs_a_few_fences_however_many_partitions_there_are(
 
 
 def test_those_behind_a_few_that_are_not_reached_are_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One coordinator that is away is no outage."""
+    """One unavailable coordinator is not an outage."""
     tried, reached = count(), list[object]()
 
     def connect(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a handshake objects to rests on an answer: who is away, silent or no broker, is no objection."""
+"""Probing objects only on an answer: a server that is down, silent or not a broker raises no objection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 @contextmanager
 def answering(answer: bytes | None) -> Iterator[str]:
-    """Listen, and answer each connection with some bytes and its end; with None not at all."""
+    """Listen, and answer each connection with these bytes and close it; with None, never answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer_all() -> None:
@@ -37,7 +37,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_who_is_away_is_no_objection(protocol: str) -> None:
-    """Nobody listens, or the name of the host is unknown."""
+    """The port is closed, or the host name unknown."""
     for server in ("127.0.0.1:9", "nowhere.invalid:9092", "", "127.0.0.1:no-port"):
         assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
 
@@ -47,20 +47,20 @@ def test_who_is_away_is_no_objection(protocol: str) -> None:
 def test_what_is_no_broker_is_no_objection(
     protocol: str, answer: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that starts takes connections before it answers; a proxy closes them; neither says what to change."""
+    """A starting broker accepts connections before it answers, and a proxy closes them. Neither shows a cause."""
     monkeypatch.setattr(handshake, "SECONDS", 0.1)
     with answering(answer) as server:
         assert objection({"bootstrap.servers": server, "security.protocol": protocol}) is None
 
 
 def test_a_login_is_asked_for() -> None:
-    """The mechanisms of a listener are those that it names, in the words of the section that they stand in."""
+    """The objection lists the listener's mechanisms, and the cure names the section of the configuration."""
     names = b"".join(len(each).to_bytes(2, "big") + each for each in (b"SCRAM-SHA-512", b"PLAIN"))
     body = b"\x00\x00\x00\x00" + b"\x00\x21" + b"\x00\x00\x00\x02" + names
     with answering(len(body).to_bytes(4, "big") + body) as server:
         found = objection({"bootstrap.servers": f"PLAINTEXT://{server}"}, "sink.kafka")
 
     assert found == Objection(
-        f"{server} asks for a login (PLAIN, SCRAM-SHA-512), and we bring none",
+        f"{server} requires a SASL login (PLAIN, SCRAM-SHA-512), but none is configured",
         "set sink.kafka.security.protocol to SASL_PLAINTEXT, and sasl.mechanisms to one of PLAIN, SCRAM-SHA-512",
     )

@@ -1,4 +1,4 @@
-"""How a transaction ended whose offset is pending, by what it left in the sink and among the dead letters."""
+"""How a transaction with a pending offset ended, judged by its records in the sink and the dead letters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Message(NamedTuple):
 
 
 class Logs(HangingTransactions):
-    """Targets made of lists."""
+    """Targets as lists."""
 
     def __init__(self, logs: dict[Partition, list[Message]]) -> None:
         super().__init__({}, "g")
@@ -57,7 +57,7 @@ def letter(at: int, offset: int, *, visible: bool = True) -> Message:
 
 
 def forged(at: int, offset: int, began_at: str) -> Message:
-    """Return a dead letter whose source record bore headers such as ours."""
+    """Return a dead letter whose source record had headers like ours."""
     stage: Header = ("__connect.errors.stage", b"VALUE_CONVERTER")
     own = [stage, *letter(at, offset).header]
     theirs: list[Header] = [("winnow.transaction", f"winnow/g/raw/0@{began_at}".encode()), *letter(at, 7).header, stage]
@@ -65,13 +65,13 @@ def forged(at: int, offset: int, began_at: str) -> Message:
 
 
 def was_committed(lines: list[Message], letters: list[Message], stable: int = 100, high: int = 100) -> bool | None:
-    """Ask how the transaction ended that began at BEGAN_AT; both targets have the same ends."""
+    """Ask how the transaction that began at BEGAN_AT ended; both targets have the same ends."""
     ends = Ends(stable, high)
     return Logs({CLEAN: lines, DEAD: letters}).was_committed(RAW, {CLEAN: ends, DEAD: ends}, BEGAN_AT)
 
 
 START = Message(0)
-"""A record of somebody else, which shows that nothing was deleted."""
+"""A foreign record, which shows that nothing was deleted."""
 
 
 @pytest.mark.parametrize(
@@ -120,31 +120,31 @@ START = Message(0)
     ],
 )
 def test_its_last_records_tell(lines: list[Message], letters: list[Message], committed: bool | None) -> None:  # a case
-    """What readers see was committed; what nobody sees was not; in doubt a person decides."""
+    """Visible records were committed, invisible ones were not; in doubt an operator decides."""
     assert committed is was_committed(lines, letters)
 
 
 def test_what_hangs_everywhere_counts_as_aborted() -> None:
-    """Nobody has seen any of it, so it is the same for all if it is aborted in all places."""
+    """No reader has seen any of it, so aborting it everywhere is consistent."""
     assert was_committed([START, line(7)], [START, letter(7, BEGAN_AT)], stable=7) is False
 
 
 def test_what_hangs_in_one_place_is_known_by_another() -> None:
-    """The markers were written where there was a leader."""
+    """The markers were written wherever there was a leader."""
     logs = Logs({CLEAN: [START, line(7)], DEAD: [START, letter(7, BEGAN_AT)]})
 
     assert logs.was_committed(RAW, {CLEAN: Ends(7, 100), DEAD: Ends(100, 100)}, BEGAN_AT) is True
 
 
 def test_behind_an_open_transaction_nothing_is_known() -> None:
-    """It may be committed there, and not be readable yet."""
+    """It may be committed there but not readable yet."""
     with pytest.raises(KafkaException, match="another transaction"):
         was_committed([START, line(6, 10, OTHER), line(7)], [START], stable=6)
 
 
 @pytest.mark.parametrize(("back", "committed"), [(LOOKS[0] + 1, True), (LOOKS[-1] + 1, None)])
 def test_it_is_looked_for_at_the_end(back: int, committed: bool | None) -> None:  # a case
-    """A little back it is found, too far back it is not looked for."""
+    """A little back it is found; too far back it is not searched for."""
     high = 10 * LOOKS[-1]
 
     assert committed is was_committed([START, line(high - back)], [START], high, high)
@@ -152,7 +152,7 @@ def test_it_is_looked_for_at_the_end(back: int, committed: bool | None) -> None:
 
 @pytest.mark.parametrize("began_at", ["x", "", "-1", "60", str(2**63 - 1), "9" * 5000])
 def test_no_source_record_marks_a_transaction(began_at: str) -> None:
-    """A dead letter keeps its record's headers: a forged mark ends no task, and no transaction is aborted for it."""
+    """A dead letter keeps its record's headers. A forged mark ends no task and aborts no transaction."""
     logs = Logs({CLEAN: [], DEAD: [forged(7, BEGAN_AT + 3, began_at)]})
 
     assert BEGAN_AT + 3 == logs.last_offset(RAW, DEAD, Ends(5, 100))
@@ -161,7 +161,7 @@ def test_no_source_record_marks_a_transaction(began_at: str) -> None:
 
 
 def test_a_mark_that_is_no_offset_is_none() -> None:
-    """Whoever may write to the sink cannot end tasks either."""
+    """Writing to the sink is not enough to end tasks either."""
     strange: Header = ("winnow.transaction", b"winnow/g/raw/0@x")
 
     assert Logs({CLEAN: [Message(7, [strange])]}).last_offset(RAW, CLEAN, Ends(5, 100)) is None

@@ -16,7 +16,7 @@ def targets(number: int, partitioner: Partitioner, sink: Destination = SINK) -> 
 
 
 def test_a_source_partition_has_one_sink_partition() -> None:
-    """It is its number mod those of the sink, so its order is kept."""
+    """It is its number modulo the sink's partitions, so the order is kept."""
     found = targets(7, Partitioner.SOURCE)
 
     assert (1, [1], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
@@ -24,7 +24,7 @@ def test_a_source_partition_has_one_sink_partition() -> None:
 
 
 def test_by_its_key_a_line_may_go_to_any_partition() -> None:
-    """Dead letters go where they always went; a sink with a single partition leaves no choice."""
+    """Dead letters are not affected, and a sink with one partition leaves no choice."""
     found = targets(7, Partitioner.KEY)
 
     assert (BY_KEY, [0, 1, 2], 1) == (found.sink_partition, [*found.sink_partitions], found.dead_letter_partition)
@@ -33,5 +33,5 @@ def test_by_its_key_a_line_may_go_to_any_partition() -> None:
 
 
 def test_keys_are_hashed_as_by_java() -> None:
-    """Librdkafka's own default would put them elsewhere than other producers."""
+    """Librdkafka's default would choose other partitions than other producers."""
     assert "murmur2_random" == settings.producer(make_task_config())["partitioner"]

@@ -1,4 +1,4 @@
-"""The settings of librdkafka on which something depends."""
+"""The librdkafka settings that Winnow depends on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes import make_task_config
 
 
 def test_a_commit_that_was_sent_twice_takes_long_enough_to_be_suspect() -> None:
-    """A producer waits its back-off, less 20 % of jitter, before it sends a request again; a user cannot shorten it."""
+    """A producer waits for its back-off, less 20 % of jitter, before it resends. A user cannot shorten it."""
     task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "retry.backoff.ms": "1"})
 
     made = settings.transactional_producer(task_config, Partition("raw", 0))
@@ -26,7 +26,7 @@ def test_a_commit_that_was_sent_twice_takes_long_enough_to_be_suspect() -> None:
 
 
 def test_the_back_off_of_a_transactional_producer_never_grows() -> None:
-    """A commit is judged by one back-off, so the largest is no larger than the first, whatever a user writes."""
+    """A commit is judged by one back-off, so the largest must not exceed the first, whatever the user sets."""
     task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "retry.backoff.max.ms": "60"})
 
     made = settings.transactional_producer(task_config, Partition("raw", 0))
@@ -36,7 +36,7 @@ def test_the_back_off_of_a_transactional_producer_never_grows() -> None:
 
 @pytest.mark.parametrize("max_bytes", [0, 1_048_588, 250_000_001, 2**31 - 1])
 def test_a_producer_can_be_made_whatever_the_topics_take(max_bytes: int) -> None:
-    """Topics may take more than librdkafka, and a topic may take nothing; neither is a reason to crash."""
+    """A topic may accept more than librdkafka, or nothing. Neither is a reason to crash."""
     topic = Destination("clean", 1, max_bytes)
     made = settings.transactional_producer(
         make_task_config(sink=topic, dead_letters=topic, kafka={}), Partition("raw", 0)
@@ -48,18 +48,18 @@ def test_a_producer_can_be_made_whatever_the_topics_take(max_bytes: int) -> None
 
 
 def test_a_secret_that_is_not_text_is_named(tmp_path: Path) -> None:
-    """A keystore in place of a password is one line with the key, and nothing of its content."""
+    """A keystore in place of a password gives one line with the key and without any content."""
     secret = tmp_path / "password"
     secret.write_bytes(b"hunter2\xff\xfe")
 
-    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not text in UTF-8: ") as caught:
+    with pytest.raises(NotUsable, match=r"^kafka\.sasl\.password\.file: .* is not UTF-8 text: ") as caught:
         settings.common({"sasl.password.file": str(secret)})
 
     assert "hunter2" not in str(caught.value)
 
 
 def test_no_client_creates_topics() -> None:
-    """A question about a deleted topic would bring it back with one partition; a user cannot allow that."""
+    """Otherwise a request for a deleted topic would recreate it with one partition. A user cannot enable it."""
     task_config = make_task_config(kafka={"bootstrap.servers": "nowhere:9092", "allow.auto.create.topics": "true"})
     made = (
         settings.common(task_config.kafka),
@@ -72,7 +72,7 @@ def test_no_client_creates_topics() -> None:
 
 
 def test_a_users_setting_is_kept() -> None:
-    """The defaults favour throughput; a user's own setting is not changed."""
+    """The defaults favour throughput and never replace a user's own setting."""
     fast, patient = (
         make_task_config(kafka={"bootstrap.servers": "nowhere:9092"}),
         {"bootstrap.servers": "x", "linger.ms": "7"},
@@ -94,7 +94,7 @@ def test_a_users_setting_is_kept() -> None:
     ],
 )
 def test_what_a_producer_takes_is_known_without_one(kafka: dict[str, str], codec: str, largest: int) -> None:
-    """A task measures dead letters by these; of two names of one property librdkafka reads the second last."""
+    """A task measures dead letters by these values. If both names of the property are set, librdkafka uses one."""
     config = make_task_config(kafka=kafka)
     made = settings.producer(config)
     last = [value for name, value in made.items() if name in ("compression.type", "compression.codec")][-1]
@@ -119,7 +119,7 @@ def test_the_producers_of_a_task_share_its_memory(lanes: int, megabytes: int) ->
     [(0, 30_000, None), (1, 100, 64 << 10), (500, 500, 500 << 10), (10**6, 30_000, 1 << 20)],
 )
 def test_little_is_fetched_ahead_where_a_rate_is_limited(most: int, messages: int, size: int | None) -> None:
-    """A partition that rests drops it; without a limit librdkafka's default stays."""
+    """A resting partition drops it. Without a limit librdkafka's default stays."""
     made = settings.consumer(make_task_config(rates=Rates(most)))
 
     assert (messages, size) == (made["queued.min.messages"], made.get("fetch.message.max.bytes"))

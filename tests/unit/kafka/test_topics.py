@@ -1,4 +1,4 @@
-"""Which topics are a source, and what a topic takes that we write to."""
+"""Which topics are sources, and what a destination accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.topics import OwnTopics
 
 
 class Connection:
-    """A connection to a cluster with these topics, each of one partition."""
+    """A connection to a cluster with these topics of one partition each."""
 
     def __init__(self, *topics: str, settings: Mapping[str, str] | KafkaError | None = None) -> None:
         self._topics = topics
@@ -52,7 +52,7 @@ class Connection:
 
 
 def test_a_pattern_never_matches_what_winnow_creates() -> None:
-    """A placeholder that a pattern matches would get one of its own, and that another, with each look."""
+    """If a pattern matched a placeholder, each look would create another placeholder for that."""
     own = ("raw.winnow-offsets", "raw.winnow-offsets.winnow-offsets", "at-raw", "dead.replayed", "dead.parked")
     strangers = ("raw", "dead", ".winnow-offsets", "at-", "other.parked")
     topics = KafkaTopics(Connection(*own, *strangers), OwnTopics("dead", "at-{topic}"))  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def test_a_pattern_never_matches_what_winnow_creates() -> None:
 
 @pytest.mark.parametrize("template", ["", "{topic}"])
 def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
-    """Where it has the source's own name, the pattern means the source."""
+    """If a placeholder has its source's own name, the pattern means the source."""
     topics = KafkaTopics(Connection("raw", "raw.winnow-offsets"), OwnTopics("dead", template))  # type: ignore[arg-type]
 
     assert {"raw"} == topics.source_topics([], ".*").keys()
@@ -76,16 +76,16 @@ def test_a_placeholder_of_its_sources_name_hides_nothing(template: str) -> None:
         ({"cleanup.policy": "compact,delete", "retention.ms": "1000"}, 1.0),
         ({"cleanup.policy": "compact", "retention.ms": "1000"}, None),
         ({"cleanup.policy": "delete", "retention.ms": "-1"}, None),
-        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), None),  # we may not know
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), None),  # we may not read it
     ],
 )
 def test_a_retention_is_that_of_a_topic_that_deletes(settings: Any, seconds: float | None) -> None:
-    """A topic that only compacts, or keeps records for ever, puts no record in danger."""
+    """A topic that only compacts, or keeps records for ever, endangers none."""
     assert seconds == KafkaTopics(Connection("raw", settings=settings)).retention("raw")  # type: ignore[arg-type]
 
 
 def test_topics_that_do_not_exist() -> None:
-    """All of them are named, each with the command that creates it; one that was there before may be gone."""
+    """All of them are named, each with the command that creates it. One that existed before may be missing."""
     topics = KafkaTopics(Connection("raw"))  # type: ignore[arg-type]
 
     with pytest.raises(TopicMissing) as raised:
@@ -100,7 +100,7 @@ def test_topics_that_do_not_exist() -> None:
 
 
 def test_a_pattern_never_matches_an_internal_topic() -> None:
-    """`.*` does not read the group's own offsets, which would grow with every commit; a name may."""
+    """`.*` does not read the group's own offsets, which would grow with every commit. A name may."""
     topics = KafkaTopics(Connection("raw", "_raw", "__consumer_offsets", "__transaction_state"))  # type: ignore[arg-type]
 
     assert {"raw", "_raw"} == topics.source_topics([], ".*").keys()
@@ -108,7 +108,7 @@ def test_a_pattern_never_matches_an_internal_topic() -> None:
 
 
 def destination(settings: Mapping[str, str] | KafkaError) -> Destination:
-    """Return what is known of a topic with this configuration."""
+    """Return the destination for a topic with this configuration."""
     return KafkaTopics(Connection("clean", settings=settings)).destination("clean")  # type: ignore[arg-type]
 
 
@@ -135,7 +135,7 @@ DIFFERENCE = TimestampLimit("message.timestamp.difference.max.ms", 5_000)
 def test_which_timestamps_a_topic_takes(
     settings: Mapping[str, str], before: TimestampLimit | None, after: TimestampLimit | None
 ) -> None:
-    """Kafka 4 limits both sides by a setting each; before 3.6 there was one for both, and 3.6 to 3.9 know all three."""
+    """Kafka 4 has a setting for each side, Kafka before 3.6 one for both, and 3.6 to 3.9 have all three."""
     known = destination(settings)
 
     assert (before, after) == (known.before, known.after)
@@ -145,19 +145,19 @@ def test_which_timestamps_a_topic_takes(
     ("policy", "compacted"), [("delete", False), ("compact", True), ("compact,delete", True), ("", False)]
 )
 def test_a_compacted_topic_takes_only_records_with_a_key(policy: str, compacted: bool) -> None:
-    """Whatever else its policy says."""
+    """Whatever else its policy includes."""
     assert compacted == destination({"cleanup.policy": policy}).compacted
 
 
 def test_what_is_known_of_a_topic() -> None:
-    """The number of its partitions, its limit, and the codec that the broker stores it with."""
+    """The number of its partitions, its limit, and the broker's codec."""
     known = destination({"max.message.bytes": "77", "compression.type": "uncompressed"})
 
     assert Destination("clean", 1, 77, "uncompressed") == known
 
 
 def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None:
-    """Its limit is the broker's default; what else it refuses is found when it does."""
+    """Its limit is the broker's default. Anything else it refuses is found out when it does."""
     known = destination(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
     assert Destination("clean", 1, USUAL_MAX_BYTES) == known
@@ -168,7 +168,7 @@ def test_a_topic_whose_configuration_may_not_be_read_is_taken_as_usual() -> None
     [({"min.insync.replicas": "3"}, 3), ({}, 1), (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), 1)],
 )
 def test_how_many_replicas_must_be_in_sync(settings: Any, needed: int) -> None:
-    """A partition that has fewer is known; where the setting may not be read, one is believed to be enough."""
+    """A partition with fewer is known. If the setting may not be read, one is assumed."""
     topics = KafkaTopics(Connection("clean", settings=settings))  # type: ignore[arg-type]
 
     assert needed == topics.min_in_sync("clean")

@@ -1,4 +1,4 @@
-"""Kafka's own topic of transactions: what a record says, in both versions of its format."""
+"""Records of Kafka's topic of transactions, in both versions of their format."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NEW = b"\x02" + b"\xc9\x01" + b"c" * 200 + b"\x03" + struct.pack(">ii", 0, 1) + 
     ids=["old", "old without partitions", "new", "new without partitions", "new with an empty list"],
 )
 def test_what_a_record_says(value: bytes) -> None:
-    """State, beginning, producer and epoch, whatever partitions it names before them."""
+    """State, start, producer and epoch, whatever partitions come before them."""
     assert OpenTransaction(SOURCE, "ongoing", BEGAN, 42, 3) == transaction(SOURCE, value)
 
 
 def test_the_states() -> None:
-    """In the order of Kafka's numbers."""
+    """They have the order of Kafka's numbers."""
     found = [transaction(SOURCE, head(0, state) + OLD + TIMES) for state in range(8)]
 
     assert ["empty", "ongoing", "committing", "aborting", "committed", "aborted", "dead", "fencing"] == [
@@ -52,14 +52,16 @@ def test_the_states() -> None:
 
 
 def test_a_record_that_deletes() -> None:
-    """Kafka forgets ids that nobody uses."""
+    """Kafka deletes unused ids."""
     assert transaction(SOURCE, None) is None
 
 
 @pytest.mark.parametrize("value", [head(0, 1), head(2, 1) + OLD + TIMES, head(0, 99) + OLD + TIMES, b"x"])
 def test_what_nobody_can_read(value: bytes) -> None:
     """A newer format must not look as if nothing were open."""
-    with pytest.raises(NotUsable, match="raw-7 in a format that this version of Winnow does not know: use Kafka's own"):
+    with pytest.raises(
+        NotUsable, match="raw-7 in a format that this version of Winnow does not support: use Kafka's own"
+    ):
         transaction(SOURCE, value)
 
 
@@ -78,7 +80,7 @@ def key(identity: str, version: int = 0) -> bytes:
     ],
 )
 def test_whose_it_is(identity: str, source: Partition | None) -> None:
-    """A group's name may hold slashes; only the group's own ids count."""
+    """A group's name may contain slashes. Only the group's own ids count."""
     log = KafkaTransactionLog({"bootstrap.servers": "127.0.0.1:1"}, "a/b")
 
     assert source == log.source_of(key(identity))
@@ -87,7 +89,7 @@ def test_whose_it_is(identity: str, source: Partition | None) -> None:
 
 @pytest.mark.parametrize("silent", ["watermarks", "offsets_at"])
 def test_a_partition_that_does_not_answer_is_not_empty(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The open transactions that it holds would be told as none."""
+    """Otherwise its open transactions would be missed."""
     topic, marks = Topic(TOPIC, "id", 2), Watermarks(0, 0, 0)
     partitions = [Partition(TOPIC, number) for number in range(2)]
     answers: dict[str, dict[Partition, Watermarks | None]]
@@ -97,5 +99,5 @@ def test_a_partition_that_does_not_answer_is_not_empty(silent: str, monkeypatch:
     for name, answer in answers.items():
         monkeypatch.setattr(KafkaTopics, name, lambda *_, answer=answer: answer)
 
-    with pytest.raises(Unreachable, match="1 partitions of __transaction_state do not answer"):
+    with pytest.raises(Unreachable, match="1 partitions of __transaction_state are unavailable"):
         KafkaTransactionLog({"bootstrap.servers": "127.0.0.1:1"}, "g").open_transactions(0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.mutants.hunt import MODULES, listed, modules_in, mutants_to_try, without_equivalent
+from tests.mutants.hunt import listed, mutants_to_try, without_equivalent
 from tests.mutants.mutants import mutants_of
 
 FAULTS = {
@@ -67,9 +70,20 @@ def test_tuning_figures_are_left_alone() -> None:
 
 def test_every_equivalent_mutant_exists_and_has_its_reason() -> None:
     """The list of those that change nothing follows the sources, and does not grow without a word."""
-    assert listed().keys() <= {str(each) for each in modules_in(MODULES)}
     assert all(reason for reasons in listed().values() for reason in reasons.values())
-    assert mutants_to_try(MODULES)
+    assert mutants_to_try(listed())
 
     with pytest.raises(ValueError, match=r"do not exist \(any more\): f: a < b → a > b"):
         without_equivalent(mutants_of("m.py", b"def f():\n  return a < b\n"), {"f: a < b → a > b": "why"})
+
+
+@pytest.mark.parametrize(("tests", "share"), [("driver/test_owners.py", "1 of 1"), ("test_errors.py", "0 of 1")])
+def test_a_hunt(tests: str, share: str) -> None:
+    """A mutant is noticed by the tests of its module, and not by others: then the hunt fails and names it."""
+    hunt = ["-m", "tests.mutants", "app/driver/owners.py", "--sample", "1", "--tests", f"tests/unit/{tests}"]
+
+    told = subprocess.run([sys.executable, *hunt], capture_output=True, text=True, check=False)
+
+    assert f"{share} mutants noticed" in told.stdout, told.stderr
+    assert ("not noticed: app/driver/owners.py:" in told.stdout) == bool(told.returncode)
+    assert told.returncode == (share == "0 of 1")

@@ -1,4 +1,4 @@
-"""A claim to an offset without transactions: which of two runs goes on where both save it."""
+"""A claim to an offset without transactions: which of two runs continues if both save it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Scene:
 @pytest.mark.parametrize("later", LATER)
 @pytest.mark.parametrize("offset", [3, 5, 9])
 def test_a_later_run_takes_the_partition_whatever_its_offset(later: Owner, offset: int) -> None:
-    """Also with a smaller one: it began at the last save, and what was written since comes again."""
+    """Even with a smaller offset: it started at the last save, and later records come again."""
     scene = Scene(by(ME, 3))
     scene.save(4)
     scene.kafka.committed[A] = by(later, offset)
@@ -52,7 +52,7 @@ def test_a_later_run_takes_the_partition_whatever_its_offset(later: Owner, offse
 
 @pytest.mark.parametrize("later", LATER)
 def test_a_later_run_that_is_gone_keeps_nothing(later: Owner) -> None:
-    """The driver has decided that it is gone: what its last save stands for is where we begin."""
+    """The driver decided that it is dead, so we start at its last save."""
     scene = Scene(by(later, 3))
 
     assert by(ME, 4) == scene.save(4)
@@ -65,7 +65,7 @@ def test_where_an_earlier_run_has_gone_on_we_go_on_from_there(earlier: Owner) ->
     scene = Scene(by(earlier, 3))
     scene.kafka.committed[A] = by(earlier, 6)
 
-    with pytest.raises(Transient, match="has gone on to 6 meanwhile"):
+    with pytest.raises(Transient, match="has since committed 6"):
         scene.save(3)
 
     assert scene.fences
@@ -92,7 +92,7 @@ def test_another_task_of_this_run_that_is_further_goes_on() -> None:
 
 
 def test_a_start_is_saved_where_nothing_is_stored() -> None:
-    """There is nobody to fence."""
+    """There is no owner to fence."""
     scene = Scene()
 
     assert not scene.fences
@@ -100,7 +100,7 @@ def test_a_start_is_saved_where_nothing_is_stored() -> None:
 
 
 def test_a_policy_may_go_back() -> None:
-    """And the next save goes on from there."""
+    """And the next save continues from there."""
     scene = Scene(by(ME, 9))
 
     scene.claim.reset(4, str(OffsetMetadata(owner=ME)))
@@ -109,7 +109,7 @@ def test_a_policy_may_go_back() -> None:
 
 
 def test_what_is_no_offset_is_not_overwritten() -> None:
-    """A person must look at it."""
+    """A corrupt offset needs an operator."""
     scene = Scene()
     scene.kafka.committed[A] = CommittedOffset.not_readable("x")
 
@@ -122,7 +122,7 @@ def test_a_store_that_does_not_answer_is_an_outage() -> None:
     scene = Scene()
     scene.kafka.pending[A] = by(ME, 4)
 
-    with pytest.raises(Transient, match="may not be stored") as caught:
+    with pytest.raises(Transient, match="may not have been stored") as caught:
         scene.save(4)
 
     assert isinstance(caught.value.__cause__, Unreachable)
@@ -130,7 +130,7 @@ def test_a_store_that_does_not_answer_is_an_outage() -> None:
 
 @pytest.mark.parametrize("transactional", [True, False])
 def test_outside_kafka_the_store_itself_compares(*, transactional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the store another owner may have gone on; there is no transaction to end, either."""
+    """Another owner may save between the load and the save, and there is no transaction to end."""
     scene = Scene(by(EARLIER[0], 3))
     saved: list[int] = []
     monkeypatch.setattr(scene.store, "transactional", transactional)

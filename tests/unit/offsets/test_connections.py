@@ -1,4 +1,4 @@
-"""Connections that serve one thread at a time."""
+"""A pool of connections that serve one thread at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.offsets.connections import Connections
 
 
 class Connection:
-    """Remembers whether it is closed."""
+    """A connection that knows whether it is closed."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -19,7 +19,7 @@ class Connection:
 
 
 def test_a_connection_is_used_again() -> None:
-    """A call borrows the one that is idle; calls at the same time have one each."""
+    """A call borrows the idle connection; concurrent calls have one each."""
     connections = Connections(Connection)
     with connections.one() as first, connections.one() as second:
         assert first is not second
@@ -30,7 +30,7 @@ def test_a_connection_is_used_again() -> None:
 
 
 def test_an_error_closes_the_idle_ones_too() -> None:
-    """After a restart of the server every connection is dead, and only one call fails."""
+    """After a server restart every connection is dead, but only one call fails."""
     connections = Connections(Connection)
     with connections.one() as idle, connections.one() as broken:
         pass
@@ -43,7 +43,7 @@ def test_an_error_closes_the_idle_ones_too() -> None:
 
 
 def test_one_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server may have closed it; a first failure is avoided."""
+    """The server may have closed it, and the call would fail."""
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     connections = Connections(Connection)
     with connections.one() as old:
@@ -55,7 +55,7 @@ def test_one_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_not_more_are_kept_than_are_needed() -> None:
-    """A burst of calls leaves a few connections, and closing closes them."""
+    """After a burst of calls a few connections are kept, and closing closes them."""
     connections = Connections(Connection)
     lent = [connections.one() for _ in range(module.KEPT + 2)]
     opened = [each.__enter__() for each in lent]

@@ -1,4 +1,4 @@
-"""The options of the store in files, before anything connects. Its contract is proved on real file systems."""
+"""The options of the file store, before anything connects. Integration tests run its contract on real file systems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.offsets.registry import StoreOptionError, open_store
     [
         ({"url": "/mnt/offsets"}, "url must be a URL, file://… or webhdfs://… or s3://… or s3a://…"),
         ({"url": "gopher://h/p"}, "url must be a URL, file://…"),
-        ({"url": "file:///mnt", "user": "u"}, "file:// takes no other options, such as user"),
+        ({"url": "file:///mnt", "user": "u"}, "file:// takes no option but url: remove user"),
         ({"url": "webhdfs://h:1/p", "password.file": "/not/there"}, "password.file cannot be read: /not/there"),
         ({}, "option 'url' is missing"),
     ],
@@ -31,7 +31,7 @@ def test_wrong_options_are_refused(options: dict[str, object], problem: str) -> 
 
 
 def test_the_client_of_s3_is_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who writes to S3 needs its many packages."""
+    """Only S3 needs its many packages."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(vars(sys.modules["fsspec.registry"])["_registry"], "s3", raising=False)
 

@@ -32,19 +32,19 @@ class Past:
     "text", ["2026-11-22T06:12:03.123Z", "2026-11-22 06:12:03.123", "2026-11-22T07:12:03.123+01:00", "1795327923123"]
 )
 def test_a_time_can_be_written_in_several_ways(text: str) -> None:
-    """What a listing shows can be given back, as can milliseconds and other zones."""
+    """A listed time can be given back, and so can milliseconds and other zones."""
     assert 1795327923123 == milliseconds_of(text)
     assert time_of(1795327923123) == "2026-11-22T06:12:03.123Z"
 
 
 def test_what_is_no_time_is_refused() -> None:
-    """A word that is no time is no time."""
+    """Text that is not a time is an error."""
     with pytest.raises(ValueError, match="yesterday"):
         milliseconds_of("yesterday")
 
 
 def test_an_entry_is_a_line() -> None:
-    """Partitions come in the order of their numbers."""
+    """Partitions are in numeric order."""
     assert written(PastOffsets(0, {10: 3, 2: 7})) == "1970-01-01T00:00:00.000Z  2=7 10=3"
 
 
@@ -53,10 +53,10 @@ TOPICS = {"a": Topic("a", "id-1", 2), "b": Topic("b", "", 1)}
 
 def test_each_topic_goes_back_to_its_newest_entry_that_is_not_later() -> None:
     """
-    Entries of two topics have different times; a partition that the entry lacks, or that is gone, stays as it is.
+    Entries of two topics have different times; a partition without an entry, or that no longer exists, does not move.
 
-    The group has worked on the topic, so its id stands beside the offset: by it, a partition that is added later counts
-    as new, and a topic that is created again is noticed.
+    The topic's id goes into the metadata, so that a partition added later counts as new and a recreated topic is
+    noticed.
     """
     store = FakeOffsets(FakeKafka({}))
     store.save(A0, 100, "now")
@@ -70,7 +70,7 @@ def test_each_topic_goes_back_to_its_newest_entry_that_is_not_later() -> None:
 
 @pytest.mark.parametrize(("then", "now"), [("id-0", ""), ("", "id-0"), ("id-0", "id-1"), ("id-1", "id-0")])
 def test_offsets_of_a_deleted_topic_are_not_restored(then: str, now: str) -> None:
-    """They would be those of other records; the entry tells it, or what the store holds now."""
+    """The entry or the store's metadata shows that the offsets belong to other records."""
     store = FakeOffsets(FakeKafka({}))
     store.save(A0, 100, str(OffsetMetadata(now, 0, Counts(100, 100))))
     past = Past(("a", PastOffsets(10, {0: 1}, {0: then})), ("b", PastOffsets(10, {})))
@@ -80,6 +80,6 @@ def test_offsets_of_a_deleted_topic_are_not_restored(then: str, now: str) -> Non
 
 
 def test_a_history_that_is_too_young() -> None:
-    """A time before the first entry is refused by name, before anything moves."""
+    """A time before the first entry is an error before anything moves."""
     with pytest.raises(NotUsable, match=r"the history of a does not go back to 1970-01-01T00:00:00\.005Z"):
         list(moves_back(Past(("a", PastOffsets(10, {0: 1}))), FakeOffsets(FakeKafka({})), TOPICS, 5))

@@ -1,4 +1,4 @@
-"""The metadata of a committed offset: written by tasks, read by the driver, by older and newer versions."""
+"""The metadata of committed offsets: written by tasks, read by drivers of older and newer versions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
     st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER), BLOCKED
 )
 def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: str) -> None:
-    """The driver reads the metadata that a task commits, whatever the names of a parser's reasons."""
+    """The driver reads what a task commits, whatever the names of a parser's reasons."""
     metadata = replace(metadata, blocked=blocked)
 
     assert metadata == OffsetMetadata.parse(str(metadata))
@@ -41,7 +41,7 @@ def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: s
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    """Reading any metadata raises no error; only metadata that begins with our name counts."""
+    """No metadata raises an error; only metadata that begins with our name counts."""
     assert OffsetMetadata() == OffsetMetadata.parse(f"x{text}")
     OffsetMetadata.parse(f"winnow {text}")
     OffsetMetadata.parse(f"winnow/2 {text}")
@@ -49,12 +49,12 @@ def test_any_text_can_be_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "kafka-consumer-groups", "topic=another", "winnow/3 topic=x in=3"])
 def test_metadata_of_others_is_ignored(text: str) -> None:
-    """The metadata of an operator's tool or of a later version holds no counts of ours."""
+    """Metadata of an operator's tool or of a later version has no counts of ours."""
     assert not OffsetMetadata.parse(text).is_ours
 
 
 def test_the_first_version_is_still_read() -> None:
-    """After an upgrade the counts go on; the first version had no reasons for dead letters."""
+    """Counts continue after an upgrade; the first version had no reasons of dead letters."""
     found = OffsetMetadata.parse("winnow topic=abc since=5 in=10 dead=3")
 
     assert OffsetMetadata("abc", 5, Counts(10, 7, {UNKNOWN: 3})) == found
@@ -67,7 +67,7 @@ def test_every_reason_of_the_product_has_a_code() -> None:
 
 
 def test_all_reasons_fit_beside_an_offset() -> None:
-    """All 13 reasons with counts of a trillion take less than a quarter of what a broker stores by default."""
+    """All built-in reasons with counts of a trillion take less than a quarter of the broker's default limit."""
     large = 10**12
 
     text = str(OffsetMetadata("A" * 22, large, Counts(large, large, dict.fromkeys(CODES, large), large, large)))
@@ -77,7 +77,7 @@ def test_all_reasons_fit_beside_an_offset() -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=80), st.integers(1, 10**9), max_size=300))
 def test_any_number_of_reasons_fits(dead: dict[str, int]) -> None:
-    """A parser with hundreds of reasons loses the names of the rarest, never their count, and never a commit."""
+    """With hundreds of reasons the rarest lose their names, but no count and no commit is lost."""
     owner = Owner(10**13, "h" * 253, "s" * 249)
     counts, read = Counts(10**12, 5, dead), LastRead(10**12, 10**6)
     text = str(OffsetMetadata("A" * 22, 7, counts, read, owner, blocked="a broker's words € " * 100))

@@ -1,4 +1,4 @@
-"""What is told of the offsets that move between stores; `tests/integration/stores` moves them."""
+"""What is reported of offsets that move between stores; `tests/integration/stores` moves them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ A, B, C = (Partition("raw", number) for number in range(3))
 
 
 def test_a_partition_that_does_not_move_is_told() -> None:
-    """Where one was lost from the store, the service would begin there anew."""
+    """If the store lost an offset, the service would start that partition over."""
     said: list[str] = []
 
     tell_others([Move(B, CommittedOffset(4), None)], [C, B, A], "redis", said.append)

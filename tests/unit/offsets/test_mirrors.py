@@ -1,4 +1,4 @@
-"""Mirrors follow the truth in threads of their own, and whatever they do, they hold up nobody."""
+"""Mirrors follow the store in threads of their own, and never delay anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXT = StoreContext("group", {})
 
 
 class Server(NoOffsets):
-    """A store whose server can be down or hang; it remembers each save."""
+    """A store whose server can be down or hang; it records each save."""
 
     def __init__(self) -> None:
         super().__init__(CONTEXT)
@@ -53,7 +53,7 @@ def server() -> Server:
 
 @pytest.fixture
 def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirrors]:
-    """Return a task's mirrors with one, which writes without a pause."""
+    """Return a task's mirrors with a single one, which writes without a pause."""
     monkeypatch.setattr(mirrors, "PACE_SECONDS", 0.01)
     monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
     made = Mirrors([Mirror("fake", lambda: server, write_forward)])
@@ -63,7 +63,7 @@ def mirrored(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror
 
 
 def test_each_committed_offset_reaches_the_mirror(server: Server, mirrored: Mirrors) -> None:
-    """The mirror holds what was committed last, with its metadata."""
+    """The mirror holds the last committed offset with its metadata."""
     mirrored.put(A, 5, "five")
     mirrored.put(B, 7, "")
     until(lambda: server.holds(A) == 5 and server.holds(B) == 7)
@@ -74,7 +74,7 @@ def test_each_committed_offset_reaches_the_mirror(server: Server, mirrored: Mirr
 
 
 def test_an_idle_partition_is_not_written_again(server: Server, mirrored: Mirrors) -> None:
-    """A task that commits the same offset every second says nothing new to a mirror."""
+    """Repeated commits of the same offset do not reach the mirror."""
     for _ in range(3):
         mirrored.put(A, 5, "")
         until(lambda: server.holds(A) == 5)
@@ -84,7 +84,7 @@ def test_an_idle_partition_is_not_written_again(server: Server, mirrored: Mirror
 
 
 def test_a_mirror_that_hangs_holds_up_nobody(server: Server, mirrored: Mirrors) -> None:
-    """While it hangs, only the newest offset of each partition is kept, and that is written afterwards."""
+    """While it hangs, only each partition's newest offset is kept, and written afterwards."""
     server.up.clear()
     for offset in range(1000):
         mirrored.put(A, offset, "")
@@ -97,7 +97,7 @@ def test_a_mirror_that_hangs_holds_up_nobody(server: Server, mirrored: Mirrors) 
 def test_the_end_of_a_round_waits_a_moment_only(
     server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that ends while its mirror hangs leaves it behind."""
+    """A task does not wait long for a mirror that hangs."""
     monkeypatch.setattr(mirrors, "CLOSE_SECONDS", 0.05)
     server.up.clear()
     mirrored.put(A, 1, "")
@@ -108,7 +108,7 @@ def test_the_end_of_a_round_waits_a_moment_only(
 
 
 def test_the_end_of_a_round_writes_what_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was committed last is in the mirror when the task has ended, although the mirror has a pace."""
+    """The last committed offset is in the mirror when the task ends, despite the mirror's pace."""
     monkeypatch.setattr(mirrors, "PACE_SECONDS", 60.0)
     made = Mirrors([Mirror("fake", lambda: server, write_forward)])
     made.put(A, 1, "")
@@ -124,7 +124,7 @@ def test_the_end_of_a_round_writes_what_waits(server: Server, monkeypatch: pytes
 def test_a_failing_mirror_is_counted_said_and_caught_up(
     server: Server, mirrored: Mirrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log tells an outage once, then each minute, and its end; nothing is forgotten."""
+    """The log reports an outage once, then every minute, and its end; no offset is lost."""
     monkeypatch.setattr(mirrors, "REMIND_SECONDS", 0.05)
     server.error = Unreachable("the server does not answer")
     with structlog.testing.capture_logs() as logged:
@@ -161,7 +161,7 @@ def test_whatever_a_store_raises_the_mirror_goes_on(server: Server, mirrored: Mi
 
 
 def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a worker the client of a mirror may be missing, although the driver has it."""
+    """A worker may lack a mirror's client, even if the driver has it."""
     monkeypatch.setattr(mirrors, "FIRST_BACKOFF", 0.01)
 
     def broken() -> Server:
@@ -177,7 +177,7 @@ def test_a_store_that_cannot_be_opened_harms_nobody(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_task_leaves_a_mirror_that_is_ahead_to_the_driver(server: Server) -> None:
-    """A task does not know whether it is late itself."""
+    """A task cannot tell whether it is late itself."""
     server.reset(A, 9, "ahead")
 
     write_forward(server, {A: CommittedOffset(5), B: CommittedOffset(6)})
@@ -195,7 +195,7 @@ class Truth(NoOffsets):
 
 
 def test_the_driver_catches_up_what_killed_tasks_did_not_write(server: Server) -> None:
-    """At each discovery the mirror gets what it misses, and nothing that it has."""
+    """At each discovery the mirror gets what it lacks, and nothing else."""
     server.save(B, 6, "")
 
     put_right(server, {A: CommittedOffset(5), B: CommittedOffset(6)}, Truth(p0=5, p1=6))
@@ -204,7 +204,7 @@ def test_the_driver_catches_up_what_killed_tasks_did_not_write(server: Server) -
 
 
 def test_the_truth_wins_where_the_mirror_is_ahead(server: Server) -> None:
-    """Where an operator has set the offsets back, the mirror follows."""
+    """If an operator set offsets back, the mirror follows."""
     server.save(A, 100, "")
 
     put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))
@@ -213,7 +213,7 @@ def test_the_truth_wins_where_the_mirror_is_ahead(server: Server) -> None:
 
 
 def test_a_task_that_went_on_meanwhile_is_not_set_back(server: Server) -> None:
-    """The discovery is older than the mirror then: the truth, read again, has moved as well."""
+    """The mirror is newer than the discovery, as the store, read again, shows."""
     server.save(A, 100, "")
 
     put_right(server, {A: CommittedOffset(5)}, Truth(p0=100))
@@ -222,14 +222,14 @@ def test_a_task_that_went_on_meanwhile_is_not_set_back(server: Server) -> None:
 
 
 class Corrupt(Server):
-    """A mirror in which somebody wrote something else."""
+    """A mirror that holds something other than offsets."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         return {A: CommittedOffset.not_readable("not an offset")}
 
 
 def test_corrupt_content_of_a_mirror_is_replaced() -> None:
-    """A mirror is a copy: what is wrong there blocks nothing."""
+    """A mirror is a copy, so a corrupt one blocks nothing."""
     server = Corrupt()
 
     put_right(server, {A: CommittedOffset(5)}, Truth(p0=5))

@@ -1,4 +1,4 @@
-"""The store that remembers nothing, in a dict: the contract holds within one process."""
+"""The store that remembers nothing keeps the contract within one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RAW = Partition("raw", 0)
 
 
 class TestNoOffsets(OffsetStoreContract):
-    """Its only instance is the process's; another process finds nothing, which is what `none` means."""
+    """The contract on a single instance; another process would find nothing."""
 
     @pytest.fixture(autouse=True)
     def _process(self) -> None:
@@ -24,7 +24,7 @@ class TestNoOffsets(OffsetStoreContract):
 
 
 def test_a_task_begins_where_the_driver_planned() -> None:
-    """A task finds the offsets that its plan was made with, and goes on from there."""
+    """A task finds its planned offsets and continues from there."""
     store = NoOffsets(StoreContext("group", {}, planned={RAW: CommittedOffset(7)}))
 
     assert {RAW: CommittedOffset(7)} == store.load([RAW], stable=True)

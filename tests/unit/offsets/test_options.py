@@ -17,7 +17,7 @@ def problems(options: Options) -> str:
 
 
 def test_right_options_pass(tmp_path: Path) -> None:
-    """Values come back as they are needed; a secret in a file loses the line end that editors write."""
+    """Values come back in the needed type; a secret from a file loses its final line ending."""
     file = tmp_path / "password"
     file.write_text("hunter2\n")
     options = Options()
@@ -32,7 +32,7 @@ def test_right_options_pass(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
-    """A person corrects a configuration once."""
+    """One run lists every problem."""
     options = Options()
     options.text("host", 5)
     options.number("port", "x", least=1, most=9)
@@ -46,7 +46,7 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
 
     assert "hunter2" not in told
     assert [
-        "host must be text that is not empty; put a number in quotes",
+        "host must be non-empty text; put a number in quotes",
         "port must be a whole number from 1 to 9, not 'x'",
         "workers must be a whole number from 1 to 9, not True",
         "position must be end or start, not 'middle'",
@@ -57,7 +57,7 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
 
 
 def test_a_binary_secret_is_refused(tmp_path: Path) -> None:
-    """A file that is no text is named, not shown."""
+    """A file that is not text is named, but not quoted."""
     file = tmp_path / "password"
     file.write_bytes(b"\xff\xfe")
     options = Options()
@@ -69,13 +69,13 @@ def test_a_binary_secret_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("redis://:hun/ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
-        ("redis://:hun#ter2@host:6379/0", "has no host that can be read: in a password write %2F for /, and so on"),
+        ("redis://:hun/ter2@host:6379/0", "has no readable host: percent-encode the password, such as %2F for /"),
+        ("redis://:hun#ter2@host:6379/0", "has no readable host: percent-encode the password, such as %2F for /"),
         ("hunter2", "must be a URL, redis://…"),
     ],
 )
 def test_a_password_that_breaks_its_url_is_not_repeated(url: str, problem: str) -> None:
-    """Others would print what comes before the slash as a port that is no number."""
+    """Other tools would print half of the password as an invalid port."""
     options = Options()
     options.url("url", url, ["redis"])
 

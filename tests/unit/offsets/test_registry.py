@@ -1,4 +1,4 @@
-"""Offset stores are found by name, and the contract holds for a store in a dict."""
+"""Stores are found by name, and the contract holds for a store in a dict."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kafka_is_the_built_in_store() -> None:
-    """The default store needs no registration and takes part in transactions."""
+    """The default store needs no registration and is transactional."""
     store = open_store(Plugin("kafka"), CONTEXT)
 
     assert "kafka" in names()
@@ -53,7 +53,7 @@ def test_kafka_is_the_built_in_store() -> None:
 
 @pytest.mark.usefixtures("third_party")
 def test_a_package_adds_a_store_with_an_entry_point() -> None:
-    """One file and one registration; its options are keyword arguments, with dots as users write them."""
+    """One file and one registration; options are keyword arguments, written with dots."""
     store = open_store(Plugin("dictionary", {"url": "somewhere"}), CONTEXT)
 
     assert "dictionary" in names()
@@ -71,13 +71,13 @@ def test_a_package_adds_a_store_with_an_entry_point() -> None:
     ],
 )
 def test_a_message_names_the_correction(store: Plugin, error: type[Exception], answer: str) -> None:
-    """A wrong name or option is refused before anything connects."""
+    """A wrong name or option is an error before anything connects."""
     with pytest.raises(error, match=answer):
         open_store(store, CONTEXT)
 
 
 def test_a_message_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the client of a store says of its options may hold one of them, or a URL."""
+    """A client's error may quote an option or a URL; secrets in it are masked."""
 
     def refuse(*_: object, **options: object) -> OffsetStore:
         raise ValueError(f"cannot use {options} of redis://:hunter2@h")
@@ -92,7 +92,7 @@ def test_a_message_repeats_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestContractOnAFake(OffsetStoreContract):
-    """The fake that other tests use fulfils the contract of offset stores."""
+    """The fake that other tests use keeps the contract."""
 
     @pytest.fixture(autouse=True)
     def _kafka(self) -> None:
@@ -139,7 +139,7 @@ def test_the_contract_finds_a_store_that_is_wrong(wrong: type[FakeOffsets], test
 
 
 def test_a_missing_client_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An optional store whose client is not installed says what to install."""
+    """An optional store without its client says what to install."""
     monkeypatch.setitem(sys.modules, "redis", None)
     monkeypatch.delitem(sys.modules, "app.offsets.redis", raising=False)
 

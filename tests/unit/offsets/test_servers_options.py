@@ -1,4 +1,4 @@
-"""The options of the stores on servers: nothing connects, and every mistake is named."""
+"""The options of stores on servers: nothing connects, and every mistake is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MYSQL = {"host": "h", "user": "u", "database": "d"}
     ],
 )
 def test_right_options(name: str, options: dict[str, object]) -> None:
-    """A store opens without its server, and takes part in no transaction of Kafka."""
+    """A store opens without its server, and is not transactional."""
     store = open_store(Plugin(name, options), StoreContext("group", {}))
 
     assert not store.transactional
@@ -31,7 +31,7 @@ def test_right_options(name: str, options: dict[str, object]) -> None:
     ("name", "options", "problem"),
     [
         ("zookeeper", {"hosts": "a", "position": "middle"}, "position must be end or start, not 'middle'"),
-        ("zookeeper", {"hosts": "a", "username": "u"}, "username and password belong together"),
+        ("zookeeper", {"hosts": "a", "username": "u"}, "username and password must be set together"),
         ("zookeeper", {}, "option 'hosts' is missing"),
         ("mysql", MYSQL | {"port": 0}, "port must be a whole number from 1 to 65535, not 0"),
         ("mysql", MYSQL | {"table": "a; drop"}, "table must be a name"),

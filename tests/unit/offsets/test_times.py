@@ -1,4 +1,4 @@
-"""Where a task's time goes, as it travels beside an offset."""
+"""A task's times, as written in an offset's metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_report_is_read_as_it_was_written(attempt: Attempt, times: TaskTimes) 
 
 @pytest.mark.parametrize("text", ["", "1.2.3", "1.2;0;0;0:;0:;0:", "1.2.3.4;0;0;0:;0:;0:", "1.2.3;0;0;0:;x:;0:"])
 def test_what_is_no_report_says_nothing(text: str) -> None:
-    """Whoever wrote it."""
+    """Other text gives no report."""
     assert TaskReport.parse(text) is None
 
 
@@ -45,12 +45,12 @@ def test_added_times_can_be_subtracted(before: TaskTimes, more: TaskTimes) -> No
 
 @pytest.mark.parametrize(("seconds", "place"), [(0.0, 0), (0.001, 0), (0.0011, 1), (10.0, 12), (10.1, len(BOUNDS))])
 def test_a_bound_belongs_to_its_bucket(seconds: float, place: int) -> None:
-    """As `le` of Prometheus says."""
+    """As with Prometheus' `le`."""
     assert Histogram(seconds, (*(0,) * place, 1)) == Histogram.of(seconds)
 
 
 def test_a_report_is_short() -> None:
-    """A day of a busy task takes less than a tenth of what a broker stores beside an offset by default."""
+    """The report of a task's busy day takes less than a tenth of the broker's default limit."""
     busy = Histogram(86_400.0, (10**6,) * 14)
 
     assert len(str(TaskReport(Attempt(1_000, 2_000, 7), TaskTimes(86_400.0, 86_400.0, busy, busy, busy)))) < 409

@@ -1,4 +1,4 @@
-"""What is done once needs the answer of every partition."""
+"""One-off commands need the answer of every partition."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ A, B, C = (Partition("raw", number) for number in range(3))
 
 
 def test_all_have_answered() -> None:
-    """That an answer is None is one, too."""
+    """None is an answer, too."""
     assert {A: 1, B: None} == whole([A, B], {A: 1, B: None})
 
 
 def test_a_partition_that_does_not_answer_is_named() -> None:
-    """It is not left out in silence."""
+    """A missing answer is an error that names the partition."""
     with pytest.raises(
-        Unreachable, match=r"^raw-1 \(and 1 more\) has no leader.* nothing is done: bring its broker back"
+        Unreachable, match=r"^raw-1 \(and 1 more\) has no leader.* nothing was done: bring its broker back"
     ):
         whole([A, B, C], {A: 1})

@@ -1,9 +1,10 @@
-"""What an audit reads and judges beside the table of anomalies: see `test_audit_table`."""
+"""What an audit reads and judges, apart from the table of anomalies in `test_audit_table`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,8 @@ from app.operate.verdict import Finding, Kind, counted, shown
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 
+REPLAYED = ("winnow.replays", b"1")
+LINEAGE = Layout(SINK, DEAD_LETTERS, lineage=True)
 WHOLE = Range([Span(0, 100)], [Span(0, 100)])
 
 
@@ -44,15 +47,23 @@ A, B, C = source(1, b"good a"), source(2, b"good b"), source(4, b"good c")
 
 class TestMatching:
     def test_records_that_are_alike(self) -> None:
-        """Several with one line are as many lines; one too few is lost, one too many is doubled."""
+        """Several identical records need as many lines; one too few is lost, one too many is doubled."""
         twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
 
         assert [] == found(twins, [line(each) for each in twins])
         assert [("lost", 3, "")] == found(twins, [line(twins[0])] * 2)
         assert [("doubled", 1, "clean-0@3")] == found(twins, [line(twins[0])] * 4)
+        late = [("out of order", 1, "clean-0@1"), ("out of order", 2, "clean-0@2"), ("lost", 3, "")]
+        assert late == found([*twins, C], [line(C), line(twins[0]), line(twins[0])])
+
+    def test_the_record_that_keeps_the_order(self) -> None:
+        """A line behind that of a later record is of the twin that comes still later."""
+        twins = [source(offset, timestamp=7) for offset in (1, 5)]
+
+        assert [("lost", 1, "")] == found([twins[0], C, twins[1]], [line(C), line(twins[1])])
 
     def test_partitions_that_are_alike(self) -> None:
-        """Nobody can tell which of two lines comes first, so nothing is said about their order; one must not lack."""
+        """Identical lines of two partitions have no known order, so none is judged, but none may be missing."""
         first, twin, last = source(5, timestamp=7), source(1, timestamp=7, partition=OTHER), source(2, partition=OTHER)
         records = [twin, last, first]
 
@@ -61,33 +72,45 @@ class TestMatching:
         assert ["lost"] == [kind for kind, *_ in found(records, [line(last), line(first)])]
 
     def test_a_line_in_the_wrong_partition(self) -> None:
-        """It is not where it must be, and what lies elsewhere has no record."""
+        """The record's line is missing, and the line elsewhere has no record."""
         layout = Layout(Destination("clean", 2, 1_000), DEAD_LETTERS)
         other = source(1, partition=Partition("raw", 1))
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
 
+    def test_a_line_in_any_partition(self) -> None:
+        """Where lines name their records there may have been fewer partitions once, also before they did."""
+        elsewhere = line(A)._replace(partition=Partition("clean", 1))
+
+        assert [] == found([A], [elsewhere], WHOLE, replace(LINEAGE, sink=Destination("clean", 2, 1_000)))
+
+    def test_the_first_record_of_all(self) -> None:
+        """Its offset is 0, and it is in order."""
+        first = source(0)
+
+        assert [] == found([first], [line(first)])
+
     def test_only_the_range_is_judged(self) -> None:
-        """What is read on both sides explains lines, and is not missed."""
+        """Records read on both sides explain lines, but need none themselves."""
         judged = Range([Span(2, 3)], [Span(0, 9)])
 
         assert [] == found([A, B, C], [line(B)], judged)
         assert [] == found([A, B, C], [line(A), line(A), line(B)], judged)
+        assert [] == found([A, B, C], [line(B), line(A)], judged)
 
     def test_lines_that_name_their_records(self) -> None:
-        """Two records that are exactly alike are told apart, and a line that is changed is found whatever it became."""
-        layout = Layout(SINK, DEAD_LETTERS, lineage=True)
+        """Identical records are told apart, and a changed line is found whatever it became."""
         twins = [source(offset, timestamp=7) for offset in (1, 2)]
         first, second = (line(each, headers=named(each)) for each in twins)
         strange = first._replace(key=b"x", value=b"y", timestamp=9)
 
-        assert [] == found(twins, [first, second], WHOLE, layout)
-        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, layout)
-        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, layout)
-        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, layout)
+        assert [] == found(twins, [first, second], WHOLE, LINEAGE)
+        assert [("out of order", 1, "clean-0@1")] == found(twins, [second, first], WHOLE, LINEAGE)
+        assert [("lost", 1, ""), ("doubled", 2, "clean-0@1")] == found(twins, [second, second], WHOLE, LINEAGE)
+        assert [("changed", 1, "clean-0@0")] == found(twins[:1], [strange], WHOLE, LINEAGE)
 
     def test_lines_that_are_known_by_their_text(self) -> None:
-        """Where the broker sets the time, lines without a header are told apart by their text only, and that is said."""
+        """If the broker sets timestamps, lines without a header are matched by text alone, and the count says so."""
         layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
         old = line(source(9, b"good of before"))
 
@@ -100,33 +123,89 @@ class TestMatching:
             +verdict.not_judged,
         )
 
+    def test_a_line_that_names_a_record_whose_text_was_found(self) -> None:
+        """The line without a header was of another record, and that one cannot be told from this one."""
+        layout = Layout(Destination("clean", 1, 1_000, append_time=True), DEAD_LETTERS, lineage=True)
+
+        verdict = audit([A], [line(A), line(A, headers=named(A))], WHOLE, layout)
+
+        assert (1, 0, []) == (verdict.judged, verdict.known_by_text, verdict.findings)
+        assert {Why.UNNAMED: 1} == +verdict.not_judged
+
     def test_too_much_is_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The audit ends before memory does."""
+        """The audit ends before it runs out of memory."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
         for records, lines in (([A, B], []), ([], [line(A), line(A)])):
-            with pytest.raises(WinnowError, match=r"more than 1 records of raw, or lines of clean.*--sample"):
+            with pytest.raises(
+                WinnowError, match=r"more than 1 records of raw or lines of clean do not match.*--sample"
+            ):
                 audit(records, lines)
 
+    def test_a_replay_that_has_written_another_line(self) -> None:
+        """The record was no reject, so its line is known."""
+        other = line(A, headers=[*named(A), REPLAYED])._replace(value=b"other")
+
+        assert [("changed", 1, "clean-0@0")] == found([A], [other], WHOLE, LINEAGE)
+
+    def test_a_replay_of_one_of_two_that_are_alike(self) -> None:
+        """The line without a header is that of the other one, also where the dead letter is found last."""
+        one, other = (source(offset, timestamp=7) for offset in (1, 2))
+        lines = [line(other), line(one, headers=[*named(one), REPLAYED])]
+        early = letter(one, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
+
+        assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
+
+    def test_compaction_deletes_what_is_earlier(self) -> None:
+        """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
+        compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
+        elsewhere = source(500)
+
+        verdict = audit([A], [line(elsewhere, headers=[*named(elsewhere), REPLAYED])], WHOLE, compacted)
+
+        assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
+        assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
-        """It stands behind what was taken, although its record came first."""
-        late = line(A, headers=[*named(A), ("winnow.replays", b"1")])
+        """A replayed line comes after deleted ones, although its record came first."""
+        late = line(A, headers=[*named(A), REPLAYED])
         scene = Scene([A, B, C], [line(B), line(C), late], [], {RAW: WHOLE}, (0, math.inf), taken=(2, 0))
 
         verdict = scene.audit()
 
         assert (1, [], {Why.EXPIRED: 2}) == (verdict.judged, verdict.findings, +verdict.not_judged)
 
+    def test_a_line_that_names_what_the_source_does_not_hold(self) -> None:
+        """Retention took what lay before the start of the partition, and nothing after it."""
+        taken, nothing = source(2), source(3)
+        lines = [line(each, headers=named(each)) for each in (taken, nothing, C)]
+
+        verdict = Scene([C], lines, [], {RAW: WHOLE}, (0, math.inf), LINEAGE, starts={RAW: 3}).audit()
+
+        assert ["clean-0@1"] == [each.found_at for each in verdict.findings]
+        assert {Why.EXPIRED: 3 + 1} == +verdict.not_judged
+
+    def test_a_dead_letter_that_is_put_back_tells_nothing_of_retention(self) -> None:
+        """As above."""
+        first, second = source(1, b"bad"), source(2, b"bad")
+        letters = [letter(first), letter(second), letter(first, more=[REPLAYED])]
+
+        verdict = Scene([first, second], [], letters, {RAW: WHOLE}, (0, math.inf), taken=(0, 2)).audit()
+
+        assert (1, [], {Why.EXPIRED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+
     def test_a_replay_on_a_record_that_bears_our_header(self) -> None:
-        """What the record bore itself stands before what Winnow adds."""
-        bad = source(3, b"bad")._replace(headers=[("winnow.replays", b"1")])
+        """The record's own headers come before those that Winnow adds."""
+        bad = source(3, b"bad")._replace(headers=[REPLAYED])
         scene = Scene([bad], [], [letter(bad), letter(bad, more=[("winnow.replays", b"2")])], {RAW: WHOLE}, (0, 9_999))
 
         assert [] == scene.audit().findings
 
 
 def test_each_kind_is_counted() -> None:
-    """Also those that were not found."""
+    """Kinds without a finding count as 0."""
     one = Finding(Kind.LOST, Origin(RAW, 1), "", "not there")
 
     assert 1 == counted([one])["lost"] == sum(counted([one]).values())
@@ -138,7 +217,7 @@ def test_each_kind_is_counted() -> None:
 
 
 def test_what_belongs_together() -> None:
-    """Source partitions that share one of the sink; with keys or headers, all of them. Small groups are read at once."""
+    """Source partitions that share a sink partition; with keys or headers, all. Small groups are read together."""
     raw = [Partition("raw", number) for number in range(3)]
     sink = Destination("clean", 2, 1_000)
     first, second, third = raw
@@ -151,22 +230,29 @@ def test_what_belongs_together() -> None:
     )
     assert [[first, third, second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 15)
     assert [[first, third], [second]] == packed([[first, third], [second]], dict.fromkeys(raw, 5), 14)
+    assert [[first, third, second]] == packed([[first, third], [second]], {first: 5, second: 10}, 15)
 
 
 def test_a_sample() -> None:
-    """Windows that hold so much of the range, each with what stands beside it; what is read twice is read once."""
+    """Windows cover the percentage of the range, each with its neighbours; overlapping reads are merged."""
     whole = {RAW: Range([Span(10_000, 1_010_000)], [Span(9_000, 1_012_000)]), OTHER: Range([Span(3, 3)], [Span(0, 3)])}
 
     part = sampled(whole, 20)
 
-    assert 200_000 == part[RAW].offsets
+    assert (200_000, 210_000) == (part[RAW].offsets, sampled(whole, 20.1)[RAW].offsets)
+    assert part[RAW].read <= 200_000 + 20 * 4_000
     assert all(begin < end for begin, end in part[RAW].judged)
     assert all(first[1] < second[0] for first, second in zip(part[RAW].known, part[RAW].known[1:], strict=False))
     assert part[RAW].judged[0].begin in part[RAW]
     assert part[RAW].judged[-1].end not in part[RAW]
     assert [] == part[OTHER].judged == part[OTHER].known
+    assert (0, 0) == (part[OTHER].read, part[OTHER].end)
+    assert (1_003_000, 1_012_000) == (whole[RAW].read, whole[RAW].end)
     assert whole[RAW].judged[0].begin in sampled(whole, 100)[RAW]
+    assert whole[RAW].known == sampled(whole, 100)[RAW].known
     assert [Span(0, 9_000), Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(0, 1_012_001))
+    assert [] == list(whole[RAW].rest(9_000, 1_012_000))
+    assert [Span(1_012_000, 1_012_001)] == list(whole[RAW].rest(10_000, 1_012_001))
 
 
 class TestRanges:
@@ -193,14 +279,14 @@ class TestRanges:
         return spans[0] if spans else None, [(each.why, each.offsets) for each in left_out]
 
     def test_what_is_done_is_judged(self) -> None:
-        """Between the times, and no further than the service had come; a little more is read on both sides."""
+        """Between the times, up to the service's position; a little more is read on both sides."""
         done, known = Span(3_000, 5_000), Span(1_000, 7_000)
 
         assert ((done, known), []) == self.judged(self.at(7_500), 3_000, 5_000, until=1, later=8_000)
         assert ((Span(3_000, 7_500), Span(1_000, 8_000)), []) == self.judged(self.at(7_500), 3_000, later=8_000)
 
     def test_what_is_not_judged_is_said(self) -> None:
-        """Where there is no offset or no leader, where the group began later or has not come, what is deleted."""
+        """No offset, no leader, before the group began, not done yet, deleted."""
         part = (Span(3_000, 7_500), Span(1_000, 7_500))
 
         assert (None, [(Why.NO_OFFSET, 6_000)]) == self.judged(self.at(None), 3_000)
@@ -212,17 +298,26 @@ class TestRanges:
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
+    def test_a_partition_without_an_offset_in_which_nothing_has_come(self) -> None:
+        """It is not left out where the group has an offset in another."""
+        other = replace(self.at(9_000), partition=OTHER)
+
+        _, left_out = ranges([self.at(None), other], {}, Asked(0, None, {RAW: None, OTHER: 0}, {}, {}))
+
+        assert [] == left_out
+
     def test_a_range_that_holds_nothing(self) -> None:
-        """Nothing is left out, and what lies in the sink of that time must have a record. What is deleted was older."""
+        """Nothing is left out, and lines of that time must have a record. Deleted records were older."""
         nothing = (Span(9_000, 9_000), Span(9_000, 9_000))
 
-        assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=400)
+        for kept_from in (400, 500):
+            assert (nothing, []) == self.judged(self.at(9_000, log_start=9_000), None, first=None, kept_from=kept_from)
         assert (nothing, [(Why.EXPIRED, 9_000)]) == self.judged(
             self.at(9_000, log_start=9_000), None, first=None, kept_from=600
         )
 
     def test_a_partition_that_does_not_answer(self) -> None:
-        """It is left out by name."""
+        """The partition is left out by name."""
         found, left_out = ranges([self.at(5)], {}, Asked(0, None, {}, {}, {}))
 
         assert ({}, [LeftOut(Why.NO_LEADER, RAW, None)]) == (found, left_out)
@@ -233,7 +328,7 @@ class TestRanges:
     ("append_time", "lineage", "known"), [(False, False, True), (True, True, True), (True, False, False)]
 )
 def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: bool) -> None:
-    """They have neither the time of their record nor a header."""
+    """The lines have neither their record's timestamp nor a header."""
     layout = Layout(Destination("clean", 1, 1_000, append_time=append_time), DEAD_LETTERS, lineage=lineage)
 
     if known:
@@ -246,7 +341,7 @@ def test_lines_that_cannot_be_known(append_time: bool, lineage: bool, known: boo
 
 
 def test_a_transaction_that_ends_soon() -> None:
-    """What is open is waited for, not for ever."""
+    """The audit waits for open transactions, but not forever."""
     slept: list[float] = []
     soon, never = Topic([line(A)]), Topic([line(A)])
     soon.open_until, never.open_until = 4, 1_000

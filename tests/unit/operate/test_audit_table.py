@@ -1,4 +1,4 @@
-"""Every anomaly, with each way to know lines, each loss that is none, and whole or sampled: found, and nothing else."""
+"""A table of every anomaly, in every layout, whole or sampled: each is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOSSES = ["nothing taken", "lines taken", "dead letters taken", "compacted"]
 
 
 def source() -> list[Record]:
-    """Return rejects and others; two that are alike, one that comes late, and a reject with a header like ours."""
+    """Return rejects and others, including identical records, a late one, and a reject with a header like ours."""
     found = []
     for offset, partition in product(range(RECORDS), (RAW, OTHER)):
         alike = offset == TWIN
@@ -44,7 +44,7 @@ def source() -> list[Record]:
 
 
 def scene(known: str, loss: str, *, whole: bool) -> Scene:
-    """Return what a service has made of the source, which is as it must be, and what was taken of it."""
+    """Return the correct output of a service for the source, and what was deleted."""
     records = source()
     lineage = known != "by time"
     spans = [Span(4, 16)] if whole else [Span(5, 8), Span(12, 16)]
@@ -67,7 +67,7 @@ def scene(known: str, loss: str, *, whole: bool) -> Scene:
 
 
 def place(scene: Scene, offset: int) -> int:
-    """Return where the line of a record of the first partition lies."""
+    """Return the place of a line of the first partition's record."""
     value = b"line of good 0 %d" % offset
     return next(at for at, each in enumerate(scene.lines) if each.value == value)
 
@@ -154,7 +154,7 @@ def refuse_twin(scene: Scene) -> None:
 
 
 def replay(scene: Scene) -> None:
-    """Let a replay of the dead letters write a line, and put back another dead letter."""
+    """Let a dead-letter replay write a line, and put back another dead letter."""
     refuse(scene)
     record = record_of(scene, LINE)
     scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
@@ -172,14 +172,14 @@ def let_dead_letters_be_early(scene: Scene) -> None:
 
 
 def replay_twin(scene: Scene) -> None:
-    """Let a replay write the line of one of two that are alike; its dead letter is gone."""
+    """Let a replay write the line of one of two identical records whose dead letter is gone."""
     lose_twin(scene)
     record = record_of(scene, TWIN)
     scene.lines.append(line(record, headers=[*named(record), *REPLAYED]))
 
 
 def write_without_time(scene: Scene) -> None:
-    """Let a record have no time: its line has that of writing."""
+    """Give a record no timestamp, so that its line has the time of writing."""
     at = scene.source.index(record := record_of(scene, LINE))
     scene.source[at] = record._replace(timestamp=0)
     scene.lines[place(scene, LINE)] = scene.lines[place(scene, LINE)]._replace(timestamp=1_999)
@@ -196,7 +196,7 @@ def hide(scene: Scene) -> None:
 
 
 def delete_records(scene: Scene) -> None:
-    """Let retention take records of the source, of which the sink holds the lines."""
+    """Let retention delete source records whose lines are in the sink."""
     scene.source = [each for each in scene.source if each.offset >= 6]
     scene.starts = {RAW: 6, OTHER: 6}
 
@@ -211,7 +211,7 @@ def record_of(scene: Scene, offset: int) -> Record:
 
 
 class Anomaly(NamedTuple):
-    """What happens, the kinds of what is found, what is not judged then, and whether a sample sees it."""
+    """What happens, the findings, what is not judged, and whether a sample finds it."""
 
     happen: Callable[[Scene], object]
     kinds: Sequence[str] = ()
@@ -253,7 +253,7 @@ ROWS: list[Row] = list(product(KNOWN, LOSSES, (True, False)))
 
 
 def found(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
-    """Return the kinds of what is found, whether all the rest was judged, and why not."""
+    """Return the kinds found, whether everything else was judged, and why not."""
     known, loss, whole = row
     happened = scene(known, loss, whole=whole)
     ANOMALIES[anomaly].happen(happened)
@@ -262,12 +262,12 @@ def found(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
 
 
 def expected(anomaly: str, row: Row) -> tuple[list[str], bool, set[Why]]:
-    """Return what must be found."""
+    """Return the expected result."""
     _, kinds, why, in_samples = ANOMALIES[anomaly]
     known, loss, whole = row
     if not whole and not in_samples:
         kinds = []
-    # Two partitions have the record that is lost. A later one of the other bears its key, and no earlier dead letter is left.
+    # Two partitions have the lost record. A later record of the other has its key, and no earlier dead letter is left.
     if anomaly == "a line of two that are alike is lost" and loss in ("compacted", "dead letters taken"):
         kinds = []
     whys = {TAKEN[loss]} if loss in TAKEN else set()
@@ -285,7 +285,7 @@ TAKEN = {"lines taken": Why.EXPIRED, "dead letters taken": Why.EXPIRED, "compact
 
 @pytest.mark.parametrize("anomaly", ANOMALIES)
 def test_each_anomaly(anomaly: str) -> None:
-    """Each is found once and by its name, and no other; what cannot be judged is told."""
+    """Each anomaly gives its finding and no other; what cannot be judged is reported."""
     assert {row: expected(anomaly, row) for row in ROWS} == {row: found(anomaly, row) for row in ROWS}
 
 
@@ -343,7 +343,7 @@ MUTATIONS: dict[str, tuple[object, str, object, str]] = {
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_judgement_that_is_missing_is_found_out(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control of the table: without any of them, one of its rows fails."""
+    """Without any one of the judgements, a row of the table fails."""
     where, name, other, anomaly = MUTATIONS[mutation]
     monkeypatch.setattr(where, name, other)
 

@@ -1,4 +1,4 @@
-"""A bounded replay of the source: what it reads, where it goes on, and what it never writes to."""
+"""A bounded replay: what it reads, where it resumes, and which topics it never writes to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(partition: Partition, end: int = 50) -> PartitionLag:
 
 
 def test_what_lies_between_two_times() -> None:
-    """Where no record is as late as the end, it is all that is committed; where none is as late as the begin, nothing."""
+    """The end is the last stable offset if no record is that late; if none is as late as the begin, nothing is read."""
     (first,) = parts([at(A), at(B)], {}, {A: 10, B: None}, {A: 20, B: None})
     (second,) = parts([at(A)], {}, {A: 10}, {A: None})
 
@@ -30,7 +30,7 @@ def test_what_lies_between_two_times() -> None:
 
 
 def test_it_goes_on() -> None:
-    """From the position of an earlier attempt at the same range, which has a group of its own."""
+    """A replay resumes at the position of an earlier attempt at the same range, in a group of its own."""
     (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20})
 
     assert OffsetRange(A, 17, 17, 20, "id", 3) == part.range
@@ -39,9 +39,9 @@ def test_it_goes_on() -> None:
 
 def test_a_position_in_a_deleted_topic() -> None:
     """
-    Kafka deletes offsets with their topic, but not those beside its placeholder on another cluster.
+    Kafka deletes offsets with their topic, but not those of its placeholder on another cluster.
 
-    The range tells what stands there, so that the task may go back from it.
+    The range has that offset as committed, so the task may go back from it.
     """
     (part,) = parts([at(A)], {A: CommittedOffset(17, str(OffsetMetadata("older")))}, {A: 10}, {A: 15})
 
@@ -49,20 +49,20 @@ def test_a_position_in_a_deleted_topic() -> None:
 
 
 def test_topics_of_the_service_are_refused() -> None:
-    """Its sink would hold lines twice, its source cleansed ones, and what it keeps for itself things that are not."""
+    """The sink would hold lines twice, and the source and Winnow's own topics foreign records."""
     own, made = {"raw", "clean", "dead"}, OwnTopics("dead", "{topic}.there")
     refuse_own_topics({"--into": "other", "--dead-letters": "other.dlq"}, own, made)
     with pytest.raises(ConfigError, match=r"--into: 'clean' .*\n--dead-letters: 'dead'"):
         refuse_own_topics({"--into": "clean", "--dead-letters": "dead"}, own, made)
     for topic in ("dead.replayed", "dead.parked", "raw.there"):
-        with pytest.raises(ConfigError, match=f"--into: '{topic}' is a topic of the service"):
+        with pytest.raises(ConfigError, match=f"--into: '{topic}' is one of the service's topics"):
             refuse_own_topics({"--into": topic}, own, made)
     with pytest.raises(ConfigError, match="--into and --dead-letters must differ"):
         refuse_own_topics({"--into": "other", "--dead-letters": "other"})
 
 
 def test_what_became_of_a_part() -> None:
-    """Counts of this attempt, the position, and why it is not finished."""
+    """The counts of this attempt, the position, and why it is not finished."""
     (part,) = parts([at(A)], {A: CommittedOffset(17)}, {A: 10}, {A: 20})
     done = Receipt(A, 17, 20, 3, 2, {"empty": 1})
 
@@ -73,7 +73,7 @@ def test_what_became_of_a_part() -> None:
 
 
 def test_what_blocks_a_part_is_no_matter_of_the_service() -> None:
-    """What a task would have a person type moves the offset of the service, which has nothing to do with a replay."""
+    """The task's cure would move the service's offset, which has nothing to do with a replay."""
     cure = reset(A, "--to-offset 18")
 
     problem = problem_of(Receipt(A, 17, 17, outcome=Outcome.BLOCKED, error="it is refused", cure=cure))

@@ -1,4 +1,4 @@
-"""How far the group is behind: each figure, and what is wrong where a figure would mislead."""
+"""How far the group is behind: each figure, and the problem if a figure would mislead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.errors import TopicMissing
 from app.model import CommittedOffset, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
@@ -36,7 +37,7 @@ def measured(kafka: DriverKafka, *set_: str, **times: int | None) -> list[Partit
 
 
 def test_the_lag_in_offsets_and_in_seconds() -> None:
-    """Seconds count from the record at the committed offset, not from how fast offsets grow."""
+    """Seconds are the age of the record at the committed offset."""
     kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
     kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
 
@@ -64,7 +65,7 @@ def test_only_what_lags_is_read() -> None:
     ids=["control records only", "unknown", "a clock that is ahead"],
 )
 def test_seconds_where_no_record_tells(times: dict[str, int | None], seconds: float | None) -> None:
-    """Where only control records wait it is 0; where no record was read in time it is unknown; it is never negative."""
+    """0 if only control records wait, unknown if no record was read in time, and never negative."""
     kafka = DriverKafka(p0=(0, 100))
     kafka.committed = {A: CommittedOffset(60)}
 
@@ -80,14 +81,14 @@ def test_seconds_where_no_record_tells(times: dict[str, int | None], seconds: fl
         (CommittedOffset(4), None, 4, None, NO_ANSWER),
         (CommittedOffset.not_readable("'x' is not an offset"), Watermarks(0, 9, 9), None, None, ""),
         (CommittedOffset(4), Watermarks(6, 9, 9), 4, 5, "2 offsets were deleted before they were read"),
-        (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below its offset"),
+        (CommittedOffset(12), Watermarks(6, 9, 9), 12, 0, "the partition ends at 9, below the committed offset"),
         (CommittedOffset(8), Watermarks(6, 7, 9), 8, 0, ""),
     ],
 )
 def test_what_is_wrong_is_said(
     committed: CommittedOffset | None, watermarks: Watermarks | None, offset: int, lag: int, problem: str
 ) -> None:
-    """A figure that there is not is None, and why it is not is a sentence."""
+    """A missing figure is None, and a sentence says why."""
     at = PartitionLag(A, committed, watermarks)
 
     assert (offset, lag, problem) == (at.offset, at.lag, at.problem)
@@ -95,14 +96,14 @@ def test_what_is_wrong_is_said(
 
 
 def test_records_behind_an_open_transaction() -> None:
-    """Up to the last stable offset nothing waits for Winnow; Kafka's own tool counts up to the end."""
+    """The lag counts up to the last stable offset; Kafka's own tool counts up to the end."""
     at = PartitionLag(A, CommittedOffset(5), Watermarks(0, 5, 9))
 
     assert (0, 4) == (at.lag, at.lag_to_end)
 
 
 def test_a_partition_without_a_leader_hides_no_other() -> None:
-    """It is shown with its offset and what is wrong."""
+    """It is shown with its offset and its problem."""
     kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
     kafka.committed = {A: CommittedOffset(60), B: CommittedOffset(7)}
     kafka.leaderless = {0}
@@ -132,7 +133,7 @@ def test_a_partition_without_a_leader_hides_no_other() -> None:
 def test_what_blocks_a_partition_is_a_problem(
     committed: CommittedOffset | None, set_: tuple[str, ...], problem: str
 ) -> None:
-    """As the service judges it, which need not run: what a task has found stands beside the offset."""
+    """The problem is the one that the service would find; a task's reason is in the metadata."""
     kafka = DriverKafka(p0=(5, 100))
     kafka.committed = {} if committed is None else {A: committed}
 
@@ -142,8 +143,22 @@ def test_what_blocks_a_partition_is_a_problem(
     assert bool(problem) == bool(found.problem)
 
 
+def test_a_sink_that_takes_nothing_is_a_problem() -> None:
+    """As on the status page: of the partitions whose lines go to a leaderless partition, or of all without the topic."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.sink_leaderless = {1}
+    first, second = measured(kafka)
+    kafka.sink_gone = TopicMissing("the sink topic 'clean' does not exist", "create it")
+
+    both = measured(kafka)
+
+    assert not first.problem
+    assert second.problem.startswith("its output cannot be delivered: clean-1 has no leader")
+    assert ["the sink topic 'clean' does not exist: create it"] * 2 == [each.problem for each in both]
+
+
 def test_an_offset_that_was_left_behind_is_a_problem() -> None:
-    """With sink.kafka the service does not begin anew in silence, and says the same without running."""
+    """With a new sink.kafka the service does not silently start over, and lag says so without it."""
     kafka, source = DriverKafka(p0=(5, 100), p1=(5, 100)), FakeKafka({})
     source.committed = {A: CommittedOffset(7)}
     kafka.copies = FakeOffsets(source)
@@ -157,7 +172,7 @@ def test_an_offset_that_was_left_behind_is_a_problem() -> None:
 
 
 def test_a_partition_that_is_new_is_not_without_a_start() -> None:
-    """Where the group has worked on its topic, a partition without an offset is read from its beginning."""
+    """If the group has worked on the topic, a partition without an offset starts at its beginning."""
     kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
     kafka.committed = {A: CommittedOffset(60, str(OffsetMetadata("id-1")))}
 

@@ -1,4 +1,4 @@
-"""Dead letters as a person sees them."""
+"""Dead letters as `winnow dlq` shows them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDS = [record(0, 50), record(1, 10, "houseid"), record(0, 30, "empty", B), r
 
 
 def test_what_the_record_bore_itself_says_nothing() -> None:
-    """Only the headers behind the stage are Winnow's, whatever those of the record are called."""
+    """Only the headers from the stage on are Winnow's, whatever the record's are called."""
     stage = ("__connect.errors.stage", b"VALUE_CONVERTER")
     own: list[Header] = [stage, *headers("forged", 9), ("__connect.errors.timestamp", b"7"), ("winnow.replays", b"2")]
     ours = [stage, *headers("empty", 5)[1:]]
@@ -46,7 +46,7 @@ def test_what_the_record_bore_itself_says_nothing() -> None:
 
 
 def test_where_it_came_from_and_why() -> None:
-    """The headers of Kafka Connect, in words; everything can be written as JSON."""
+    """Kafka Connect's headers are parsed, and everything can be written as JSON."""
     letter = Letter.of(RECORDS[1])
 
     assert ("0@1", "houseid", "it is houseid", "raw-3@101") == (
@@ -61,7 +61,7 @@ def test_where_it_came_from_and_why() -> None:
 
 
 def test_a_record_of_somebody_else() -> None:
-    """What has no such headers is shown all the same."""
+    """A record without such headers is shown, too."""
     letter = Letter.of(Record(A, 0, 1, b"k", None, [("__connect.errors.offset", b"many")]))
 
     assert (NO_REASON, "", "") == (letter.reason, letter.detail, letter.origin)
@@ -79,19 +79,19 @@ def test_a_record_of_somebody_else() -> None:
     ],
 )
 def test_which_are_wanted(choice: Choice, expected: list[int]) -> None:
-    """Timestamps are those of the source, so they need not ascend: each record is looked at."""
+    """Timestamps are the source's and may not ascend, so each record is checked."""
     assert expected == [each.record.timestamp for each in choice.of(RECORDS)]
     assert choice.takes_all == (len(expected) == len(RECORDS))
 
 
 def test_the_newest() -> None:
-    """By their time, the oldest of them first."""
+    """Sorted by time, oldest first."""
     assert [50, 70] == [each.record.timestamp for each in newest(map(Letter.of, RECORDS), 2)]
     assert [10, 30, 50, 70] == [each.record.timestamp for each in newest(map(Letter.of, RECORDS), 9)]
 
 
 def test_the_last_ones_without_reading_everything() -> None:
-    """Control records take offsets, too: where too few records come, more is read, and never all if that is not needed."""
+    """Control records take offsets, too, so it reads further back until it has enough records."""
     offsets = {A: [*range(900), 996], B: [3]}
     marks = {A: Watermarks(0, 1_000, 1_000), B: Watermarks(2, 10, 10)}
     asked: list[dict[Partition, int]] = []
@@ -106,7 +106,7 @@ def test_the_last_ones_without_reading_everything() -> None:
 
 
 def test_how_many() -> None:
-    """By reason, the most frequent first, with the share of each."""
+    """By reason, the most frequent first, with percentages."""
     found = Statistics.of(map(Letter.of, RECORDS))
 
     assert [("empty", 2, 50.0), ("houseid", 1, 25.0), ("srcip", 1, 25.0)] == found.rows()
@@ -115,7 +115,7 @@ def test_how_many() -> None:
 
 
 def test_where_reading_begins() -> None:
-    """At the beginning, at a time, or so many records before the end: never before the beginning."""
+    """At the beginning, at a time, or this many offsets before the end, but never before the beginning."""
     marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
 
     assert {A: 5, B: 0} == first_offsets(marks, None, None)
@@ -124,7 +124,7 @@ def test_where_reading_begins() -> None:
 
 
 def test_a_place() -> None:
-    """As `ls` writes it."""
+    """The form is that of `ls`."""
     assert (3, 1042) == place_of("3@1042")
     for wrong in ("", "3", "3@", "@5", "a@5", "3@-1"):
         with pytest.raises(ValueError, match="write partition@offset"):

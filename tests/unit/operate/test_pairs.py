@@ -1,4 +1,4 @@
-"""Records and what the parser makes of them, as a person sees them."""
+"""Source records with what the parser makes of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS = [record(3, line(3)), record(4, b"rubbish \xff"), record(5, b""), recor
 
 
 def test_each_record_with_its_outcome() -> None:
-    """Good and rejected ones, in order; a record without a value is rejected as the service does it."""
+    """Accepted and rejected records in order; a record without a value is rejected."""
     found = list(pairs(RECORDS, PARSE))
 
     assert RECORDS == [each.record for each in found]
@@ -32,7 +32,7 @@ def test_each_record_with_its_outcome() -> None:
 
 
 def test_only_some_reasons() -> None:
-    """A person looks for one kind of trouble."""
+    """Only records with the given reasons are shown."""
     assert [4] == [each.record.offset for each in pairs(RECORDS, PARSE, ["no_marker", "houseid"])]
 
 
@@ -42,7 +42,7 @@ def test_nothing_has_arrived() -> None:
 
 
 def test_what_is_printed() -> None:
-    """Bytes that are not text can be told apart, also as JSON."""
+    """Bytes that are not text are escaped, also as JSON."""
     good, bad = Pair(RECORDS[0], b"clean"), Pair(RECORDS[1], None, "no_marker", "there is none")
 
     assert "raw-0@4\n  input   rubbish \\xff\n  reason  no_marker: there is none" == str(bad)

@@ -1,4 +1,4 @@
-"""A replay of dead letters: what is taken, what is written, and where the next one begins."""
+"""A replay of dead letters: what it takes, what it writes, and where the next one starts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def waiting(record: Record) -> Waiting:
 
 
 class Cleanse:
-    """A parser that takes `good`."""
+    """A parser that accepts `good`."""
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         return [self._fate(each) for each in records]
@@ -48,7 +48,7 @@ class Cleanse:
 
 
 class Writer:
-    """What was committed; Kafka refuses lines whose source has one of these offsets, or dead letters of these values."""
+    """Records commits; Kafka rejects lines from these source offsets, and dead letters with these values."""
 
     def __init__(self, refused: Sequence[bytes] = ()) -> None:
         self.commits: list[Commit] = []
@@ -89,7 +89,7 @@ def run(one: Replay, *records: Record, writer: Writer | None = None, over: Span 
 
 
 def as_read(entries: Sequence[DeadLetter], destination: str = "clean") -> Ledger:
-    """Return what another replay reads of these entries."""
+    """Return the ledger that another replay reads from these entries."""
     ledger = Ledger(LEDGER, destination)
     for each in entries:
         ledger.read(Record(ledger.place, 0, 0, each.key, each.value, []))
@@ -98,7 +98,7 @@ def as_read(entries: Sequence[DeadLetter], destination: str = "clean") -> Ledger
 
 class TestWaiting:
     def test_which_record_it_was(self) -> None:
-        """Its own headers are those before ours; a time that was moved stands in a header."""
+        """The source record's headers are those before ours; a header keeps a timestamp that was moved."""
         moved = letter(1, more=[("__connect.errors.timestamp", b"-5"), ("__connect.errors.timestamp", b"7")])
 
         found = waiting(moved)
@@ -116,7 +116,7 @@ class TestWaiting:
         ids=["nobody's", "no place", "cut"],
     )
     def test_what_cannot_be_replayed(self, record: Record) -> None:
-        """A dead letter must say where it came from, and be whole."""
+        """A dead letter must name its origin and be complete."""
         one = replay()
 
         writer = run(one, record)
@@ -127,7 +127,7 @@ class TestWaiting:
 
 class TestReplay:
     def test_a_line_and_what_fails_again(self) -> None:
-        """A line names its source; what fails goes back with a count; both are in the ledger; then the end is stored."""
+        """A line names its source; a failure goes back with a count; the ledger has both; the end is stored last."""
         one = replay()
 
         writer = run(one, letter(1), letter(2, b"bad"))
@@ -148,7 +148,7 @@ class TestReplay:
         assert [("empty", 2, 0), ("bad", 0, 1)] == one.tally.rows()
 
     def test_what_was_replayed_is_left_alone(self) -> None:
-        """By its source: whatever offset the dead letter has, in this replay and in others."""
+        """Handled records are known by source, whatever the dead letter's offset, in this replay and later ones."""
         writer = run(replay(), letter(1), letter(2, b"bad"), letter(3, source=101))
         assert 1 == len(writer.written("clean"))
 
@@ -161,7 +161,7 @@ class TestReplay:
         assert (2, 1) == (one.tally.handled, one.tally.failed)
 
     def test_another_destination_has_its_own_lines(self) -> None:
-        """What went into the sink can go into another topic as well."""
+        """A record replayed into the sink can be replayed into another topic, too."""
         entries = run(replay(), letter(1), letter(2, b"bad")).written(LEDGER)
 
         ledger = as_read(entries, "other")
@@ -171,7 +171,7 @@ class TestReplay:
 
     @pytest.mark.parametrize("size", [1, 9])
     def test_a_record_that_has_two_dead_letters(self, size: int) -> None:
-        """Whatever their times, which are those of writing where the dead letters have LogAppendTime, and in one step or two."""
+        """Only one counts, in one step or two, even if their timestamps are those of writing."""
         one, writer = replay(), Writer()
         letters = [
             letter(1),
@@ -188,7 +188,7 @@ class TestReplay:
 
     @pytest.mark.parametrize("size", [1, 9])
     def test_a_topic_that_was_created_again(self, size: int) -> None:
-        """Another record at the same offset is known by the topic's id, which a dead letter keeps when it goes back."""
+        """The topic's id, which a dead letter keeps when it goes back, tells another record at the same offset."""
         one, writer = replay(), Writer()
         old, new, later = (("__connect.errors.topic.id", each) for each in (b"old", b"new", b"later"))
         letters = [letter(at, value, source=at % 2, more=[each]) for each in (old, new) for at, value in VALUES]
@@ -202,7 +202,7 @@ class TestReplay:
         assert not any(ledger.holds(waiting(letter(at, source=at % 2, more=[later]))) for at, _ in VALUES)
 
     def test_where_an_id_is_not_known_it_is_the_same_topic(self) -> None:
-        """Dead letters of an earlier version have none, nor has what it remembered, which has a time instead."""
+        """Dead letters and ledger entries of earlier versions have no id."""
         known = [("__connect.errors.topic.id", b"one")]
         ledger = as_read(run(replay(), letter(1), letter(2, b"bad")).written(LEDGER))
         assert ledger.holds(waiting(letter(1, more=known)))
@@ -217,7 +217,7 @@ class TestReplay:
         assert not before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"2")])))
 
     def test_what_fails_too_often_is_parked(self) -> None:
-        """The count goes on over replays."""
+        """The count continues over replays."""
         one = replay(attempts=2)
 
         writer = run(one, letter(1, b"bad", more=[("winnow.replays", b"1")]), letter(2, b"bad"))
@@ -226,13 +226,13 @@ class TestReplay:
         assert (1, 2, 1) == (one.tally.parked, one.tally.failed, len(writer.written("dead")))
 
     def test_what_is_not_chosen_waits(self) -> None:
-        """The next replay begins no later than there."""
+        """The next replay starts no later than the first dead letter left."""
         writer = run(replay(choice=Choice(reasons=["other"])), letter(4), letter(5))
 
         assert ([], "winnow-replay/1 clean=4") == (writer.written("clean"), writer.metadata)
 
     def test_a_limit(self) -> None:
-        """It ends as soon as there are enough, and stores no end that it has not seen."""
+        """A replay stops at the limit, and stores no end that it has not reached."""
         one = replay(limit=2)
 
         writer = run(one, letter(1), letter(2), letter(3))
@@ -241,7 +241,7 @@ class TestReplay:
         assert (4, "winnow-replay/1 clean=3") == writer.commits[-1][1:]
 
     def test_a_dry_run_counts(self) -> None:
-        """Nothing is written, and a record that has two dead letters counts once."""
+        """Nothing is written, and a record with two dead letters counts once."""
         one = replay()
 
         one.foresee([letter(1), letter(2, b"bad"), letter(3, source=101)])
@@ -249,7 +249,7 @@ class TestReplay:
         assert (1, 1, 1) == (one.tally.cleansed, one.tally.failed, one.tally.handled)
 
     def test_a_line_that_kafka_refuses(self) -> None:
-        """It is found among the others, and goes back; its neighbours are written once, each position larger than the last."""
+        """The rejected line is found and goes back; the others are written once, with growing positions."""
         one, writer = replay(), Writer(refused=[b"raw-3@104"])
 
         run(one, *map(letter, range(1, 8)), writer=writer)
@@ -262,19 +262,19 @@ class TestReplay:
         assert sorted(set(positions)) == positions
 
     def test_a_dead_letter_that_kafka_refuses(self) -> None:
-        """A person must act: it would be lost."""
+        """The replay stops, because the dead letter would be lost."""
         with pytest.raises(NotUsable, match=r"0@1 of raw-3@101.*INVALID_RECORD"):
             run(replay(), letter(1, b"bad"), writer=Writer(refused=[b"bad"]))
 
 
 class TestSpan:
     def test_the_first_replay_reads_all(self) -> None:
-        """Nothing is settled where there is no position, or none of ours."""
+        """Without a position of ours, nothing is settled."""
         assert (2, 10, None) == _shape(span(log_start=2))
         assert (0, 10, None) == _shape(span(committed=CommittedOffset(7, "someone's clean=5")))
 
     def test_later_ones_go_on(self) -> None:
-        """They begin where something was left, or where it is wanted; then what lies before that still waits."""
+        """A replay starts where something was left, or where it is wanted; then everything before still waits."""
         committed = CommittedOffset(9, "winnow-replay/1 other=8 clean=4")
 
         assert (4, 10, None) == _shape(span(committed=committed))
@@ -288,7 +288,7 @@ class TestSpan:
         assert "winnow-replay/1 clean=0" == writer.metadata
 
     def test_few_destinations_are_remembered(self) -> None:
-        """The place beside an offset is small."""
+        """The metadata of an offset has little room."""
         many = " ".join(f"t{n}={n}" for n in range(20))
 
         found = span(committed=CommittedOffset(9, f"winnow-replay/1 {many}")).metadata(3)
@@ -306,7 +306,7 @@ def test_steps() -> None:
 
 
 def test_a_rate_is_kept() -> None:
-    """So many a second, in small steps; without one there is no wait."""
+    """At a rate, small steps with waits; without one, no wait."""
     slept: list[float] = []
     pace = Pace(20, clock=lambda: sum(slept), sleep=slept.append)
 

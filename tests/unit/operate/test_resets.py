@@ -1,4 +1,4 @@
-"""Where each offset goes, and what stands beside it."""
+"""Where offsets go, and their metadata."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def at(offset: int | None = 60, metadata: str = OURS, watermarks: Watermarks | N
         (Target(Goal.CURRENT), 60, ""),
         (Target(Goal.OFFSET, 70), 70, ""),
         (Target(Goal.OFFSET, 93), 93, ""),
-        (Target(Goal.OFFSET, 5), 10, "5 is not in the partition: its beginning"),
-        (Target(Goal.OFFSET, 96), 95, "96 is not in the partition: its end"),
+        (Target(Goal.OFFSET, 5), 10, "5 is out of range, so it moves to the beginning"),
+        (Target(Goal.OFFSET, 96), 95, "96 is out of range, so it moves to the end"),
         (Target(Goal.SHIFT, -20), 40, ""),
-        (Target(Goal.SHIFT, -60), 10, "0 is not in the partition: its beginning"),
+        (Target(Goal.SHIFT, -60), 10, "0 is out of range, so it moves to the beginning"),
         (Target(Goal.SHIFT, 1), 61, ""),
     ],
 )
 def test_where_an_offset_goes(target: Target, offset: int, note: str) -> None:
-    """As kafka-consumer-groups does it: what lies outside the partition becomes its nearest end, and that is said."""
+    """As in kafka-consumer-groups, an offset out of range becomes the nearest end, with a note."""
     (reset,) = resets([at()], target, DriverKafka().clients)
 
     assert (offset, note, offset - 60) == (reset.offset, reset.note, reset.change)
 
 
 class Timed(DriverKafka):
-    """A Kafka where each partition has its own first record after a time."""
+    """A Kafka with its own first record after a time in each partition."""
 
     def __init__(self, starts: dict[Partition, int | None]) -> None:
         super().__init__()
@@ -58,10 +58,10 @@ class Timed(DriverKafka):
 
 @pytest.mark.parametrize(
     ("starts", "offset", "note"),
-    [({A: 33}, 33, ""), ({A: None}, 90, "no record is that late: the end"), ({}, None, NO_ANSWER)],
+    [({A: 33}, 33, ""), ({A: None}, 90, "no record is that late, so it moves to the end"), ({}, None, NO_ANSWER)],
 )
 def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note: str) -> None:
-    """The first record at or after the time; the end of the committed records where there is none."""
+    """The first record at or after the time, or the end of the committed records."""
     kafka = Timed(starts)
 
     (reset,) = resets([at()], Target(Goal.TIME, 1_000), kafka.clients)
@@ -79,14 +79,14 @@ def test_to_a_time(starts: dict[Partition, int | None], offset: int | None, note
     ],
 )
 def test_what_cannot_be_set(found: PartitionLag, goal: Goal, note: str) -> None:
-    """It gets no offset, and the reason is said."""
+    """The partition gets no offset, and the note says why."""
     (reset,) = resets([found], Target(goal), DriverKafka().clients)
 
     assert (None, note) == (reset.offset, reset.note)
 
 
 def test_the_counts_begin_at_the_offset_that_is_set() -> None:
-    """The topic's id stays, so that a recreated topic is noticed; counts and run do not: they were of other records."""
+    """The topic's id stays, to detect a recreated topic; counts and run belong to other records."""
     committed = Reset(at(), 40).committed
 
     assert OffsetMetadata("id-1", 40) == OffsetMetadata.parse(committed.metadata)
@@ -95,7 +95,7 @@ def test_the_counts_begin_at_the_offset_that_is_set() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "kafka-consumer-groups", str(OffsetMetadata("another", 3, Counts(7, 7)))])
 def test_an_offset_where_no_task_has_worked_shows_nothing(metadata: str) -> None:
-    """It must not look as if the group had worked on this topic: partitions without an offset would count as new."""
+    """Otherwise partitions without an offset would count as added later."""
     assert "" == Reset(at(60, metadata), 40).committed.metadata
     assert "" == Reset(at(None), 40).committed.metadata
 
@@ -114,17 +114,17 @@ PARTITIONS = [Partition("raw", number) for number in range(6)] + [Partition("x",
     ],
 )
 def test_which_partitions(wanted: list[str], expected: list[Partition]) -> None:
-    """All, those of a topic, or some of it; each once."""
+    """All, those of a topic, or some of them; each once."""
     assert expected == chosen(wanted, PARTITIONS)
 
 
 @pytest.mark.parametrize(
     ("wanted", "answer"),
     [
-        ("rwa", "'rwa' is not a source topic; these are: raw, x"),
+        ("rwa", "'rwa' is not a source topic; the source topics are: raw, x"),
         ("raw:6", "raw-6 does not exist: raw has 6 partitions"),
-        ("raw:", "'' names no partitions: write them as 0,3-5"),
-        ("raw:1-", "'1-' names no partitions: write them as 0,3-5"),
+        ("raw:", "'' is not a partition or a range: write partitions as 0,3-5"),
+        ("raw:1-", "'1-' is not a partition or a range: write partitions as 0,3-5"),
     ],
 )
 def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
@@ -135,12 +135,12 @@ def test_what_is_not_there_is_named(wanted: str, answer: str) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("90", 90), ("PT2H", 7200), ("p1dt30m", 88_200)])
 def test_durations(text: str, seconds: float) -> None:
-    """As the configuration writes them, and as kafka-consumer-groups does."""
+    """As in the configuration and in kafka-consumer-groups."""
     assert seconds == seconds_of(text)
 
 
 @pytest.mark.parametrize("text", ["soon", "P", "-2h"])
 def test_what_is_no_duration(text: str) -> None:
-    """It is an error, not zero."""
+    """An invalid duration is an error, not zero."""
     with pytest.raises(ValueError, match="valid"):
         seconds_of(text)

@@ -1,4 +1,4 @@
-"""Whether the service runs is found out before offsets are changed, and once more afterwards."""
+"""A running service is detected before offsets change, and again afterwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST = "delivery.guarantee=at-least-once"
 
 
 class Stage:
-    """A group with an offset in each of two partitions, and what happens while somebody looks and sleeps."""
+    """A group with an offset in each of two partitions, and events during the check and the sleep."""
 
     def __init__(self, metadata: str = "", *settings: str) -> None:
         self.kafka = DriverKafka(p0=(0, 100), p1=(0, 100))
@@ -44,14 +44,14 @@ class Stage:
         self.kafka.committed[partition] = CommittedOffset(offset, metadata)
 
     def change(self, offset: int) -> None:
-        """Set the offset of the first partition, as a command does."""
+        """Set the first partition's offset, as a command does."""
         with self.service.changing(self.kafka, [A], self.other) as written:
             self.commit(A, offset)
             written[A] = CommittedOffset(offset)
 
 
 def test_nothing_moves_and_nobody_commits() -> None:
-    """A service that is stopped lets offsets be set: behind a fence, because a transaction could still move them."""
+    """With a stopped service, offsets are set after a fence, because a transaction could still move them."""
     stage = Stage()
 
     stage.change(7)
@@ -62,7 +62,7 @@ def test_nothing_moves_and_nobody_commits() -> None:
 
 
 def test_without_transactions_nothing_is_fenced() -> None:
-    """At least once there is no transactional id."""
+    """With at-least-once there is no transactional id."""
     stage = Stage("", LEAST)
 
     stage.change(7)
@@ -71,17 +71,17 @@ def test_without_transactions_nothing_is_fenced() -> None:
 
 
 def test_what_cannot_be_fenced_is_not_set() -> None:
-    """An offset that a transaction may still move must not look as if it were set."""
+    """A transaction could still move the offset after it was set."""
     stage = Stage()
     stage.kafka.reachable = False
 
-    with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset is changed"):
+    with pytest.raises(Unreachable, match=r"id of raw-0 could not be fenced, so no offset was changed"):
         stage.change(7)
     assert 5 == stage.kafka.committed[A].offset
 
 
 def test_one_that_is_fenced_does_not_stand_for_the_others() -> None:
-    """Each id has a coordinator of its own: the transaction of one that is away may still move its offset."""
+    """Each id has its own coordinator, and one that is unavailable may still commit an offset."""
     stage = Stage()
     stage.kafka.unfenced = {B}
 
@@ -92,36 +92,36 @@ def test_one_that_is_fenced_does_not_stand_for_the_others() -> None:
 @pytest.mark.parametrize("partition", [A, B], ids=["a partition that is meant", "any other"])
 @pytest.mark.parametrize(("offset", "metadata"), [(6, ""), (5, BY_HOST)], ids=["offset", "metadata"])
 def test_an_offset_that_moves(partition: Partition, offset: int, metadata: str) -> None:
-    """The next commit would win: the error says where it was seen. An idle service commits in one partition only."""
+    """The service's next commit would win. An idle service commits in one partition only, and the error names it."""
     stage = Stage()
     stage.while_looking = lambda: stage.commit(partition, offset, metadata)
 
-    with pytest.raises(ServiceRuns, match=f"runs: it has committed {partition} while we looked: stop it"):
+    with pytest.raises(ServiceRuns, match=f"is running: it committed {partition} during the check: stop it"):
         stage.change(7)
     assert [] == stage.kafka.fenced
 
 
 def test_an_offset_that_moves_in_another_store() -> None:
-    """The service may still run with the store that offsets are moved from."""
+    """The service may still be running with the store that offsets are moved from."""
     stage = Stage()
     stage.while_looking = lambda: stage.other.reset(B, 9, "")
 
-    with pytest.raises(ServiceRuns, match="it has committed raw-1"):
+    with pytest.raises(ServiceRuns, match="it committed raw-1"):
         stage.change(7)
 
 
 def test_an_idle_service_that_renews_an_offset() -> None:
-    """Nothing changes, and yet somebody has committed; the metadata names who."""
+    """A repeated commit changes nothing but is seen; the metadata names who made it."""
     stage = Stage(BY_HOST)
     stage.while_looking = lambda: A
 
-    with pytest.raises(ServiceRuns, match=r"the service on there that started at .* runs: it has committed raw-0"):
+    with pytest.raises(ServiceRuns, match=r"the service on there that started at .* is running: it committed raw-0"):
         stage.service.refuse_running()
 
 
 @pytest.mark.parametrize(("interval", "seconds"), [("500ms", 3), ("15s", 30)])
 def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float) -> None:
-    """With a long interval a service that has records to read is silent for longer than an idle one."""
+    """With a long interval, a busy service is silent for longer than an idle one."""
     stage = Stage("", f"commit.interval={interval}")
 
     stage.service.refuse_running()
@@ -130,7 +130,7 @@ def test_it_looks_for_as_long_as_a_commit_may_take(interval: str, seconds: float
 
 
 def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign consumer is refused before anything is watched."""
+    """A foreign consumer is an error before anything is watched."""
     stage = Stage()
 
     def members() -> None:
@@ -149,7 +149,7 @@ def test_a_member_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["another offset", "another metadata", "none"],
 )
 def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: str) -> None:
-    """A service that no other sign has told of is told of by its next commit."""
+    """A service that nothing else revealed is detected by its next commit."""
     stage = Stage()
 
     def write() -> None:
@@ -157,5 +157,5 @@ def test_an_offset_that_is_written_over(found: CommittedOffset | None, there: st
 
     stage.afterwards = write
 
-    with pytest.raises(ServiceRuns, match=f"runs: raw-0 was set to 7, and now {there} stands there"):
+    with pytest.raises(ServiceRuns, match=f"is running: raw-0 was set to 7 but now has {there}"):
         stage.change(7)

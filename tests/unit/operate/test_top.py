@@ -1,4 +1,4 @@
-"""What `winnow top` makes of two looks."""
+"""Rates from two looks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def at(partition: Partition, offset: int, end: int, *, dead: int = 0, since: int
 
 
 def test_rates_are_those_of_the_counts() -> None:
-    """Records and dead letters per second, and how long it takes until nothing waits."""
+    """Records and dead letters per second, and the time until the lag is 0."""
     before, now = Look.of(10, [at(A, 100, 1_000, dead=10)]), Look.of(12, [at(A, 500, 1_200, dead=50)])
 
     (row,) = rows(before, now)
@@ -28,7 +28,7 @@ def test_rates_are_those_of_the_counts() -> None:
 
 
 def test_the_first_look_has_no_rates() -> None:
-    """Neither has a partition that is new."""
+    """Neither has a new partition."""
     for before in (None, Look.of(10, []), Look.of(12, [at(A, 100, 200)])):
         (row,) = rows(before, Look.of(12, [at(A, 100, 200)]))
         assert (None, None, None, 0.0, None) == (row.records, row.dead, row.closing, row.share, row.seconds_to_close)
@@ -38,7 +38,7 @@ def test_the_first_look_has_no_rates() -> None:
 
 
 def test_a_lag_that_grows_does_not_close() -> None:
-    """And none that is 0 takes time."""
+    """And a lag of 0 needs no time."""
     (row,) = rows(Look.of(1, [at(A, 100, 200)]), Look.of(2, [at(A, 110, 300)]))
     assert (10, -90, None) == (row.records, row.closing, row.seconds_to_close)
 
@@ -47,14 +47,14 @@ def test_a_lag_that_grows_does_not_close() -> None:
 
 
 def test_counts_that_begin_anew() -> None:
-    """After a reset all that is counted is new."""
+    """After a reset, all counts are new."""
     (row,) = rows(Look.of(1, [at(A, 100, 200)]), Look.of(2, [at(A, 60, 200, since=50)]))
 
     assert 10 == row.records
 
 
 def test_the_worst_come_first() -> None:
-    """A partition with a problem before one that is far behind, and that before the others."""
+    """Partitions with a problem come first, then the largest lag."""
     silent = PartitionLag(C, None, None)
 
     found = rows(None, Look.of(1, [at(A, 10, 20), at(B, 10, 90), silent]))

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the parsers: the engines, a good access log line, and lines and events with outcomes."""
+"""Fixtures for the parsers' tests: engines, a good access log line, and lines and events with results."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def idc(engine: str) -> IdcAccessLog:
 
 @pytest.fixture(scope="session", params=SOURCES)
 def sample(request: pytest.FixtureRequest) -> Sample:
-    """Return lines written to be awkward, then recorded ones where there are any."""
+    """Return lines written as edge cases, and recorded ones if there are any."""
     return access_log(request.param)
 
 
 @pytest.fixture(scope="session", params=SOURCES)
 def flume_events(request: pytest.FixtureRequest) -> list[tuple[bytes, bytes]]:
-    """Return events as Flume writes them, each with its body: written ones, then recorded ones where there are any."""
+    """Return events in Flume's encoding with their bodies: written ones, and recorded ones if there are any."""
     return samples.flume_events(request.param)

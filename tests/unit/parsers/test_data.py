@@ -17,7 +17,7 @@ def test_the_files_are_those_that_the_script_writes(name: str) -> None:
 
 
 def test_every_reason_occurs() -> None:
-    """There is a line for each reason that the access log parser can give."""
+    """There is a line for each reason of the access log parser."""
     rows = map(json.loads, make.files()["idc-access-log.expected.jsonl"].splitlines())
 
     assert {*IdcAccessLog().reasons} == {row["reason"] for row in rows if "reason" in row}

@@ -1,4 +1,4 @@
-"""The rules of the access log, one by one, on both engines."""
+"""The rules of the access log parser, one by one, on both engines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ URL = b"http://www.example.org/a?b=c,d"
 
 
 def outcome(parser: IdcAccessLog, value: bytes | None) -> Outcome:
-    """Return the outcome of one value."""
     return outcomes(parser.parse(batch([value])), 1)[0]
 
 
@@ -33,7 +32,7 @@ def reason(parser: IdcAccessLog, value: bytes | None) -> str:
 
 
 def test_every_line_has_the_outcome_it_was_written_with(idc: IdcAccessLog, sample: Sample) -> None:
-    """Written edge cases, good and bad in turn, have the outcome that was written with them."""
+    """The written edge cases, good and bad, have their expected results."""
     lines, expected = sample
 
     found = outcomes(idc.parse(batch(lines)), len(lines))
@@ -48,12 +47,11 @@ def test_a_comma_in_a_field_shifts_nothing(idc: IdcAccessLog, line: Line) -> Non
 
 
 def test_reasons_are_listed_in_their_order(idc: IdcAccessLog) -> None:
-    """The parser lists its reasons in the order in which they apply."""
     assert REASONS == list(idc.reasons)
 
 
 def test_the_first_reason_wins(idc: IdcAccessLog, line: Line) -> None:
-    """A line with every fault has the first as its reason; without that fault, it has the next."""
+    """A line with every fault has the first one as its reason. Without that fault, it has the next."""
     faults = {
         "houseid": (b" \t", b"2|38"),
         "gathertime": (b"20171332132902", b"20171112132902"),
@@ -75,7 +73,7 @@ def test_the_first_reason_wins(idc: IdcAccessLog, line: Line) -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_one_line_end_is_not_part_of_the_line(idc: IdcAccessLog, line: Line, end: bytes) -> None:
-    """A line end is dropped, and a second one is a byte too many."""
+    """A line ending is dropped, and a second one is an illegal byte."""
     assert CLEAN + URL == outcome(idc, line() + end)
     assert reason(idc, line() + b"\n" + end) == "no_marker"
     assert reason(idc, end) == "empty"
@@ -83,7 +81,7 @@ def test_one_line_end_is_not_part_of_the_line(idc: IdcAccessLog, line: Line, end
 
 @pytest.mark.parametrize("value", [b"<", b"<<<!>>>", b"<<<!>>><!>>>", b"<<<!>>", b" ", b"\n\r\n", b",", b"\x00"])
 def test_too_short_for_two_markers(idc: IdcAccessLog, value: bytes) -> None:
-    """A line that has no room for an opening and a closing marker has none."""
+    """A line without room for an opening and a closing marker is rejected."""
     assert reason(idc, value) == "no_marker"
 
 
@@ -94,7 +92,7 @@ def test_two_markers_hold_one_empty_field(idc: IdcAccessLog) -> None:
 
 @pytest.mark.parametrize("url", [b"<", b">", b"<<<<", b">>>>", b"<<<!>>>", b"<<<!>>>,<<<!>>", b",<<<!>>>", b"<<<!>>>,"])
 def test_parts_of_markers_in_a_field(idc: IdcAccessLog, line: Line, url: bytes) -> None:
-    """A field may begin or end with a part of the marker: the leftmost whole separator splits."""
+    """A field may begin or end with a part of the marker: the leftmost complete separator splits."""
     between = line(url=url)[7:-7].split(b"<<<!>>>,<<<!>>>")
     expected = CLEAN + between[13] if len(between) == 15 else "field_count"
 
@@ -104,14 +102,14 @@ def test_parts_of_markers_in_a_field(idc: IdcAccessLog, line: Line, url: bytes) 
 
 
 def test_the_closing_marker_is_not_part_of_a_separator(idc: IdcAccessLog, line: Line) -> None:
-    """In a line that is cut off after a separator, the last marker closes the line and does not open a field."""
+    """If a line is cut off after a separator, its last marker closes the line and does not open a field."""
     cut = line(logid=b"")[: -len(b"<<<!>>>")]
 
     assert outcome(idc, cut) == ("field_count", "the line has 14 fields, not 15")
 
 
 def test_blanks_round_checked_fields_are_trimmed(idc: IdcAccessLog, line: Line) -> None:
-    """Blanks and tabs round the six checked fields are dropped, and kept in the url."""
+    """Blanks and tabs around the six checked fields are removed, but kept in the url."""
     padded = {
         name: b"\t " + value + b" \t"
         for name, value in {
@@ -128,7 +126,6 @@ def test_blanks_round_checked_fields_are_trimmed(idc: IdcAccessLog, line: Line) 
 
 
 def test_ipv6_is_written_in_brackets(idc: IdcAccessLog, line: Line) -> None:
-    """An IPv6 address is written unchanged in brackets."""
     value = line(srcip=b"2001:DB8::1", destip=b"::ffff:1.2.3.4", srcport=b"007")
 
     assert outcome(idc, value) == b"238|20171112132902|[2001:DB8::1]:007|[::ffff:1.2.3.4]:80|" + URL
@@ -156,7 +153,7 @@ def test_the_url_is_escaped(idc: IdcAccessLog, line: Line, url: bytes, written: 
 
 @pytest.mark.parametrize("houseid", [b"2|8", b"2\x008", b"2\x7f", b"\xb9\xe3", b"x" * 70 + b"|"])
 def test_the_houseid_is_not_escaped(idc: IdcAccessLog, line: Line, houseid: bytes) -> None:
-    """A line is rejected if its houseid holds a character that would break the output."""
+    """A line is rejected if its houseid contains a character that would break the output."""
     assert reason(idc, line(houseid=houseid)) == "illegal_character"
     assert outcome(idc, line(houseid="é中".encode())) == CLEAN.replace(b"238", "é中".encode()) + URL
 
@@ -168,11 +165,11 @@ def test_the_houseid_is_not_escaped(idc: IdcAccessLog, line: Line, houseid: byte
         ({"srcip": b"a\x00'\xff"}, 'srcip is "a\\x00\'\\xff", not an IPv4 or IPv6 address'),
         ({"houseid": b" "}, "houseid is empty"),
         ({"gathertime": b"2" * 99}, f"gathertime is '{'2' * 59}…', not a date and time (14 digits: YYYYMMDDhhmmss)"),
-        ({"houseid": b"a|"}, "houseid is 'a|', which holds a character that would break the output"),
+        ({"houseid": b"a|"}, "houseid is 'a|', which contains a character that would break the output"),
     ],
 )
 def test_the_detail_is_safe_to_print(idc: IdcAccessLog, line: Line, changes: dict[str, bytes], detail: str) -> None:
-    """The detail names the field and shows its value quoted and cut, never the whole line."""
+    """The detail names the field and shows its value, quoted and cut, but never the whole line."""
     found = outcome(idc, line(**changes))
 
     assert detail == found[1]
@@ -227,8 +224,8 @@ def test_text_and_large_arrays_are_taken(idc: IdcAccessLog, line: Line) -> None:
 
 
 def test_output_that_outgrows_its_input(idc: IdcAccessLog, line: Line) -> None:
-    """Urls in which every byte is escaped fit in the output although it is larger than the input."""
-    one_large = 2**22 if idc.engine == "compiled" else 2**12  # plain Python has no buffer that could be too small
+    """Urls with every byte escaped fit into the output, although it is larger than the input."""
+    one_large = 2**22 if idc.engine == "compiled" else 2**12  # plain Python has no output buffer to outgrow
     for size, count in ((5000, 50), (one_large, 1)):
         lines = [line(), *[line(url=b"\xff" * size)] * count, line()]
 
@@ -238,7 +235,7 @@ def test_output_that_outgrows_its_input(idc: IdcAccessLog, line: Line) -> None:
 
 
 def test_the_bytes_under_a_null_do_not_count(idc: IdcAccessLog, line: Line) -> None:
-    """A null is empty even where its place in the buffer still holds a line."""
+    """A null is empty even if its place in the buffer still contains a line."""
     whole = batch([line(), line()])
     holed = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x02"), *whole.buffers()[1:]])
 

@@ -1,4 +1,4 @@
-"""Every built-in parser fulfils the contract, on either engine and in any envelope."""
+"""Every built-in parser fulfils the contract, with either engine and in any envelope."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ IDC_BODY = bytes([len(IDC_LINE) * 2 % 128 + 128, len(IDC_LINE) * 2 // 128]) + ID
 
 
 class TestIdcCompiled(ParserContract):
-    """The access log parser on the kernel."""
+    """The access log parser on the compiled engine."""
 
     good_lines = (IDC_LINE, IDC_LINE + b"\r\n")
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return IdcAccessLog(engine="compiled")
 
 
@@ -34,7 +33,6 @@ class TestIdcPlain(ParserContract):
     good_lines = (IDC_LINE,)
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return IdcAccessLog(engine="plain")
 
 
@@ -44,37 +42,33 @@ class TestUnmarked(ParserContract):
     good_lines = (b"a;b", b"\xff;1")
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return Delimited(separator=";", fields=["x", "y"], output="{x}|{x}|{y}", escape=["x", "y"])
 
 
 class TestFlumeCompiled(ParserContract):
-    """Access log lines in Flume's events, opened by the kernel."""
+    """Access log lines in Flume events, opened by the compiled engine."""
 
     good_lines = (b"\x00" + IDC_BODY,)
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return wrap(IdcAccessLog(), "flume-avro")
 
 
 class TestFlumePlain(ParserContract):
-    """Access log lines in Flume's events, opened in plain Python."""
+    """Access log lines in Flume events, opened in plain Python."""
 
     good_lines = (b"\x02\x02k\x02v\x00" + IDC_BODY,)
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return wrap(IdcAccessLog(engine="plain"), "flume-avro", engine="plain")
 
 
 class TestAuto(ParserContract):
-    """Access log lines, some of them in Flume's events."""
+    """Access log lines, some of them in Flume events."""
 
     good_lines = (IDC_LINE, b"\x00" + IDC_BODY)
 
     def make_parser(self) -> Parser:
-        """Make the parser."""
         return wrap(IdcAccessLog(), "auto")
 
 
@@ -87,6 +81,6 @@ class _Forgetful:
 
 
 def test_a_lost_row_is_noticed() -> None:
-    """A parser that gives a row no outcome fails the contract."""
+    """A parser that returns no result for a row fails the contract."""
     with pytest.raises(AssertionError, match="not the rows of the batch"):
         outcomes(_Forgetful().parse(batch([b"x"])), 1)

@@ -59,7 +59,6 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_built_in_parsers_are_found() -> None:
-    """Both built-in parsers are listed and can be built by name."""
     assert {"delimited", "idc-access-log"} <= {*names()}
     assert isinstance(load("idc-access-log", {}), IdcAccessLog)
     assert isinstance(load("delimited", {"fields": ["a"], "output": "{a}"}), Delimited)
@@ -89,7 +88,7 @@ print(registry.names(), any(name == "app" or name.startswith("app.") for name in
 
 
 def test_built_in_parsers_need_no_metadata(tmp_path: Path) -> None:
-    """If only the sources are on the path, the built-in parsers are found, and nothing of app is imported."""
+    """With only the sources on the path, the built-in parsers are found, and nothing of app is imported."""
     script = tmp_path / "bare.py"
     script.write_text(f"import numpy, pyarrow, sys\nsys.path.insert(0, {str(ROOT)!r})\n{BARE}")
 
@@ -129,7 +128,7 @@ def test_a_parser_may_take_any_option() -> None:
 )
 @pytest.mark.usefixtures("third_party")
 def test_a_name_that_cannot_be_used_is_an_error(name: str, message: str) -> None:
-    """A name that is unknown, ambiguous or not that of a parser is an error that names the correction."""
+    """A name that is unknown, ambiguous or not a parser's is an error that suggests the correction."""
     with pytest.raises(UnknownParser) as error:
         load(name, {})
 
@@ -156,13 +155,12 @@ def test_an_option_that_does_not_fit_is_an_error(options: dict[str, object], mes
 
 
 def test_wrong_options_of_a_built_in_parser_name_it() -> None:
-    """The error for wrong options of a built-in parser names the parser."""
     with pytest.raises(ParserOptionError, match=r"parser delimited: .*no field 'b'"):
         load("delimited", {"fields": ["a"], "output": "{b}"})
 
 
 def test_errors_survive_pickle() -> None:
-    """The errors can be pickled, and are ValueErrors."""
+    """They can be pickled, and are ValueErrors."""
     for error in (UnknownParser("x"), ParserOptionError("y")):
         again = pickle.loads(pickle.dumps(error))
 

@@ -14,7 +14,7 @@ from parsers.idc_access_log import IdcAccessLog
 
 
 def test_a_parser_names_its_engine() -> None:
-    """A parser names its engine; if Numba is installed, `auto` is the compiled one."""
+    """If Numba is installed, `auto` is the compiled engine."""
     assert ["compiled", "compiled", "plain"] == [
         IdcAccessLog().engine,
         IdcAccessLog(engine="compiled").engine,
@@ -46,7 +46,7 @@ def test_without_numba_the_plain_engine_works() -> None:
 
 
 def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another Numba may refuse them with an error of its own, which is no ImportError."""
+    """Another Numba may refuse them with an error of its own that is not an ImportError."""
 
     def refuse(name: str) -> object:
         raise TypeError(name)
@@ -59,7 +59,6 @@ def test_kernels_that_do_not_compile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    """There are only two engines."""
     with pytest.raises(ParserOptionError, match="not 'jit'"):
         choose("jit")
 

@@ -29,7 +29,7 @@ print(square(7))
 
 
 def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a script in its own process, which may crash."""
+    """Run a script in a separate process, which may crash."""
     return subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -50,14 +50,14 @@ def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     ids=["nowhere to cache", "disk full", "damaged cache"],
 )
 def test_a_kernel_works_without_its_cache(tmp_path: Path, prepare: str) -> None:
-    """If the cache cannot be written or is damaged, a kernel is compiled and works."""
+    """If the cache is not writable or is damaged, a kernel is compiled and works."""
     done = run(SQUARE.format(folder=str(tmp_path), prepare=prepare))
 
     assert (done.stdout, done.returncode) == ("49\n", 0), done.stderr
 
 
 def test_a_kernel_is_loaded_from_the_cache(tmp_path: Path) -> None:
-    """A compiled kernel is kept in the folder that `NUMBA_CACHE_DIR` names."""
+    """A compiled kernel is stored in the folder `NUMBA_CACHE_DIR`."""
     cache = tmp_path / "cache"
 
     run(SQUARE.format(folder=str(tmp_path), prepare=""), NUMBA_CACHE_DIR=str(cache))

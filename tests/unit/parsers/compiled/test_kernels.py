@@ -24,7 +24,7 @@ ctypes.string_at(at + {step}, 1)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in its own process, which may crash."""
+    """Run Python in a separate process, which may crash."""
     return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
@@ -40,14 +40,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is prote
 
 @pytest.mark.parametrize(("at_end", "step"), [(True, 2), (False, -1)])
 def test_the_memory_beside_a_buffer_is_forbidden(at_end: bool, step: int) -> None:
-    """A byte after the end, or before the beginning, ends the process."""
+    """Reading a byte after the end or before the beginning kills the process."""
     done = run("-c", PAST_THE_END.format(at_end=at_end, step=step))
 
     assert ("inside\n", -signal.SIGSEGV) == (done.stdout, done.returncode)
 
 
 def test_a_kernel_stays_inside_its_buffers() -> None:
-    """Values of every length, known and damaged, are parsed with forbidden memory on both sides of each buffer."""
+    """Values of every length, valid and damaged, are parsed with protected memory on both sides of each buffer."""
     done = run("-m", "tests.fuzz.guarded", "3000", "1")
 
     assert done.returncode == 0, done.stderr
@@ -55,8 +55,8 @@ def test_a_kernel_stays_inside_its_buffers() -> None:
 
 
 def test_a_kernel_stays_inside_its_arrays(tmp_path: Path) -> None:
-    """The same with kernels that check each index, in a cache of their own: Numba's does not tell them apart."""
-    checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "0"}  # which compiles sooner
+    """The same with kernels that check each index, in a separate cache, because Numba's does not tell them apart."""
+    checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "0"}  # compiles faster
     done = run("-m", "tests.fuzz.guarded", "1000", "2", **checked)
 
     assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ IDC = [IdcAccessLog(engine=engine) for engine in ENGINES]
 
 
 def parse(options: Mapping[str, Any], *lines: bytes | None) -> list[object]:
-    """Parse with these options on both engines, which must agree; return the outcomes of the lines."""
+    """Parse with these options; return the results for the lines, on which both engines must agree."""
     compiled, plain = (
         outcomes(Delimited(**options, engine=engine).parse(batch(lines)), len(lines)) for engine in ENGINES
     )
@@ -33,14 +33,14 @@ def parse(options: Mapping[str, Any], *lines: bytes | None) -> list[object]:
 
 
 def test_without_a_marker_the_separator_alone_splits() -> None:
-    """Without a marker, lines are split at each separator, and none is rejected for a missing marker."""
+    """Lines are split at each separator, and none is rejected as `no_marker`."""
     options = {"fields": ["a", "b"], "output": "{b}|{a}"}
 
     assert [b"2|1", ("field_count", "the line has 1 field, not 2"), b"|"] == parse(options, b"1,2", b"1;2", b",\r\n")
 
 
 def test_a_marker_that_overlaps_itself() -> None:
-    """The opening and the closing marker do not overlap, and separators are found from the left."""
+    """The opening and closing markers do not overlap, and separators are found from the left."""
     options = {"fields": ["a", "b"], "output": "{a}|{b}", "marker": "aa", "separator": "a"}
 
     found = parse(options, b"aaa", b"aaaa", b"aa1aaaaa2aa", b"aaaaaaaaa", b"aaaaaaaaaa")
@@ -50,7 +50,7 @@ def test_a_marker_that_overlaps_itself() -> None:
 
 
 def test_long_and_short_separators() -> None:
-    """Separators of any length split, with the fields of a line on either side of a block of 64 bytes."""
+    """Separators of any length split a line, also across a block of 64 bytes."""
     for size in (1, 2, 7, 8, 9, 15, 16, 17, 40, 70):
         separator = bytes(range(0x21, 0x25)) * 20
         options = {"fields": ["a", "b", "c"], "output": "{a}|{b}|{c}", "separator": separator[:size]}
@@ -92,7 +92,7 @@ def test_an_escaped_field_is_not_trimmed() -> None:
 
 
 def test_checks_apply_in_their_own_order() -> None:
-    """The first failed check is the reason, in the order of the checks and not of the fields."""
+    """The first failed check is the reason, in the order of the checks, not of the fields."""
     options = {"fields": ["a", "b"], "output": "{a}", "checks": {"b": "port", "a": "ip"}}
 
     assert [("b", "b is 'y', not a port (0 to 65535)")] == parse(options, b"x,y")
@@ -108,7 +108,7 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
     ("wrong", "message"),
     [
         ({"marker": 7}, "marker must be text, not 7"),
-        ({"marker": "\n"}, "marker must not hold a line end"),
+        ({"marker": "\n"}, "marker must not contain a line ending"),
         ({"separator": ""}, "separator must not be empty"),
         ({"output": None}, "output must be text"),
         ({"output": "x"}, "names no field"),
@@ -116,10 +116,13 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
         ({"output": "{a!r}|{b}"}, "without '!' or ':'"),
         ({"output": "{a|{b}"}, "output: "),
         ({"output": "{a}\n|{b}"}, "control characters"),
-        ({"output": "{a},{b}"}, "output never uses '|'"),
+        ({"output": "{a},{b}"}, "output does not contain '|'"),
         ({"output_separator": "||"}, "one ASCII character"),
         ({"output_separator": "%", "output": "{a}%{b}"}, "cannot be escaped"),
-        ({"output_separator": ":", "output": "{a}:{b}", "checks": {"b": "ip"}}, "also occurs in the address b"),
+        (
+            {"output_separator": ":", "output": "{a}:{b}", "checks": {"b": "ip"}},
+            "also occurs in IP addresses such as b",
+        ),
         ({"fields": "a,b"}, "fields must be a list of names"),
         ({"fields": ["a", "A"]}, "'A' is not a name"),
         ({"fields": ["a", "b", "a"]}, "a named more than once"),
@@ -127,15 +130,15 @@ GOOD = {"fields": ["a", "b"], "output": "{a}|{b}"}
         ({"checks": {"a": "prot"}}, "no check 'prot'; did you mean 'port'?"),
         ({"checks": {"a": ["port"]}}, "no check ['port']"),
         ({"checks": {"aa": "port"}}, "checks: no field 'aa'; did you mean 'a'?"),
-        ({"fields": ["empty"], "output": "{empty}", "checks": {"empty": "port"}}, "a reason code of its own"),
+        ({"fields": ["empty"], "output": "{empty}", "checks": {"empty": "port"}}, "a reserved reason code"),
         ({"escape": "a"}, "escape must be a list of fields"),
         ({"escape": ["z"]}, "escape: no field 'z'"),
-        ({"escape": ["a"], "checks": {"a": "port"}}, "nothing in it needs escaping"),
+        ({"escape": ["a"], "checks": {"a": "port"}}, "it never needs escaping"),
         ({"engine": "fast"}, "engine must be auto, compiled or plain"),
     ],
 )
 def test_a_wrong_option_is_named(wrong: dict[str, object], message: str) -> None:
-    """The error for a wrong option names the option and the mistake."""
+    """The error names the option and the mistake."""
     with pytest.raises(ParserOptionError) as error:
         Delimited(**GOOD | wrong)  # type: ignore[arg-type]
 
@@ -143,7 +146,6 @@ def test_a_wrong_option_is_named(wrong: dict[str, object], message: str) -> None
 
 
 def test_every_wrong_option_is_named_at_once() -> None:
-    """One error lists every problem."""
     with pytest.raises(ParserOptionError) as error:
         Delimited(fields=["a"], output="{b}", checks={"c": "x"}, escape=["d"])
 
@@ -237,7 +239,6 @@ VALUES = st.lists(
 @settings(max_examples=250, deadline=None)
 @given(options=layouts(), rows=st.lists(VALUES, max_size=6))
 def test_engines_agree_on_any_layout(options: dict[str, object], rows: list[list[bytes]]) -> None:
-    """The kernel and plain Python agree whatever the options are."""
     marker, separator = str(options["marker"]).encode(), str(options["separator"]).encode()
 
     parse(options, *(marker + (marker + separator + marker).join(row) + marker for row in rows))
@@ -246,6 +247,6 @@ def test_engines_agree_on_any_layout(options: dict[str, object], rows: list[list
 @settings(max_examples=125, deadline=None)
 @given(rows=st.lists(st.binary(max_size=200), max_size=5))
 def test_engines_agree_on_any_bytes(rows: list[bytes]) -> None:
-    """The kernel and plain Python agree on any bytes, with long runs of special bytes."""
+    """Including long runs of special bytes."""
     parse({"fields": ["a"], "output": "{a}|{a}", "escape": ["a"]}, *rows)
     parse({"fields": ["a"], "output": "{a}", "separator": "\t"}, *rows)

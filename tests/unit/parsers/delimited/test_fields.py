@@ -1,4 +1,4 @@
-"""Where the fields of an output are: each pattern cuts exactly what the parser has written, or there is none."""
+"""The fields of an output: each pattern finds exactly what the parser has written, or there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHECKED = {"a": "ip", "b": "port", "c": "datetime", "d": "not-empty"}
 
 
 def cut_from(parser: Parser, name: str, *lines: bytes) -> list[bytes | None]:
-    """Parse lines, and cut a field out of what comes out."""
+    """Parse lines, and extract a field from the results."""
     values = parser.parse(batch(lines)).values
     assert len(values) == len(lines)
     found: list[bytes | None] = cut(values, pattern_of(parser, name)).to_pylist()
@@ -36,7 +36,7 @@ def cut_from(parser: Parser, name: str, *lines: bytes) -> list[bytes | None]:
 @settings(max_examples=25, deadline=None, database=None)
 @given(source=st.tuples(ADDRESS, PORT), destination=st.tuples(ADDRESS, PORT), url=TEXT)
 def test_every_field_of_the_access_log(source: tuple[str, str], destination: tuple[str, str], url: bytes) -> None:
-    """Each of the seven fields is cut as it stands in the line, whatever the others hold."""
+    """Each of the seven fields is found as it is in the line, whatever the others contain."""
     fields = dict.fromkeys(range(15), b"") | {1: b"a:1.2 b", 2: b"20171112132902", 13: url.strip(b"\r\n<!>,")}
     fields |= {3: source[0].encode(), 4: destination[0].encode(), 5: source[1].encode(), 6: destination[1].encode()}
     line = b"<<<!>>>" + b"<<<!>>>,<<<!>>>".join(fields[at] for at in range(15)) + b"<<<!>>>"
@@ -71,7 +71,7 @@ def test_every_field_of_the_access_log(source: tuple[str, str], destination: tup
     ],
 )
 def test_which_fields_can_be_told_apart(output: str, options: Mapping[str, Any], fields: str) -> None:
-    """A field needs a column for itself, or checked neighbours and more than digits between them."""
+    """A field needs a column of its own, or checked neighbours separated by more than digits."""
     parser = Delimited(fields=list("abcd"), output=output, **options)
     values = {"a": b"::1" if "checks" in options else b"x", "b": b"80", "c": b"20171112132902", "d": b"y-"}
 
@@ -82,12 +82,12 @@ def test_which_fields_can_be_told_apart(output: str, options: Mapping[str, Any],
 
 
 def test_an_envelope_hides_no_field() -> None:
-    """The fields of a parser are the same where an envelope is opened first."""
+    """A parser's fields are the same if an envelope is opened first."""
     assert pattern_of(IDC, "houseid") == pattern_of(envelope.wrap(IDC, "auto"), "houseid")
 
 
 class WithPattern(Wrong):
-    """A user's parser that tells of one field."""
+    """A user's parser with one field."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__(lambda parsed: parsed)
@@ -95,7 +95,7 @@ class WithPattern(Wrong):
 
 
 def test_a_line_without_the_field_has_no_key() -> None:
-    """A user's pattern may match some lines only; any bytes are text to it."""
+    """A user's pattern may match only some lines. It is applied to any bytes."""
     values = batch([b"a/\xff", b"a", b"/", b""])
 
     assert [b"\xff", None, b"", None] == cut(values, pattern_of(WithPattern("/(?P<field>.*)"), "last")).to_pylist()
@@ -107,13 +107,13 @@ def test_a_line_without_the_field_has_no_key() -> None:
         (IDC, "housid", "^the parser's lines have no field 'housid'; did you mean 'houseid'?"),
         (Wrong(lambda parsed: parsed), "houseid", "no field 'houseid'; known: none"),
         (envelope.wrap(Wrong(lambda parsed: parsed), "auto"), "houseid", "no field 'houseid'; known: none"),
-        (WithPattern("(?P<field>"), "last", "^the parser's pattern of 'last' is of no use: .*missing"),
-        (WithPattern("(?P<key>.)"), "last", "^the parser's pattern of 'last' is of no use: .*field"),
-        (WithPattern("."), "last", "^the parser's pattern of 'last' is of no use: "),
-        (WithPattern("(.)"), "last", "^the parser's pattern of 'last' is of no use: "),
+        (WithPattern("(?P<field>"), "last", "^the parser's pattern for 'last' is invalid: .*missing"),
+        (WithPattern("(?P<key>.)"), "last", "^the parser's pattern for 'last' is invalid: .*field"),
+        (WithPattern("."), "last", "^the parser's pattern for 'last' is invalid: "),
+        (WithPattern("(.)"), "last", "^the parser's pattern for 'last' is invalid: "),
     ],
 )
 def test_a_field_that_cannot_be_found(parser: Parser, name: str, message: str) -> None:
-    """Before anything runs, the message names the fields that there are, or what the pattern lacks."""
+    """Before anything runs, the error lists the known fields, or says what the pattern lacks."""
     with pytest.raises(ParserOptionError, match=message):
         pattern_of(parser, name)

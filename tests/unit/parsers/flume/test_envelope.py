@@ -36,10 +36,9 @@ TEN_BYTES = b"\xfe" + b"\xff" * 8 + b"\x01"  # 2^63 - 1
 
 
 class Echo:
-    """A parser whose cleansed line is the line; a line of `bad` is a reject, and so is an empty one."""
+    """A parser whose cleansed line is the line itself; lines of `bad` and empty ones are rejects."""
 
     def parse(self, lines: pa.BinaryArray) -> Parsed:
-        """Keep every other line."""
         values = lines.to_pylist()
         good = [row for row, value in enumerate(values) if value and value != b"bad"]
         bad = sorted({*range(len(values))} - {*good})
@@ -53,14 +52,14 @@ class Echo:
 
 
 def event(body: bytes, /, **headers: str) -> bytes:
-    """Write an event as Flume does."""
+    """Encode an event as Flume does."""
     out = BytesIO()
     fastavro.schemaless_writer(out, SCHEMA, {"headers": headers, "body": body})
     return out.getvalue()
 
 
 def opened(format: str, *values: bytes | None) -> list[object]:  # noqa: A002
-    """Return the outcomes of the values on both engines, which must agree."""
+    """Return the results for the values, on which both engines must agree."""
     compiled, plain = (
         outcomes(wrap(Echo(), format, engine=engine).parse(batch(values)), len(values))
         for engine in ("compiled", "plain")
@@ -118,30 +117,30 @@ def _damaged(value: bytes, place: int, piece: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
-        (event(b"x", k="v")[:-1], "it ends before the event does"),
-        (event(b"x", k="v") + b"\n", "more bytes follow the event"),
-        (b"\x02\x02k\x02\xff\x00\x00", "make no sense"),  # a header that is not UTF-8
-        (b"\x02\x02\xff\x00\x00\x00", "make no sense"),  # a header whose name is not UTF-8
-        (b"\x02\x06\xed\xa0\x80\x00\x00\x00", "make no sense"),  # a surrogate is not UTF-8
-        (b"\x02\x01", "make no sense"),  # a header of -1 bytes
-        (b"\x00\x01", "make no sense"),  # a body of -1 bytes
-        (b"\x00\x01abc", "make no sense"),
-        (b"\x00" + LEAST, "make no sense"),
-        (HUGE, "it ends before the event does"),
-        (HUGE + b"\x00" * 50, "it ends before the event does"),  # 2^62 - 1 empty headers, of which 25 are there
-        (LEAST + b"\x64" + b"\x00" * 50, "it ends before the event does"),
-        (b"\x02" + HUGE + b"k", "it ends before the event does"),
-        (b"\x00" + HUGE + b"k", "it ends before the event does"),
-        (b"\x01" + HUGE, "it ends before the event does"),
-        (b"\x01", "it ends before the event does"),
-        (b"\xff" * 10 + b"\x00", "make no sense"),  # a number of more than 64 bits
-        (b"\x80" * 30, "make no sense"),
-        (b"\x80" * 9 + b"\x02" + b"\x02x", "make no sense"),  # 2^64 headers are not none
-        (b"\x00" + b"\x82" + b"\x80" * 8 + b"\x00x", "make no sense"),  # 1, in ten bytes
-        (TEN_BYTES + b"\x00" * 50, "make no sense"),
-        (b"\x00" + TEN_BYTES + b"k", "make no sense"),
-        (b"\x80" * 8, "it ends before the event does"),
-        (b"\x80" * 9, "make no sense"),
+        (event(b"x", k="v")[:-1], "it is truncated"),
+        (event(b"x", k="v") + b"\n", "extra bytes follow it"),
+        (b"\x02\x02k\x02\xff\x00\x00", "headers or lengths are invalid"),  # a header that is not UTF-8
+        (b"\x02\x02\xff\x00\x00\x00", "headers or lengths are invalid"),  # a header whose name is not UTF-8
+        (b"\x02\x06\xed\xa0\x80\x00\x00\x00", "headers or lengths are invalid"),  # a surrogate is not UTF-8
+        (b"\x02\x01", "headers or lengths are invalid"),  # a header of -1 bytes
+        (b"\x00\x01", "headers or lengths are invalid"),  # a body of -1 bytes
+        (b"\x00\x01abc", "headers or lengths are invalid"),
+        (b"\x00" + LEAST, "headers or lengths are invalid"),
+        (HUGE, "it is truncated"),
+        (HUGE + b"\x00" * 50, "it is truncated"),  # claims 2^62 - 1 empty headers and has 25
+        (LEAST + b"\x64" + b"\x00" * 50, "it is truncated"),
+        (b"\x02" + HUGE + b"k", "it is truncated"),
+        (b"\x00" + HUGE + b"k", "it is truncated"),
+        (b"\x01" + HUGE, "it is truncated"),
+        (b"\x01", "it is truncated"),
+        (b"\xff" * 10 + b"\x00", "headers or lengths are invalid"),  # a number of more than 64 bits
+        (b"\x80" * 30, "headers or lengths are invalid"),
+        (b"\x80" * 9 + b"\x02" + b"\x02x", "headers or lengths are invalid"),  # 2^64 headers are not none
+        (b"\x00" + b"\x82" + b"\x80" * 8 + b"\x00x", "headers or lengths are invalid"),  # 1, in ten bytes
+        (TEN_BYTES + b"\x00" * 50, "headers or lengths are invalid"),
+        (b"\x00" + TEN_BYTES + b"k", "headers or lengths are invalid"),
+        (b"\x80" * 8, "it is truncated"),
+        (b"\x80" * 9, "headers or lengths are invalid"),
     ],
 )
 def test_a_value_that_is_not_an_event_is_rejected(value: bytes, detail: str) -> None:
@@ -186,7 +185,7 @@ def test_any_encoding_of_headers_is_read(headers: bytes) -> None:
 
 @pytest.mark.parametrize("size", [b"\x00", b"\x06", b"\x0a", b"\x01", HUGE, LEAST])
 def test_the_size_of_a_block_is_ignored(size: bytes) -> None:
-    """A size before a block of headers is for readers that skip the block: its value does not matter."""
+    """A size before a block of headers is only for readers that skip the block."""
     assert [b"x"] == opened("flume-avro", b"\x01" + size + b"\x02k\x02v\x00\x02x")
 
 
@@ -223,7 +222,7 @@ def test_auto_opens_events_and_keeps_lines() -> None:
 
 
 def test_auto_does_not_copy_lines() -> None:
-    """With `auto` a batch without an event reaches the parser uncopied."""
+    """With `auto`, a batch without events reaches the parser uncopied."""
     seen: list[pa.BinaryArray] = []
     lines = batch([b"a", None, b"<<<!>>>"])
 
@@ -238,7 +237,7 @@ def test_auto_does_not_copy_lines() -> None:
 
 
 def test_nulls_and_empty_values_are_empty() -> None:
-    """The parser rejects null and empty values as `empty`; the envelope does not reject them."""
+    """The parser rejects null and empty values as `empty`; the envelope passes them on."""
     values = [None, b"", b"\x00", event(b"x")]
 
     found = opened("flume-avro", *values)
@@ -250,7 +249,7 @@ def test_nulls_and_empty_values_are_empty() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([None, b"", b"raw", event(b"x"), event(b"bad"), event(b"")])), st.integers(0, 5))
 def test_rows_keep_their_numbers(values: list[bytes | None], skipped: int) -> None:
-    """Every row has the number it had in the batch, ascending, also in a slice."""
+    """Every row keeps its number in the batch, ascending, also in a slice."""
     lines = batch([b"x", *values]).slice(1).slice(skipped)
 
     for engine in ("compiled", "plain"):
@@ -262,26 +261,26 @@ def test_rows_keep_their_numbers(values: list[bytes | None], skipped: int) -> No
 
 
 def test_raw_is_the_parser_itself() -> None:
-    """With `raw` there is no envelope to open."""
+    """With `raw` there is no envelope."""
     parser = Echo()
 
     assert wrap(parser, "raw") is parser
 
 
 def test_an_unknown_format_is_named() -> None:
-    """The error for an unknown format names the nearest one."""
+    """The error suggests the nearest format."""
     with pytest.raises(ParserOptionError, match="did you mean 'flume-avro'"):
         wrap(Echo(), "flume")
 
 
 def test_the_kernel_numbers_kinds_as_python_does() -> None:
-    """The kernel and the error messages use the same numbers for the kinds of values."""
+    """The kernel and the error messages number the kinds of values alike."""
     assert [kernels.EVENT, kernels.TRUNCATED, kernels.LEFTOVER, kernels.MALFORMED] == [*Kind]
     assert {*Kind} - {Kind.EVENT} == {*envelope._DETAILS}
 
 
 def test_lines_in_events_are_cleansed(line: Callable[..., bytes]) -> None:
-    """The outcome of an event is the outcome of the line in it."""
+    """The result for an event is the result for the line in it."""
     parser: Parser = IdcAccessLog()
     lines = [line(), line(srcport=b"x"), b""]
 
@@ -291,7 +290,7 @@ def test_lines_in_events_are_cleansed(line: Callable[..., bytes]) -> None:
 
 
 def columns(names: list[str], *values: bytes | None) -> list[list[bytes | None]]:
-    """Return the columns of headers on both engines, which must agree."""
+    """Return the columns of headers, on which both engines must agree."""
     compiled, plain = (
         [column.to_pylist() for column in envelope.headers(batch(values), names, engine=engine)]
         for engine in ("compiled", "plain")
@@ -301,7 +300,7 @@ def columns(names: list[str], *values: bytes | None) -> list[list[bytes | None]]
 
 
 def test_headers_are_columns() -> None:
-    """A header is null where an event lacks it, and where the value is no event; an empty one is not null."""
+    """A header is null if an event lacks it, or if the value is not an event. An empty one is not null."""
     events = event(b"x", host="a", file=""), event(b"y", host="bb" * 20), event(b"z", hos="c", hosts="d")
 
     assert [[b"a", b"bb" * 20, None, None, None, None], [b"", None, None, None, None, None]] == columns(
@@ -310,7 +309,7 @@ def test_headers_are_columns() -> None:
 
 
 def test_a_header_of_any_name() -> None:
-    """A name may be empty, long or not ASCII; a name that is there twice counts with its last value."""
+    """A name may be empty, long or not ASCII. If it occurs twice, its last value counts."""
     names = ["", "n" * 300, "名"]
     twice = b"\x04\x02h\x02a\x02h\x02b\x00\x02x"
 
@@ -319,7 +318,7 @@ def test_a_header_of_any_name() -> None:
 
 
 def test_headers_in_blocks_of_a_known_size() -> None:
-    """A map may have several blocks, and a block may tell its size."""
+    """A map may have several blocks, and a block may have a size."""
     blocks = b"\x01\x08\x02a\x021\x02\x02b\x022\x00\x02x"
 
     assert ["x"] == [str(value, "ascii") for value in opened("flume-avro", blocks) if isinstance(value, bytes)]
@@ -341,5 +340,5 @@ def test_headers_of_a_slice(flume_events: list[tuple[bytes, bytes]]) -> None:
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40), st.builds(event, st.binary(), a=st.text(), b=st.text()))))
 def test_both_engines_find_the_same_headers(values: list[bytes | None]) -> None:
-    """Whatever the values are, the engines agree, and the headers of an event are found."""
+    """Whatever the values are, the engines agree, and an event's headers are found."""
     assert 2 == len(columns(["a", "b"], *values))

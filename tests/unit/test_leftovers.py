@@ -1,0 +1,30 @@
+"""What an integration test leaves running."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+
+from confluent_kafka import Producer
+
+from tests.support.leftovers import Running
+from tests.support.waiting import until
+
+
+def test_what_is_left_is_found() -> None:
+    """A thread, a client of Kafka and a process, as long as they run."""
+    before, ended = Running(), threading.Event()
+    producer = Producer({"bootstrap.servers": "127.0.0.1:9", "log_level": 0})
+    thread = threading.Thread(target=ended.wait, name="waits")
+    thread.start()
+    process = subprocess.Popen(["sleep", "600"])
+
+    assert ["waits", "a client of Kafka"] == before.left_in_process()
+    assert [process.pid] == [each.pid for each in before.processes_of_test()]
+
+    process.kill()
+    process.wait()
+    ended.set()
+    del producer
+    until(lambda: not before.left_in_process())
+    assert [] == before.processes_of_test()
