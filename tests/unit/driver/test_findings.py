@@ -1,4 +1,4 @@
-"""What a preflight finds: each finding from the facts that cause it, and none where all is well."""
+"""The findings of a preflight, each with the facts that cause it, and none if all is well."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ def topic(replicas: int = 3, **settings: object) -> TopicFacts:
 
 
 class TestClusters:
-    """Two names of a cluster may be one; only the ids tell."""
+    """Two broker addresses may be one cluster; only the ids tell."""
 
     WRITTEN: ClassVar = {"sink.topic": "clean", "dead.letters.topic": "dead"}
 
     def test_two_are_two(self) -> None:
-        """A topic of each may have the same name."""
+        """Topics of two clusters may have the same name."""
         assert [] == list(of_clusters(("a", "b"), ["raw", "clean"], self.WRITTEN))
 
     def test_one_that_feeds_itself_refuses(self) -> None:
-        """Each topic that is read and written is named."""
+        """Each topic that is both read and written is named."""
         found = list(of_clusters(("a", "a"), ["clean", "dead"], self.WRITTEN))
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
@@ -62,7 +62,7 @@ class TestClusters:
         ) == str(found[0])
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:
-        """It works, but its offsets stand where no other tool looks."""
+        """It works, but its offsets are stored where no other tool looks."""
         (finding,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
@@ -70,7 +70,7 @@ class TestClusters:
 
     @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
     def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
-        """A verdict is not given about what was not looked at; where no name is in both, nothing depends on it."""
+        """There is no verdict about unknown ids. If no topic name is in both, it does not matter."""
         (finding,) = of_clusters(ids, ["clean"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
@@ -79,10 +79,10 @@ class TestClusters:
 
 
 class TestRights:
-    """Only what is missing is named, with what to type."""
+    """Only the missing rights are named, with the command to grant them."""
 
     def test_a_missing_right_refuses(self) -> None:
-        """Nothing works without it."""
+        """The service cannot run without it."""
         (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
 
         assert Severity.REFUSES is finding.severity
@@ -93,7 +93,7 @@ class TestRights:
         ) == str(finding)
 
     def test_a_right_that_only_a_part_needs_warns(self) -> None:
-        """It says which part."""
+        """The finding says which feature needs it."""
         (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
 
         assert Severity.WARNS is finding.severity
@@ -101,20 +101,20 @@ class TestRights:
 
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
-        """Also where the broker does not tell."""
+        """The same holds if the broker does not report rights."""
         assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights, TOOLS))
 
 
 class TestFeatures:
-    """What the brokers cannot do."""
+    """Features that the brokers lack."""
 
     def test_brokers_that_know_everything(self) -> None:
-        """And those of which nothing is known."""
+        """The same holds if nothing is known about the brokers."""
         assert [] == list(without_features(BrokerFacts(NEW), Guarantee.EXACTLY_ONCE))
         assert [] == list(without_features(BrokerFacts(), Guarantee.EXACTLY_ONCE))
 
     def test_transactions_without_stable_offsets(self) -> None:
-        """Kafka 2.4 knows neither KIP-447 nor topic ids; at least once, only these are missed."""
+        """Kafka 2.4 supports neither KIP-447 nor topic ids. With at-least-once, only topic ids matter."""
         old = BrokerFacts(NEW | {"OffsetFetch": 6, "TxnOffsetCommit": 2, "Metadata": 9})
 
         refusal, other, warning = without_features(old, Guarantee.EXACTLY_ONCE)
@@ -132,15 +132,15 @@ class TestFeatures:
         [({"Produce": 13}, "4.1"), ({"Produce": 11}, "3.7"), ({"OffsetFetch": 7}, "2.5"), ({}, "")],
     )
     def test_the_release_is_told_by_its_requests(self, versions: dict[str, int], name: str) -> None:
-        """The newest whose request is known."""
+        """It is the newest one whose request version is supported."""
         assert name == release(BrokerFacts(versions))
 
 
 class TestTopics:
-    """What is wrong with the settings of topics."""
+    """Problems of topic settings."""
 
     def test_topics_as_they_should_be(self) -> None:
-        """Nothing is found, also where nothing may be read."""
+        """There are no findings, nor if the settings may not be read."""
         for each in (topic(), TopicFacts(None)):
             assert [] == [*of_source("raw", each, TOOLS), *of_destination("sink", "clean", each, TOOLS)]
             assert [] == [
@@ -149,14 +149,14 @@ class TestTopics:
             ]
 
     def test_a_compacted_source(self) -> None:
-        """Records vanish before they are read."""
+        """Records would vanish before they are read."""
         (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"), TOOLS)
 
         assert "the source 'raw' is compacted" in str(finding)
         assert str(finding).endswith("there:9092 --alter --topic raw --add-config cleanup.policy=delete")
 
     def test_too_few_replicas_refuse(self) -> None:
-        """No write is ever acknowledged."""
+        """No write would ever be acknowledged."""
         (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
 
         assert Severity.REFUSES is finding.severity
@@ -165,7 +165,7 @@ class TestTopics:
         )
 
     def test_the_time_of_writing(self) -> None:
-        """An audit knows lines by their time."""
+        """An audit matches lines by their timestamp."""
         (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
 
         assert "winnow audit cannot match them to their records: set lineage.headers to true, or kafka-configs" in str(
@@ -174,7 +174,7 @@ class TestTopics:
         assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime"), TOOLS))
 
     def test_records_that_are_too_old_for_the_sink(self) -> None:
-        """They would all become dead letters; a sink that sets the time itself takes any."""
+        """They would all become dead letters, unless the sink sets timestamps itself."""
         sink = {"message_timestamp_before_max_ms": DAY_MS}
         sources = {"a": topic(retention_ms=DAY_MS), "b": topic(retention_ms=-1), "c": topic(retention_ms=2 * DAY_MS)}
 
@@ -185,7 +185,7 @@ class TestTopics:
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
 
     def test_dead_letters_that_are_cut(self) -> None:
-        """The headers of a dead letter need room, too."""
+        """A dead letter's headers need room, too."""
         (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
 
         assert "accepts 1000 bytes (max.message.bytes), but 'raw' accepts 9000: larger rejected records" in str(finding)
@@ -193,7 +193,7 @@ class TestTopics:
 
 
 class TestExpiry:
-    """Where brokers forget offsets."""
+    """Brokers that delete offsets."""
 
     EXPIRY = Expiry("earliest", 600, 60)
 
@@ -203,12 +203,12 @@ class TestExpiry:
         return list(map(str, found))
 
     def test_offsets_that_outlive_the_records(self) -> None:
-        """Nothing is read again that is not there any more; and what may not be read is not known."""
+        """The records that would be read again are gone; unknown settings cause no finding."""
         assert [] == self.found(10_080, 7 * DAY_MS)
         assert [] == self.found(None, -1)
 
     def test_records_that_outlive_their_offsets(self) -> None:
-        """After a long stop they would be cleansed again."""
+        """After a long outage they would be cleansed again."""
         (said,) = self.found(10_080, 14 * DAY_MS)
 
         assert (
@@ -229,7 +229,7 @@ class TestExpiry:
 
 
 class TestClocks:
-    """What can be known of the brokers' clock without writing anything."""
+    """What can be known about the brokers' clocks without writing anything."""
 
     @pytest.mark.parametrize(
         ("first", "second", "said"),
@@ -243,7 +243,7 @@ class TestClocks:
         ids=["nothing is known", "an old commit", "a commit in the future", "a new commit in the past", "alike"],
     )
     def test_clocks(self, first: Look, second: Look, said: str) -> None:
-        """An old commit says only that the brokers' clock is not earlier."""
+        """An old commit only shows that the brokers' clock is not behind it."""
         found = "".join(map(str, of_clocks(first, second)))
 
         assert said in found
@@ -251,14 +251,14 @@ class TestClocks:
 
 
 class TestRefuse:
-    """What a start makes of findings."""
+    """How a start handles findings."""
 
     RIGHT = Finding.refuses(NotAllowed("may not", "allow it"))
     OTHER = Finding.refuses(NotUsable("cannot", "mend it"))
     WARNING = Finding.warns("soon", "mind it")
 
     def test_warnings_are_returned(self) -> None:
-        """The service runs."""
+        """The service still runs."""
         assert ["soon: mind it"] == refuse([self.WARNING])
 
     @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ class TestRefuse:
         ],
     )
     def test_all_refusals_are_raised(self, findings: list[Finding], kind: type[NotUsable], text: str) -> None:
-        """Rights alone may come back: a broker that restarts knows no ACLs for a moment."""
+        """Missing rights alone are retried: a restarted broker knows no ACLs for a moment."""
         with pytest.raises(NotUsable) as raised:
             refuse(findings)
 
