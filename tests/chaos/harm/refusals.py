@@ -54,7 +54,7 @@ KINDS: Mapping[str, Kind] = {
     "until-end beside the service": Kind(owners.until_end_beside, told="works for group"),
     "stand-by through an outage": Kind(generations.stand_by_through_an_outage, told="kafka_unavailable"),
     "dead letters replayed, LogAppendTime": Kind(lines.dead_letters_replayed),
-    "sink.kafka new, source leader away": Kind(lines.sink_moved, APART, "only the source's cluster has"),
+    "sink.kafka new, source leader away": Kind(lines.sink_moved, APART, "exists only on the source's cluster"),
     "breaker trips": Kind(records.breaker_trips, told="breaker"),
     "take-over, at least once": Kind(generations.later, told="taken over by", arm=AT_LEAST_ONCE),
     "log truncated": Kind(truncation.log_truncated, CUTTABLE, "truncat|was cut"),

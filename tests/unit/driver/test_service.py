@@ -346,7 +346,7 @@ class TestRounds:
         with capture_logs() as logs:
             assert 1 == service(kafka, rounds).run(until_end=True)
 
-        assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
+        assert [0, 1] == [entry["partition"] for entry in logs if "no longer exists" in entry.get("error", "")]
 
     def test_a_topic_that_is_created_again_with_fewer_partitions(self) -> None:
         """The error names the missing partition, the cause and the cure."""
