@@ -1,7 +1,7 @@
 """
-The image's health check: asks the service in this container whether it is alive; anything else that runs here is well.
+The image's health check: asks the service in this container whether it is alive. Any other process counts as healthy.
 
-It takes the port where it is not the usual one from WINNOW_HTTP__PORT, which the service reads too.
+Like the service, it takes a non-default port from WINNOW_HTTP__PORT.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ SECONDS = 4
 
 
 def is_service(command: list[str]) -> bool:
-    """Return whether a container's first command is `winnow run`, or the driver of Spark on Kubernetes that does it."""
+    """Return whether a container's first command is `winnow run` or the Spark driver on Kubernetes that runs it."""
     return any(verb == "run" and Path(program).name in ("winnow", "main.py") for program, verb in pairwise(command))
 
 
 def trouble(port: int) -> str:
-    """Ask the service; return why it is not alive, empty if it is."""
+    """Return why the service is not alive; empty if it is."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
         said = answer.read().decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
-        return f"the service does not answer at port {port}: {error}"
+        return f"the service is not responding on port {port}: {error}"
     finally:
         connection.close()
     return "" if answer.status == http.HTTPStatus.OK else said

@@ -1,9 +1,9 @@
 """
-The main application file on Kubernetes: the `winnow` command, started by Spark instead of by a shell.
+The main application file on Kubernetes: the `winnow` command, started by Spark instead of a shell.
 
-It also does what nobody else does there. A driver that fails starts itself again: the Spark operator would wait longer
-after each attempt, without a bound. And it removes the finished executors of earlier drivers: those belong to the
-application or to the pod, too, so Kubernetes keeps them as long as these.
+A failed driver restarts itself here, because the Spark operator would wait longer after each attempt, without a limit.
+It also removes the finished executor pods of earlier drivers. The application or the driver's pod owns them, so
+Kubernetes would keep them as long as their owner.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from app.cli import main
 
 log = structlog.get_logger()
 
-# The command takes its configuration out of the environment, because that may hold secrets.
+# A copy: the command removes its configuration, which may contain secrets, from the environment.
 ENVIRONMENT = dict(os.environ)
-# Neither a clean end nor a wrong configuration, which only another pod cures, is tried again.
+# No retry after a clean end, nor after a wrong configuration, which only a new pod can fix.
 FINAL = (None, 0, 2)
 ATTEMPT = "DRIVER_ATTEMPT"
 RUN, STAND_BY = "run", "--stand-by"
 FIRST_SECONDS, LONGEST_SECONDS = 5.0, 60.0
-# A driver that ran for so long was well: its end is the first one of another trouble.
+# After a run of this length, a failure counts as the first one again.
 WELL_SECONDS = 600.0
 LOOK_SECONDS = 0.2
 
@@ -43,7 +43,7 @@ FINISHED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
 
 def run() -> None:
-    """Run the command; if it fails, run it again in this very process, because Kafka or Spark may be usable by then."""
+    """Run the command. If it fails, run it again in this process, because Kafka or Spark may be usable by then."""
     began = time.monotonic()
     try:
         main()
@@ -56,29 +56,29 @@ def run() -> None:
 
 
 def again(attempt: int) -> NoReturn:
-    """Wait, at most for a minute, and start anew; a signal ends it cleanly."""
+    """Wait for a minute at most, then restart; a signal ends it cleanly."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     seconds = pause(attempt)
     log.warning("the driver starts again", attempt=attempt, in_seconds=seconds, at_most_seconds=LONGEST_SECONDS)
     until = time.monotonic() + seconds
-    while time.monotonic() < until:  # in steps: a signal that another thread receives does not end a long sleep
+    while time.monotonic() < until:  # in steps: a signal received by another thread does not end a long sleep
         time.sleep(LOOK_SECONDS)
     as_before = ENVIRONMENT | {ATTEMPT: str(attempt)}
     command = [sys.executable, *sys.argv]
     if RUN in command and STAND_BY not in command:
-        # Another driver that works by now has replaced this one, whose node may have been lost for a while.
+        # A driver that is working by now has replaced this one, whose node may have been lost for a while.
         command.append(STAND_BY)
-    os.execve(sys.executable, command, as_before)  # noqa: S606  # without a shell, as it was started
+    os.execve(sys.executable, command, as_before)  # noqa: S606  # no shell, as at the first start
 
 
 def pause(attempt: int) -> float:
-    """Return for how many seconds to wait before this attempt: each time twice as long, to a bound."""
+    """Return the seconds to wait before this attempt: doubled each time, up to a limit."""
     return min(FIRST_SECONDS * 2 ** (attempt - 1), LONGEST_SECONDS)
 
 
 def reap() -> None:
-    """Let go of what the attempt before this one has started: its JVM has ended since."""
+    """Reap the previous attempt's children, such as its JVM."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -87,7 +87,7 @@ def reap() -> None:
 
 
 def remove_finished_executors(labels: str) -> None:
-    """Remove the finished pods with these labels; the driver works all the same if the cluster refuses that."""
+    """Remove the finished pods with these labels. The driver works even if the cluster denies that."""
     try:
         namespace = (ACCOUNT / "namespace").read_text()
         pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -98,14 +98,14 @@ def remove_finished_executors(labels: str) -> None:
 
 
 def finished(pods: str, labels: str) -> Iterator[str]:
-    """Name the pods that have ended."""
+    """Yield the names of the finished pods."""
     query = urlencode({"labelSelector": labels, "fieldSelector": FINISHED})
     for pod in json.loads(asked("GET", f"{pods}?{query}"))["items"]:
         yield pod["metadata"]["name"]
 
 
 def asked(method: str, path: str) -> bytes:
-    """Ask the API server as the pod's account; raise OSError unless it does so, or has done so already."""
+    """Send a request to the API server as the pod's account; raise OSError unless it succeeds or finds nothing."""
     trust = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
     server = http.client.HTTPSConnection(host, port, context=trust, timeout=10)

@@ -1,4 +1,4 @@
-"""What the demo shows while the service runs: a spinner, then a table; on a pipe, lines."""
+"""The demo's display while the service runs: a spinner, then a table; lines if the output is a pipe."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LINE_SECONDS = 2.0
 
 
 class Speed:
-    """Records a second, from how much was committed when."""
+    """Records per second, from committed offsets over time."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
         self.now = self.fastest = 0.0
 
     def add(self, done: int, at: float) -> None:
-        """Take note of what is committed; the speed is that of the last second."""
+        """Add what is committed now; the speed is that of the last second."""
         self._samples.append((at, done))
         while len(self._samples) > 2 and at - self._samples[1][0] >= SPEED_SECONDS:
             self._samples.popleft()
@@ -38,34 +38,32 @@ class Speed:
 
 
 class Board:
-    """Shows how far the service is, by its committed offsets, and beside it how far the verification is."""
+    """Shows the progress of the service, by its committed offsets, and of the verification."""
 
     def __init__(self, console: Console, records: int, title: str) -> None:
         self._console, self._records, self._title = console, records, title
         self._speed = Speed()
-        self._spinner = Spinner("dots", Text("Spark is starting"))
+        self._spinner = Spinner("dots", Text("starting Spark"))
         self._live = Live(self._spinner, console=console, refresh_per_second=8) if console.is_terminal else None
         self._line_at = 0.0
         self._reported: tuple[int, int] | None = None
 
     def __enter__(self) -> Self:
-        """Begin with the words that Spark is starting."""
         if self._live:
             self._live.start()
         else:
-            self._console.print("  Spark is starting")
+            self._console.print("  starting Spark")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the last table on the screen."""
         if self._live:
             self._live.stop()
 
     def show(self, done: int, seen: Verdict | None, *, ended: bool = False) -> None:
-        """Show what is committed and what is verified; `ended` says that the service has ended."""
-        if not ended:  # what was committed between the last look and the end came at an unknown speed
+        """Show what is committed and verified; `ended` means that the service has ended."""
+        if not ended:  # the speed between the last look and the end is unknown
             self._speed.add(done, time.monotonic())
         if not done and not ended:
             return
@@ -85,11 +83,11 @@ class Board:
         for reason, count in sorted(seen.dead_by_reason.items(), key=lambda item: -item[1]) if seen else ():
             table.add_row("", "", "", "", "", "", f"[dim]{reason}[/] {count:,}")
         if ended and out + dead < self._records:
-            return Group(table, Spinner("dots", Text("the service has ended; verifying")))
+            return Group(table, Spinner("dots", Text("the service has finished; verifying")))
         return table
 
     def _report(self, done: int, seen: Verdict | None) -> None:
-        """Print a line, not too often, and none that repeats the last one."""
+        """Print a line unless the last one is recent or the same."""
         verified = seen.out + seen.dead if seen else 0
         complete = verified == self._records
         if (done, verified) == self._reported or (time.monotonic() - self._line_at < LINE_SECONDS and not complete):

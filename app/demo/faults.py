@@ -1,4 +1,4 @@
-"""Raw lines that must be rejected, each with the reason that must be given. Runs in the demo and the tests."""
+"""Raw lines that must be rejected, each with its expected reason, for the demo and the tests."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ FIELD_FAULTS: dict[str, tuple[int, tuple[bytes, ...]]] = {
     "destport": (DESTPORT, PORT_FAULTS),
     "illegal_character": (HOUSEID, (b"23|8", b"2\x018", b"2\t8", b"23\x7f", "机房".encode("gbk"), b"\xe6\x9c")),
 }
-"""Per reason, in the order in which they apply: the field and what makes it wrong."""
+"""For each reason, in order of precedence: the field and its invalid values."""
 
 
 def make_fault(fields: list[bytes], dice: random.Random) -> tuple[bytes | None, str]:
-    """Make a line that must be rejected, and why."""
+    """Return a line that must be rejected, and the reason."""
     reason = dice.choice(("empty", "no_marker", "field_count", *FIELD_FAULTS))
     if reason in FIELD_FAULTS:
         return with_end(join(_with_faults(fields, reason, dice)), dice), reason
@@ -56,17 +56,17 @@ def make_fault(fields: list[bytes], dice: random.Random) -> tuple[bytes | None, 
 
 
 def _with_faults(fields: list[bytes], reason: str, dice: random.Random) -> list[bytes]:
-    """Put one fault in, and sometimes a second one whose reason comes later and so must not be given."""
+    """Insert one fault, and sometimes a second one of lower precedence that must not be reported."""
     faulty, reasons = list(fields), list(FIELD_FAULTS)
     later = dice.choice(reasons[reasons.index(reason) :])
-    for each in (later, reason) if dice.random() < 0.3 else (reason,):  # where both are of one field, the reason wins
+    for each in (later, reason) if dice.random() < 0.3 else (reason,):  # if both affect the same field, `reason` wins
         field, values = FIELD_FAULTS[each]
         faulty[field] = dice.choice(values)
     return faulty
 
 
 def _without_marker(fields: list[bytes], dice: random.Random) -> bytes:
-    """Cut a line, or make one of another format."""
+    """Return a line with a cut marker, or a line of another format."""
     line = join(fields)
     cuts = (line[len(MARK) :], line[: -len(MARK)], line[1:], line[:-1], line[: -len(MARK) - 3])
     others = (
@@ -80,7 +80,7 @@ def _without_marker(fields: list[bytes], dice: random.Random) -> bytes:
 
 
 def _with_wrong_count(fields: list[bytes], dice: random.Random) -> bytes:
-    """Make a marked line that has not 15 fields."""
+    """Return a line with markers but without exactly 15 fields."""
     line = join(fields)
     spaced = line.replace(SEPARATOR, MARK + b", " + MARK, 1)
     wrong = (join(fields[:-1]), join([*fields, b""]), join(fields[:12]), join([b"x"]), line + b"\n" + line, spaced)

@@ -1,4 +1,4 @@
-"""A source of raw lines at a steady rate, for trying a deployment: into Kafka, or into the socket of a Flume agent."""
+"""Generates raw lines at a steady rate, to try a deployment: into Kafka, or into a Flume agent's socket."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ CONNECT_SECONDS = 30
 
 
 @click.command()
-@click.option("--bootstrap", help="Where Kafka is.")
-@click.option("--topic", help="The topic to produce to; it must exist.")
-@click.option("--flume", metavar="HOST:PORT", help="Where a Flume agent listens (netcat), instead of Kafka.")
-@click.option("--rate", default=2_000, show_default=True, help="Lines a second.")
-@click.option("--seconds", default=float("inf"), help="Stop after so long; by default never.")
+@click.option("--bootstrap", help="Kafka's bootstrap servers.")
+@click.option("--topic", help="An existing topic to produce to.")
+@click.option("--flume", metavar="HOST:PORT", help="A Flume agent's netcat source, instead of Kafka.")
+@click.option("--rate", default=2_000, show_default=True, help="Lines per second.")
+@click.option("--seconds", default=float("inf"), help="Stop after this time; by default never.")
 def main(bootstrap: str | None, topic: str | None, flume: str | None, rate: int, seconds: float) -> None:
-    """Write varied raw lines, 1 % of them bad, with the time of now."""
+    """Write varied raw lines, 1 % of them bad, with the current time."""
     if flume:
         to_flume(flume, rate, seconds)
     elif bootstrap and topic:
         to_kafka(bootstrap, topic, rate, seconds)
     else:
-        raise click.UsageError("say where to: --bootstrap and --topic, or --flume")
+        raise click.UsageError("give --bootstrap and --topic, or --flume")
 
 
 def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
@@ -47,18 +47,18 @@ def to_kafka(bootstrap: str, topic: str, rate: int, seconds: float) -> None:
 
 
 def to_flume(address: str, rate: int, seconds: float) -> None:
-    """Send to a Flume agent's socket, and wait until its channel has each tick's lines."""
+    """Send to a Flume agent's socket; wait until its channel has accepted the lines of each tick."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), CONNECT_SECONDS) as agent, agent.makefile("rb") as answers:
         for _, lines in paced(1, rate, seconds):
             texts = [line.value for line in lines if line.value is not None and is_text(line.value)]
             agent.sendall(b"".join(text + b"\n" for text in texts))
             if [answers.readline() for _ in texts] != [b"OK\n"] * len(texts):
-                raise click.ClickException(f"Flume at {address} has not taken all lines: see its log")
+                raise click.ClickException(f"Flume at {address} did not accept all lines: see its log")
 
 
 def is_text(line: bytes) -> bool:
-    """Return whether Flume's socket takes a line for one line; at bytes that are not UTF-8 it closes the connection."""
+    """Return whether Flume's socket accepts a line as a single one; it closes the connection on invalid UTF-8."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -67,7 +67,7 @@ def is_text(line: bytes) -> bool:
 
 
 def paced(partitions: int, rate: int, seconds: float) -> Iterator[tuple[int, list[Line]]]:
-    """Yield a partition and its lines ten times a second, one partition after the other."""
+    """Yield a partition and its lines ten times a second, the partitions in turn."""
     recipe = Recipe(partitions=partitions, count=ENDLESS)
     sources = cycle([(number, recipe.lines(number)) for number in range(partitions)])
     ends = time.monotonic() + seconds

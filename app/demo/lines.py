@@ -1,4 +1,4 @@
-"""Raw access-log lines made by recipe, each with what cleansing must make of it. Runs in the demo and the tests."""
+"""Raw access-log lines from a recipe, each with its expected result, for the demo and the tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.demo.faults import make_fault
 from app.demo.vocabulary import cut, join, make_fields, make_gathertime
 
 POOL = 4096
-"""How many different lines, gather times and ports a recipe combines."""
+"""The number of distinct lines, gather times and ports that a recipe combines."""
 CHUNK = 10_000
 LAST_DIGITS = [b"%04d" % number for number in range(CHUNK)]
 LOAD_SECONDS = 120
@@ -29,7 +29,7 @@ class LoadFailed(Exception):
 
 
 class Line(NamedTuple):
-    """One record of a source topic and what must become of it: a cleansed value, or a reject's reason."""
+    """One record of a source topic and its expected result: a cleansed value, or a reject's reason."""
 
     key: bytes
     value: bytes | None
@@ -41,15 +41,15 @@ class Line(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """
-    What a source topic is made of; the same recipe always makes the same records.
+    The recipe of a source topic; the same recipe always makes the same records.
 
     Args:
-        partitions: how many partitions the records are spread over.
-        count: how many records in all.
-        seed: another seed, other lines.
+        partitions: the number of partitions.
+        count: the total number of records.
+        seed: the seed of the random lines.
         bad: the fraction of lines that must be rejected.
-        enveloped: the fraction of lines inside Flume's Avro envelope; at 1, a broken envelope is among the rejects.
-        first_timestamp: in ms, of each partition's first record; every next record is a millisecond later.
+        enveloped: the fraction of lines inside Flume's Avro envelope; if 1, some rejects are broken envelopes.
+        first_timestamp: the timestamp in ms of each partition's first record; each further one adds 1 ms.
     """
 
     partitions: int
@@ -60,17 +60,17 @@ class Recipe:
     first_timestamp: int = 1_510_464_542_000
 
     def size(self, partition: int) -> int:
-        """Return how many records the partition holds."""
+        """Return the number of records in a partition."""
         return self.count // self.partitions + (partition < self.count % self.partitions)
 
     def lines(self, partition: int) -> Iterator[Line]:
-        """Make one partition's records in order; a key names its partition and sequence number: `3:000000017`."""
+        """Yield one partition's records in order. A key is the partition and the sequence number: `3:000000017`."""
         pool, size = _pool(self.seed), self.size(partition)
         for start in range(0, size, CHUNK):
             yield from islice(self._chunk(pool, partition, start), size - start)
 
     def _chunk(self, pool: Pool, partition: int, start: int) -> Iterator[Line]:
-        """Make a chunk of records that depends on nothing but the recipe, the partition and its place."""
+        """Yield a chunk of records, determined only by the recipe, the partition and the start."""
         dice = np.random.default_rng([self.seed, partition, start])
         bad, enveloped = dice.random(CHUNK) < self.bad, dice.random(CHUNK) < self.enveloped
         picks = dice.integers(0, POOL, (4, CHUNK))
@@ -85,22 +85,22 @@ class Recipe:
             )
         prefix, timestamp = b"%d:%05d" % (partition, start // CHUNK), self.first_timestamp + start
         columns = zip(map(prefix.__add__, LAST_DIGITS), values, count(timestamp), expected, reasons, strict=False)
-        return map(partial(tuple.__new__, Line), columns)  # no Python frame per line: this is what makes it quick
+        return map(partial(tuple.__new__, Line), columns)  # fast, because no Python frame runs per line
 
     def _envelop(
         self, pool: Pool, value: bytes | None, reason: str | None, *, wanted: bool, pick: int
     ) -> tuple[bytes | None, str | None]:
-        """Wrap a value as Flume does; a fifth of the rejects of an all-Flume topic become broken envelopes."""
+        """Wrap a value in Flume's envelope; if all are wrapped, a fifth of the rejects become broken envelopes."""
         if reason and self.enveloped >= 1 and pick % 5 == 0:
             return pool.broken_envelopes[pick // 5 % len(pool.broken_envelopes)], "envelope"
-        # Where both formats are mixed, a raw line without its marker would be a matter of opinion: it is wrapped.
+        # In a mix of formats, a raw line without its marker is ambiguous, so it is wrapped.
         if value is None or not (wanted or reason == "no_marker"):
             return value, reason
         return pool.headers[pick % len(pool.headers)] + LENGTHS[len(value)] + value, reason
 
 
 def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int], None] = lambda _: None) -> None:
-    """Produce a recipe's records to a fresh topic, in order per partition, so that offset = sequence number."""
+    """Produce a recipe's records to a new topic in order, so that each offset equals the sequence number."""
     failures: list[KafkaError] = []
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
 
@@ -112,12 +112,12 @@ def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int]
     for partition, lines in _by_turns(recipe):
         for key, value, timestamp, _, _ in lines:
             while not _enqueued(producer, topic, value, key, partition, None, failed, timestamp):
-                producer.poll(0.05)  # the queue is full: the broker is slower
+                producer.poll(0.05)  # the queue is full
         produced += len(lines)
         progress(produced)
     unsent = producer.flush(LOAD_SECONDS)
     if unsent or failures:
-        why = failures[0].str() if failures else f"no answer within {LOAD_SECONDS} s"
+        why = failures[0].str() if failures else f"no response within {LOAD_SECONDS} s"
         message = f"{unsent + len(failures)} of {recipe.count} records did not reach {topic} at {bootstrap}: {why}"
         raise LoadFailed(message)
 
@@ -134,7 +134,7 @@ PRODUCER: dict[str, str | int | float | bool] = {
 
 
 def _enqueued(producer: Producer, *record: object) -> bool:
-    """Say whether the producer has taken the record."""
+    """Return whether the producer's queue had room for the record."""
     try:
         producer.produce(*record)  # type: ignore[arg-type]
     except BufferError:
@@ -143,7 +143,7 @@ def _enqueued(producer: Producer, *record: object) -> bool:
 
 
 def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
-    """Take slices of the partitions in turn, so that all of them grow together."""
+    """Yield slices of the partitions in turn, so that all of them grow together."""
     sources = {partition: recipe.lines(partition) for partition in range(recipe.partitions)}
     while sources:
         for partition, source in list(sources.items()):
@@ -155,7 +155,7 @@ def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What lines are combined from, made once, so that a line costs two joins; rows of `good` are columns here."""
+    """The parts of lines, made once, so that a line costs two joins; the rows of `good` are columns here."""
 
     heads: Column
     stamps: Column
@@ -174,7 +174,7 @@ Column = list[bytes]
 
 
 def _good(pool: Pool, lines: list[int], stamps: list[int], ports: list[int]) -> tuple[list[Any], list[Any]]:
-    """Combine picked lines with picked gather times and source ports: the raw values and the cleansed ones."""
+    """Combine picked lines with picked gather times and source ports; return the raw and the cleansed values."""
     when, out = _picked(pool.stamps, stamps), _picked(pool.ports, ports)
     raw = zip(_picked(pool.heads, lines), when, _picked(pool.ips, lines), out, _picked(pool.tails, lines), strict=True)
     sources, rests = _picked(pool.clean_sources, lines), _picked(pool.clean_rests, lines)
@@ -188,8 +188,7 @@ def _picked(column: Column, picks: list[int]) -> Column:
 
 @cache
 def _pool(seed: int) -> Pool:
-    """Make the pool of a seed."""
-    dice = random.Random(seed)  # noqa: S311 - lines to look at, not secrets
+    dice = random.Random(seed)  # noqa: S311 - sample data, not secrets
     raw = [make_fields(dice) for _ in range(POOL)]
     heads, ips, tails, houses, sources, rests = map(list, zip(*(cut(fields, dice) for fields in raw), strict=True))
     return Pool(
@@ -208,7 +207,7 @@ def _pool(seed: int) -> Pool:
 
 
 def _envelope_headers(dice: random.Random) -> bytes:
-    """Encode the header map of an AvroFlumeEvent, as Flume's netcat source and host interceptor fill it."""
+    """Encode the header map of an AvroFlumeEvent, as filled by Flume's netcat source and host interceptor."""
     headers = {
         "host": f"58.223.1.{dice.randint(1, 254)}",
         "timestamp": str(1_510_464_542_000 + dice.randint(0, 999)),
@@ -219,7 +218,7 @@ def _envelope_headers(dice: random.Random) -> bytes:
 
 
 def _broken_envelopes(fields: list[bytes], dice: random.Random) -> tuple[bytes, ...]:
-    """Make values that no AvroFlumeEvent decodes from: cut short, not closed, or never wrapped."""
+    """Return values that are not valid AvroFlumeEvents: truncated, unterminated or not wrapped."""
     headers, line = _envelope_headers(dice), join(fields)
     whole = headers + _avro("bytes", line)
     return whole[: len(headers) + 40], headers[:-1], headers[:9], b"\xff" * 24, line
@@ -233,4 +232,4 @@ def _avro(schema: str | dict[str, str], value: object) -> bytes:
 
 
 LENGTHS = [_avro("long", length) for length in range(4096)]
-"""Encoded lengths: no line of a recipe is longer."""
+"""Encoded lengths; every line of a recipe is shorter."""

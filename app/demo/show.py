@@ -1,4 +1,4 @@
-"""`winnow demo`: the main job on an embedded real Kafka, watched and verified from outside."""
+"""`winnow demo`: runs the service on an embedded real Kafka, and verifies its output from outside."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ console = Console()
 
 def show(records: int, *, keep: bool) -> int:
     """
-    Produce lines, cleanse them, count them; return 0 only if nothing is lost, doubled or out of order.
+    Produce lines, cleanse and verify them; return 0 only if the output is complete, unique and in order.
 
     Raises:
-        NotUsable: if Java or Kafka's jars cannot be had here.
+        NotUsable: Java or Kafka's jars are not available.
     """
     recipe = Recipe(partitions=PARTITIONS, count=records, bad=0.02, enveloped=0.1)
     try:
@@ -50,7 +50,7 @@ def show(records: int, *, keep: bool) -> int:
             if keep:
                 _go_on(file, broker, page)
             else:
-                console.print(f"\nto look further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
+                console.print(f"\nto explore further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
     except (JavaMissing, FetchFailed, BrokerFailed, VerificationFailed) as error:
         raise NotUsable(str(error)) from error
     return 0 if verdict.ok and ended == 0 else 1
@@ -58,7 +58,7 @@ def show(records: int, *, keep: bool) -> int:
 
 @contextmanager
 def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
-    """Start Kafka while `winnow check` compiles the kernels; return it with the service's configuration."""
+    """Start Kafka while `winnow check` compiles the kernels; yield it and the service's configuration file."""
     console.print("[bold]1[/] starting Apache Kafka 4.3.0 on loopback")
     broker = Broker()
     file = _configuration(folder, broker.bootstrap)
@@ -75,7 +75,7 @@ def _winnow(*arguments: str) -> list[str]:
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:
-    """Write what a user would write."""
+    """Write a configuration file as a user would."""
     file = folder / "winnow.yaml"
     settings = {
         "group.id": GROUP,
@@ -98,7 +98,7 @@ def _produce(broker: Broker, recipe: Recipe) -> None:
 
 
 def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, str]:
-    """Run the service as a user would, and read what it writes while it does; return where its page was, too."""
+    """Run the service as a user would and verify its output meanwhile; return verdict, exit code and page."""
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
     with (
@@ -111,29 +111,29 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, 
         page = ""
         while service.poll() is None:
             if not page and (page := page_in(log.read_text(errors="replace"))):
-                console.print(f"  its status page: {page}", soft_wrap=True)
+                console.print(f"  status page: {page}", soft_wrap=True)
             board.show(committed(), verification.latest(LOOK_SECONDS))
         verification.finish()
         done = committed()
         while not verification.done:
             board.show(done, verification.latest(LOOK_SECONDS), ended=True)
         verdict = verification.latest()
-        assert verdict is not None  # it is done
+        assert verdict is not None  # verification is done
     if service.returncode:
-        console.print(f"[red]the service ended with {service.returncode}:[/]\n{_tail(log)}", highlight=False)
+        console.print(f"[red]the service exited with code {service.returncode}:[/]\n{_tail(log)}", highlight=False)
     return verdict, service.returncode, page
 
 
 def page_in(log: str) -> str:
-    """Return where the status page is, as the service's log tells it; empty before it does."""
+    """Return the URL of the status page from the service's log; empty before it is logged."""
     found = re.search(rf'"event": "{STATUS_PAGE_UP.name}".*"url": "([^"]+)"', log)
     return found[1] if found else ""
 
 
 @contextmanager
 def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
-    """Return what asks Kafka for the group's committed offsets, as any lag exporter does without joining the group."""
-    # Settled offsets (read_committed) would be waited for while a transaction is about to move one.
+    """Yield a function that asks Kafka for the group's committed offsets without joining the group."""
+    # With read_committed, the request would wait while a transaction is about to commit an offset.
     settings = {**CONSUMER, "group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
     consumer = Consumer(settings)
     partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
@@ -142,7 +142,7 @@ def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
     def committed() -> int:
         nonlocal seen
         # A new cluster's coordinators move until each partition of their topic has a leader. This figure is only
-        # shown: the one seen last serves until the group's coordinator answers again.
+        # displayed, so the last one serves until the group's coordinator responds again.
         with suppress(KafkaException):
             seen = sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
         return seen
@@ -155,7 +155,7 @@ def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command; stop it at the end of the block, whatever happened."""
+    """Run a command; stop it at the end of the block."""
     service = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
         yield service
@@ -170,9 +170,9 @@ def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes
 
 
 def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
-    """Print the count, some lines, and a dead letter."""
+    """Print the verdict, some lines, and a dead letter."""
     right = "[green]equal[/]" if verdict.ok else f"[red]WRONG: {verdict.faults}[/]"
-    console.print("[bold]4[/] counted by a read_committed consumer that shares no code with Winnow:")
+    console.print("[bold]4[/] verified by a read_committed consumer that shares no code with Winnow:")
     console.print(
         f"  in {recipe.count:,} = out {verdict.out:,} + dead letters {verdict.dead:,}: {right}; lost {verdict.lost}, "
         f"doubled {verdict.doubled}, out of order {verdict.out_of_order}",
@@ -182,7 +182,7 @@ def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
     for message in _first(broker.bootstrap, SINK, 3):
         console.print(f"  {(message.value() or b'').decode()}", markup=False, highlight=False, soft_wrap=True)
     for message in _first(broker.bootstrap, DEAD_LETTERS, 1):
-        console.print("\na dead letter: its record as it came, and why it was rejected:")
+        console.print("\na dead letter: the original record, and why it was rejected:")
         console.print(f"  {message.value()!r}", markup=False, highlight=False, soft_wrap=True)
         for name, value in dict(message.headers() or ()).items():
             told = value.decode() if isinstance(value, bytes) else value
@@ -190,7 +190,7 @@ def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
 
 
 def _first(bootstrap: str, topic: str, count: int) -> list[Message]:
-    """Read the first records of a topic as any consumer would."""
+    """Read the first records of a topic."""
     consumer = Consumer({**CONSUMER, "enable.partition.eof": False, "bootstrap.servers": bootstrap})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -205,10 +205,10 @@ def _tail(log: Path) -> str:
 
 
 def _go_on(file: Path, broker: Broker, page: str) -> None:
-    """Run the service again, without an end and with its page where it was, until Ctrl-C."""
+    """Run the service again, without an end and on the same port, until Ctrl-C."""
     command = _winnow("run", "-c", str(file), "--set", f"http.port={urlsplit(page).port or 0}")
     with file.with_name("winnow.log").open("ab") as log, _running(command, log.fileno()):
-        console.print(f"\nKafka ({broker.bootstrap}) and the service stay up until Ctrl-C. To look further:")
+        console.print(f"\nKafka ({broker.bootstrap}) and the service keep running until Ctrl-C. To explore further:")
         console.print(f"  {page}", soft_wrap=True)
         console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)
         signal.sigwait({signal.SIGINT, signal.SIGTERM})

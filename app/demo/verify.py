@@ -1,8 +1,8 @@
 """
-Proves from outside that a cleansing run lost, doubled, reordered and altered nothing. Reads while the run goes on.
+Verifies from outside, even during a run, that cleansing lost, duplicated, reordered and altered nothing.
 
-It shares nothing with the service: it knows the recipe that the source topic was made by, and reads what any other
-consumer would read (read_committed).
+It shares no code with the service: it knows the recipe of the source topic, and reads what any other consumer would
+read (read_committed).
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ CONSUMER: dict[str, str | int | float | bool] = {
 
 
 class VerificationFailed(Exception):
-    """The verification cannot read what it must judge."""
+    """The verification cannot read its topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What a verification has found. The first four fields are counts, each of the others is a number of faults.
+    The result of a verification. The first four fields are counts; each of the others is a number of faults.
 
     Args:
         records_in: records of the recipe.
-        out: of these, those seen in the sink topic.
-        dead: of these, those seen in the dead-letter topic.
+        out: those seen in the sink topic.
+        dead: those seen in the dead-letter topic.
         dead_by_reason: the dead letters by the reason in their headers.
         lost: records seen in neither topic.
-        doubled: records seen again after the first time, in either topic.
+        doubled: records seen more than once, in either topic.
         out_of_order: records first seen after a later one of their source partition, within a partition of a topic.
-        wrong_value: cleansed lines, or original bytes of dead letters, that differ from what the recipe expects.
+        wrong_value: cleansed lines, or original bytes of dead letters, that differ from the recipe.
         wrong_topic: good lines among the dead letters, and bad lines in the sink.
         wrong_partition: records of the sink not in source partition mod number of sink partitions.
-        wrong_timestamp: records whose timestamp is not that of their source record.
-        wrong_header: dead letters whose headers do not name their origin, the expected reason and a message.
-        foreign: records whose key is of no record of the recipe.
-        held_back: offsets that no read_committed reader can reach, because a transaction before them was left open.
+        wrong_timestamp: records whose timestamp differs from that of their source record.
+        wrong_header: dead letters whose headers lack their origin, the expected reason or a message.
+        foreign: records whose key belongs to no record of the recipe.
+        held_back: offsets that read_committed readers cannot reach because of an open transaction.
     """
 
     records_in: int
@@ -82,24 +82,23 @@ class Verdict:
 
     @property
     def faults(self) -> dict[str, int]:
-        """Return the faults that were found, by name."""
+        """The faults found, by name."""
         return {each.name: number for each in fields(self)[4:] if (number := getattr(self, each.name))}
 
     @property
     def ok(self) -> bool:
-        """Say whether every record came out once, in order and as expected."""
+        """Whether every record came out once, in order and as expected."""
         return not self.faults
 
 
 class Verification:
     """
-    Reads a sink and a dead-letter topic and compares them with the recipe of the source topic.
+    Compares a sink and a dead-letter topic with the recipe of the source topic.
 
-    Call `poll()` again and again while the service runs, and `finish()` when it has ended; or `finish()` alone.
+    Call `poll()` repeatedly while the service runs and `finish()` after it has ended, or `finish()` alone.
     """
 
     def __init__(self, bootstrap: str, recipe: Recipe, *, source: str, sink: str, dead_letters: str) -> None:
-        """Go to the beginning of both topics."""
         self._recipe, self._source, self._sink, self._dead_letters = recipe, source, sink, dead_letters
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         sizes = {topic: _partitions(self._admin, topic) for topic in (sink, dead_letters)}
@@ -113,22 +112,20 @@ class Verification:
         self._consumer.assign([Place(*place, OFFSET_BEGINNING) for place in self._ends])
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the consumer."""
         self._consumer.close()
 
     def expect(self) -> None:
-        """Ask the recipe now what must come out, so that `poll` need not while it happens."""
+        """Compute all expected results now, so that `poll` need not."""
         for book in self._books.values():
             book.write_up_to(book.size - 1)
 
     def poll(self, timeout: float = 0.1) -> int:
-        """Read and judge what has come since the last call, one batch at most; return how many records that was."""
+        """Read and check at most one batch of new records; return how many there were."""
         rows: dict[_Stream, list[_Row]] = defaultdict(list)
         messages = self._consumer.consume(BATCH, timeout)
         for message in messages:
@@ -146,10 +143,10 @@ class Verification:
 
     def finish(self, timeout: float = 60) -> Verdict:
         """
-        Read both topics to where they end now, and return the verdict.
+        Read both topics to their current ends, and return the verdict.
 
-        The end of a partition is reached when Kafka says so (PARTITION_EOF). Offsets that an open transaction still
-        holds back after the timeout count as a fault.
+        A partition's end is reached when Kafka reports PARTITION_EOF. Offsets still held back by an open transaction
+        after the timeout count as a fault.
         """
         deadline = time.monotonic() + timeout
         wanted = self._watermarks(deadline)
@@ -159,14 +156,14 @@ class Verification:
         return self.verdict(held_back)
 
     def verdict(self, held_back: int = 0) -> Verdict:
-        """Return what is known by now; while the service runs, what has not come yet counts as lost."""
+        """Return the current verdict. While the service runs, records that have not arrived count as lost."""
         missing = self._recipe.count - self._count["out"] - self._count["dead"]
         counts = {each.name: self._count[each.name] for each in fields(Verdict)}
         known: dict[str, Any] = {"records_in": self._recipe.count, "lost": missing, "held_back": held_back}
         return Verdict(**{**counts, **known, "dead_by_reason": dict(self._reasons)})
 
     def _note_end(self, message: Message, error: KafkaError) -> None:
-        """Remember up to where a partition has been read; what befalls the connection heals by itself."""
+        """Record how far a partition has been read. Connection errors without a topic resolve by themselves."""
         place: Any = message.topic(), message.partition()
         if place[0] is None:
             return
@@ -176,7 +173,7 @@ class Verification:
         self._ends[place] = message.offset() or 0
 
     def _place(self, key: str | bytes | None) -> tuple[int, int]:
-        """Return the source partition and the sequence number that a key names; -1 and -1 if it names no record."""
+        """Return the source partition and sequence number in a key; FOREIGN if it names no record of the recipe."""
         partition, _, number = key.partition(b":") if isinstance(key, bytes) else (b"", b"", b"")
         book = self._books.get(partition)
         if book is None or len(number) != DIGITS or not number.isdigit() or (sequence := int(number)) >= book.size:
@@ -195,7 +192,7 @@ class Verification:
         self._count["wrong_header"] += not (right and headers.get("exception.message"))
 
     def _judge(self, stream: _Stream, rows: list[_Row]) -> None:
-        """Compare a stream's new records with the book, all at once."""
+        """Compare a stream's new records with the book, as arrays."""
         topic, place, partition = stream
         if partition < 0:
             self._count["foreign"] += len(rows)
@@ -217,7 +214,7 @@ class Verification:
             self._count["wrong_partition"] += len(rows)
 
     def _watermarks(self, deadline: float) -> dict[tuple[str, int], int]:
-        """Return where each partition ends, whatever transactions are open; a broker that restarts is waited for."""
+        """Return the end of each partition, including open transactions; wait for a restarting broker."""
         asked = {Place(*place): OffsetSpec.latest() for place in self._ends}  # type: ignore[no-untyped-call]
         while True:
             answers = self._admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
@@ -225,7 +222,7 @@ class Verification:
                 return {(place.topic, place.partition): answer.result(30).offset for place, answer in answers.items()}
             except KafkaException as error:
                 if time.monotonic() > deadline:
-                    message = f"The verification cannot ask where its topics end: {error.args[0].str()}"
+                    message = f"The verification cannot read the ends of its topics: {error.args[0].str()}"
                     raise VerificationFailed(message) from None
                 self.poll()
 
@@ -235,14 +232,13 @@ _Row = tuple[int, int, int]
 
 
 _Stream = tuple[Any, Any, int]
-"""Topic, its partition, and the source partition: the records that must be in order among themselves."""
+"""Topic, its partition, and the source partition: records that must be in order."""
 
 
 class _Book:
-    """What must become of one source partition's records, in 10 bytes a record, written as far as it is needed."""
+    """The expected results of one source partition, in 10 bytes per record, computed as far as needed."""
 
     def __init__(self, recipe: Recipe, partition: int) -> None:
-        """Write nothing yet."""
         self.partition, self.size = partition, recipe.size(partition)
         self.hashes: NDArray[np.int64] = np.zeros(self.size, np.int64)
         self.good: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
@@ -252,7 +248,7 @@ class _Book:
         self._lines: Iterator[Line] = recipe.lines(partition)
 
     def write_up_to(self, sequence: int) -> None:
-        """Let the recipe say what is expected, up to and with a sequence number, in big steps."""
+        """Compute the expected results up to and including a sequence number, in large steps."""
         while self._written <= sequence:
             lines = list(islice(self._lines, BATCH))
             kept = [value if reason else expected for _, value, _, expected, reason in lines]
@@ -263,7 +259,7 @@ class _Book:
             self._written += len(lines)
 
     def reason(self, sequence: int) -> str | None:
-        """Return the reason that a record must be rejected for."""
+        """Return the reason for which a record must be rejected; None if it must not."""
         self.write_up_to(sequence)
         return self._reasons.get(sequence)
 
@@ -281,7 +277,7 @@ def _sum(flags: NDArray[np.bool_]) -> int:
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:
-    """Return how many partitions a topic has."""
+    """Return the number of partitions of a topic."""
     found = admin.list_topics(topic, timeout=30).topics[topic]
     if found.error:
         message = f"The verification cannot read topic {topic}: {found.error.str()}"

@@ -1,4 +1,4 @@
-"""What good raw lines are made of, and what cleansing makes of each. Runs in the demo and the tests."""
+"""The parts of good raw lines and their cleansed forms, for the demo and the tests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_fields(dice: random.Random) -> list[bytes]:
 
 
 def make_gathertime(dice: random.Random) -> bytes:
-    """Make a gather time; a few lie at the ends of the calendar."""
+    """Return a gather time; a few are at the limits of the calendar."""
     if dice.random() < 0.01:
         return dice.choice((b"00010101000000", b"99991231235959", b"20160229120000", b"20000229000000"))
     day, clock = dice.randint(1, 30), dice.randint(0, 86_399)
@@ -65,7 +65,7 @@ def _address(dice: random.Random) -> bytes:
 
 
 def _url(host: bytes, dice: random.Random) -> bytes:
-    """Make a url: plain, with a query, with GBK or UTF-8 words, or with bytes that must be escaped."""
+    """Return a url: plain, with a query, with GBK or UTF-8 words, or with bytes that must be escaped."""
     kind = dice.random()
     if kind < 0.02:
         return b""
@@ -75,25 +75,25 @@ def _url(host: bytes, dice: random.Random) -> bytes:
     elif kind < 0.29:
         url += b"?q=" + dice.choice(WORDS).encode(dice.choice(("gbk", "utf-8")), "ignore")
     elif kind < 0.31:
-        # The letter after the break keeps a line's end from being taken for the url's.
+        # The letter after the line break marks it as part of the url rather than the end of the line.
         url += b"?x=" + dice.choice(BREAKS) + b"z"
     return url
 
 
 def _clean_url(url: bytes) -> bytes:
-    """Escape what cleansing must escape: Python's own decoder says which bytes are not UTF-8."""
+    """Escape what cleansing must escape; Python's own decoder finds the bytes that are not UTF-8."""
     return b"".join(_clean_letter(letter) for letter in url.decode("utf-8", "surrogateescape"))
 
 
 def _clean_letter(letter: str) -> bytes:
     code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that the decoder let pass
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
         return b"%%%02X" % (code - 0xDC00)
     return b"%%%02X" % code if code < 0x20 or letter in "|\x7f" else letter.encode()
 
 
 def cut(fields: list[bytes], dice: random.Random) -> tuple[bytes, ...]:
-    """Cut a good line, and its cleansed form, where the gather time and the source port go."""
+    """Split a good line and its cleansed form around the gather time and the source port."""
     a, b, c, d, e, f, g = (dice.choice(BLANKS) for _ in range(7))
     source, dest = (b"[%b]" % ip if b":" in ip else ip for ip in (fields[SRCIP], fields[DESTIP]))
     return (
@@ -107,10 +107,10 @@ def cut(fields: list[bytes], dice: random.Random) -> tuple[bytes, ...]:
 
 
 def join(fields: list[bytes]) -> bytes:
-    """Return the line that has these fields."""
+    """Return a line with these fields."""
     return MARK + SEPARATOR.join(fields) + MARK
 
 
 def with_end(line: bytes, dice: random.Random) -> bytes:
-    """Return the line with one of the ends that sockets leave: mostly none."""
+    """Return the line with a line ending as sockets leave them: mostly none."""
     return line + dice.choice(ENDS)

@@ -1,4 +1,4 @@
-"""What `winnow check --connect` reports: whether the service could work, and where it would start. Changes nothing."""
+"""The report of `winnow check --connect`: whether the service could run, and where it would start. Read-only."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from app.model import Destination, Partition
 from app.offsets.mirrors import Mirrors
 
 Say = Callable[[str, str], object]
-"""Takes a word for its state (`ok`, `to do`, `paused`, `warns`, `refuses`, `waits` or `blocked`) and a sentence."""
+"""Takes a state (`ok`, `to do`, `paused`, `warns`, `refuses`, `waits` or `blocked`) and a sentence."""
 
 
 def connected(config: Config, clients: Clients, say: Say) -> int:
     """
-    Ask Kafka once; return 0 if the service could work, 1 if some partitions cannot, 3 if it would refuse to run.
+    Query Kafka once. Return 0 if the service could run, 1 if some partitions cannot, 3 if it would refuse to run.
 
     Raises:
-        Unreachable: Kafka does not answer.
+        Unreachable: Kafka is not responding.
     """
     try:
         return _connected(config, clients, say)
@@ -41,7 +41,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     if _refused(findings):
         return NotUsable.exit_code
     if preflight.release:
-        say("ok", f"the brokers know the requests of Kafka {preflight.release}")
+        say("ok", f"the brokers support the API of Kafka {preflight.release}")
     for each in (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters)):
         say("ok", f"{each.topic}: {each.partitions} partitions, {_taken(each)}")
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
@@ -52,9 +52,9 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
         say("ok", f"{partition}: starts at {offset_range.start}, {workload.lag(partition)} offsets behind")
     if clients.placeholders is not None:
         for name, partitions in clients.placeholders.lacking(workload.ranges).items():
-            say("to do", f"{name}: Winnow will give it {partitions} partitions on the sink's cluster, for offsets only")
+            say("to do", f"{name}: Winnow will create {partitions} partitions on the sink's cluster, for offsets only")
     if (pause := clients.pauses.read()) is not None:
-        say("paused", f"{pause}: {RESUME} ends it")
+        say("paused", f"{pause}; to resume, run {RESUME}")
     findings = preflight.settings({each.topic for each in workload.committed})
     _tell(findings, say)
     for error in troubles.values():
@@ -63,7 +63,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
 
 
 def _troubles(workload: Workload) -> dict[Partition, PartitionError]:
-    """Return why partitions cannot be worked on now, whether a service runs that knows it or not."""
+    """Return why partitions cannot be processed now, including what tasks of a running service have reported."""
     found = {partition: error for partition, at in workload.offsets.items() if (error := told(at)) is not None}
     return {**workload.undeliverable, **found, **workload.blocked}
 
@@ -78,7 +78,6 @@ def _refused(findings: Sequence[Finding]) -> bool:
 
 
 def _taken(topic: Destination) -> str:
-    """Say which records a topic takes."""
     limits = [f"{limit.setting} {limit.milliseconds}" for limit in (topic.before, topic.after) if limit]
     keys = ["only with a key"] if topic.compacted else []
     return ", ".join([f"records up to {topic.max_bytes} bytes", *keys, *limits])

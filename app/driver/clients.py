@@ -1,4 +1,4 @@
-"""The seam between the driver and Kafka and Spark: protocols that the real clients and the tests' fakes implement."""
+"""The driver's interface to Kafka and Spark: protocols that the real clients and the tests' fakes implement."""
 
 from __future__ import annotations
 
@@ -15,86 +15,86 @@ from app.offsets.mirrors import Mirrors
 
 class Topics(Protocol):
     """
-    What the driver asks about topics.
+    Queries about topics.
 
-    Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
+    Every method raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
     """
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> Mapping[str, Topic]:
-        """Return the topics of that name or pattern; raise TopicMissing for one that is gone and not known."""
+        """Return the topics by name or pattern; raise TopicMissing if one is missing that is not in `known`."""
         ...
 
     def destination(self, name: str) -> Destination:
-        """Return a topic that we write to; raise TopicMissing where it does not exist."""
+        """Return a topic that Winnow writes to; raise TopicMissing if it does not exist."""
         ...
 
     def min_in_sync(self, name: str) -> int:
-        """Return how many replicas of a partition must be in sync for it to take records."""
+        """Return how many in-sync replicas a partition needs to accept records."""
         ...
 
     def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
-        """Return the watermarks of each partition that answers; raise Unreachable where none of them does."""
+        """Return the watermarks of each partition that responds; raise Unreachable if none does."""
         ...
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
         """
-        Return the first offset at or after a time, of each partition that answers; None where there is none yet.
+        Return the first offset at or after a time, for each partition that responds; None if there is none yet.
 
-        Raises Unreachable where no partition answers.
+        Raises Unreachable if no partition responds.
         """
         ...
 
 
 class Group(Protocol):
-    """What the driver asks about its consumer group."""
+    """Queries about the consumer group."""
 
     def refuse_foreign_members(self) -> None:
-        """Raise ForeignMember if somebody else consumes in the group."""
+        """Raise ForeignMember if the group has other members."""
         ...
 
     def offset_retention(self) -> float | None:
-        """Return for how many seconds brokers keep an offset that nobody commits again; None where we may not know."""
+        """Return for how many seconds brokers keep an idle group's offsets; None without the right to ask."""
         ...
 
 
 class Fence(Protocol):
-    """The driver's means to end tasks."""
+    """Ends tasks by fencing their producers."""
 
     def refuse_short_transactions(self) -> None:
-        """Raise NotUsable if the brokers allow only shorter transactions than ours; changes nothing."""
+        """Raise NotUsable if the brokers' longest transaction timeout is shorter than ours. Read-only."""
         ...
 
     def refuse_forbidden_ids(self) -> None:
-        """Raise NotAllowed if we may not use the group's transactional ids; changes nothing."""
+        """Raise NotAllowed without the right to use the group's transactional ids. Read-only."""
         ...
 
     def fence(self, partitions: Iterable[Partition]) -> Collection[Partition]:
         """
-        Shut out whoever owns these partitions; return those that were reached: each id has a coordinator of its own.
+        Fence the owners of these partitions; return those reached, as each transactional id has its own coordinator.
 
-        Raises NotUsable where Kafka refuses that and a person must act.
+        Raises NotUsable if Kafka refuses and an operator must act.
         """
         ...
 
 
 class Pauses(Protocol):
-    """Tells whether a person has paused the service; see `app.driver.pause`."""
+    """Reads and changes an operator's pause; see `app.driver.pause`."""
 
     def read(self) -> Pause | None:
-        """Return the pause; raise Unreachable where Kafka does not answer, and NotUsable where a person must act."""
+        """Return the pause. Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act."""
         ...
 
     def set(self, pause: Pause) -> None:
-        """Pause the service, or renew its pause; raise PartitionError where it is unknown whether that was done."""
+        """Pause the service or renew its pause. Raises PartitionError if the result is unknown."""
         ...
 
     def clear(self) -> None:
-        """Let the service go on; raises what `read` and `set` do."""
+        """End the pause. Raises what `read` and `set` raise."""
         ...
 
 
 class NeverPaused:
-    """What no person can pause."""
+    """Pauses for a service that cannot be paused."""
 
     def read(self) -> Pause | None:
         """Return no pause."""
@@ -108,45 +108,45 @@ class NeverPaused:
 
 class Cluster(Protocol):
     """
-    What a preflight asks a cluster; see `app.driver.preflight`. Nothing of it changes anything.
+    What the preflight asks a cluster; see `app.driver.preflight`. Read-only.
 
-    Every method raises Unreachable where Kafka does not answer, and NotUsable where a person must act.
+    Every method raises Unreachable if Kafka is not responding, and NotUsable if an operator must act.
     """
 
     tools: KafkaTools
-    """Kafka's own tools for this cluster, for what a person must do."""
+    """The commands of Kafka's own tools for this cluster, used in cures."""
 
     def id(self) -> str:
-        """Return what the cluster calls itself; empty where it does not tell."""
+        """Return the cluster id; empty if the cluster has none."""
         ...
 
     def brokers(self) -> BrokerFacts:
-        """Return what the brokers can do."""
+        """Return the versions and settings of the brokers."""
         ...
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
-        """Return what is known of each topic; one that does not exist is left out."""
+        """Return the facts of each topic that exists."""
         ...
 
     def group_rights(self, group: str) -> frozenset[str] | None:
-        """Return what we may do with a group, such as `Read`; None where the broker does not tell."""
+        """Return our rights on a group, such as `Read`; None if the broker does not report them."""
         ...
 
     def newest_commit(self) -> float | None:
-        """Return when a broker last wrote an offset, by its clock in seconds; None where that is not known."""
+        """Return when a broker last wrote an offset, in seconds by the broker's clock; None if unknown."""
         ...
 
 
 class Ages(Protocol):
-    """Tells how old the records are that wait."""
+    """Tells how long records have been waiting."""
 
     def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
-        """Return the first record at or after each offset, of each partition that answers soon; raises nothing."""
+        """Return the first record at or after each offset, for partitions that respond soon. Never raises."""
         ...
 
 
 class AgesUnknown:
-    """What tells no age."""
+    """Ages of which none is known."""
 
     def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:  # noqa: ARG002  # the protocol's
         """Return nothing."""
@@ -155,36 +155,36 @@ class AgesUnknown:
 
 class Placeholders(Protocol):
     """
-    Makes room for offsets where the sink has a cluster of its own; see `app.kafka.placeholders`.
+    Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.placeholders`.
 
-    Every method raises Unreachable where that cluster does not answer, and NotUsable where a person must act.
+    Every method raises Unreachable if that cluster is not responding, and NotUsable if an operator must act.
     """
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
-        """Create what is missing for the offsets of these partitions."""
+        """Create what the offsets of these partitions still need."""
         ...
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
-        """Return the topics that `make_room` would create or grow, with the partitions that each needs."""
+        """Return the topics that `make_room` would create or grow, and the number of partitions each needs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
     """
-    Everything that the driver talks to, except Spark.
+    The driver's clients, except Spark.
 
     Args:
-        topics: the topics of the source.
-        destinations: the topics that are written to; those of another cluster where the sink has its own.
+        topics: the source topics.
+        destinations: the sink and dead-letter topics, on the sink's cluster.
         group: the consumer group.
         fence: ends tasks.
-        offsets: where the next offsets are remembered.
-        placeholders: makes room for offsets; None where source and sink are on one cluster.
-        ages: tells how old waiting records are.
-        copies: the group's offsets on the source's cluster, where the sink has its own and offsets are kept elsewhere.
-        pauses: whether a person has paused the service.
-        clusters: what a preflight asks: the cluster of the source and that of the sink, often one; none in tests.
+        offsets: the store of the next offsets.
+        placeholders: None if source and sink share a cluster.
+        ages: the ages of waiting records.
+        copies: the group's offsets on the source's cluster, if they are only copies; else None.
+        pauses: the operator's pause.
+        clusters: the clusters of source and sink for the preflight, often the same; None in tests.
     """
 
     topics: Topics
@@ -201,11 +201,11 @@ class Clients:
 
 
 class RunningRound(Protocol):
-    """A round that tasks work on; see `app.spark.job`."""
+    """A running round; see `app.spark.job`."""
 
     @property
     def lost_tasks(self) -> int:
-        """How many attempts have failed."""
+        """How many task attempts have failed."""
         ...
 
     @property
@@ -215,11 +215,11 @@ class RunningRound(Protocol):
 
     @property
     def starved(self) -> bool:
-        """Whether a task finds no slot."""
+        """Whether a task has no slot to run in."""
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the round's end; return whether it has ended."""
+        """Wait for the end of the round; return whether it has ended."""
         ...
 
     def cancel(self) -> None:
@@ -227,20 +227,20 @@ class RunningRound(Protocol):
         ...
 
     def receipts(self) -> Sequence[Receipt]:
-        """Return what the tasks report; raise SparkFailed if the round was cancelled or lost."""
+        """Return the tasks' receipts; raise SparkFailed if the round was cancelled or lost."""
         ...
 
 
 class Rounds(Protocol):
-    """Runs rounds: Spark, except in tests."""
+    """Runs rounds: Spark, or a fake in tests."""
 
     @property
     def slots(self) -> int:
-        """How many tasks can run at once now."""
+        """How many tasks can run at once."""
         ...
 
     def warm_up(self) -> None:
-        """Have workers ready, so that the first round begins at once."""
+        """Start the workers, so that the first round begins at once."""
         ...
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
@@ -248,5 +248,5 @@ class Rounds(Protocol):
         ...
 
     def stop(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
         ...

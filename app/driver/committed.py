@@ -1,4 +1,4 @@
-"""The committed offsets that a plan is made with."""
+"""Reads the committed offsets for a plan."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def committed_offsets(
     store: OffsetStore, partitions: Collection[Partition], *, stable: bool
 ) -> Mapping[Partition, CommittedOffset]:
     """
-    Return the committed offset of each partition that has one: stable ones, if so wanted and if they can be read.
+    Return the committed offset of each partition that has one, `stable` if possible.
 
-    A transaction that hangs keeps one from being read for ever. Its partition is then planned with the offset before
-    it: the task ends that transaction, and reads the offset again (`app.executor.task`).
+    A hanging transaction blocks reading a stable offset. Its partition is then planned from the last offset before the
+    transaction; the task ends the transaction and reads the offset again (`app.executor.task`).
 
     Raises:
-        Unreachable, NotUsable: the store does not answer, or refuses.
+        Unreachable, NotUsable: the store is not responding or refuses.
     """
     try:
         return store.load(partitions, stable=stable)

@@ -1,4 +1,4 @@
-"""Whether what tasks write can be delivered: sink and dead letters exist, and their partitions take records."""
+"""Whether output can be delivered: the sink and dead-letter topics exist and their partitions accept records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.model import Partition, Partitioner, Topic
 
 
 class Destinations:
-    """The two topics that tasks write to."""
+    """The sink and dead-letter topics."""
 
     def __init__(self, config: Config, topics: Topics) -> None:
         self._names = (config.sink.topic, config.dead_letters.topic)
@@ -20,11 +20,11 @@ class Destinations:
 
     def undeliverable(self, partitions: Iterable[Partition]) -> dict[Partition, Undeliverable]:
         """
-        Return the error of each source partition whose output nobody takes now.
+        Return the error of each source partition whose output cannot be delivered now.
 
         Raises:
-            TopicMissing: one of the topics is gone.
-            Unreachable, NotUsable: Kafka does not answer, or refuses.
+            TopicMissing: one of the topics does not exist.
+            Unreachable, NotUsable: Kafka is not responding or refuses.
         """
         return dict(self._undeliverable(partitions))
 
@@ -34,20 +34,20 @@ class Destinations:
         for each in partitions:
             wanted = {Partition(topic.name, number) for topic in topics for number in self._written(topic, each)}
             if reasons := [refusing[where] for where in sorted(wanted & refusing.keys())]:
-                cause = f"its lines cannot be delivered: {' and '.join(reasons)}"
-                yield each, Undeliverable(each, cause, cure="bring the broker back; the partition resumes on its own")
+                cause = f"its output cannot be delivered: {' and '.join(reasons)}"
+                yield each, Undeliverable(each, cause, cure="restore the broker; the partition resumes on its own")
 
     def _refusing(self, topic: Topic) -> Iterator[tuple[Partition, str]]:
-        """Yield the partitions that take no records now, and why."""
+        """Yield the partitions that accept no records now, and why."""
         if topic.behind:
             needed = self._topics.min_in_sync(topic.name)
             for number, in_sync in topic.behind:
                 if in_sync < needed:
                     where = Partition(topic.name, number)
-                    yield where, f"{where} has {in_sync} in-sync replicas, its min.insync.replicas is {needed}"
+                    yield where, f"{where} has {in_sync} in-sync replicas but min.insync.replicas is {needed}"
         for number in topic.leaderless:
             where = Partition(topic.name, number)
-            yield where, f"no leader for {where}"
+            yield where, f"{where} has no leader"
 
     def _written(self, topic: Topic, source: Partition) -> Iterable[int]:
         """Return the partitions that the output of a source partition may go to."""

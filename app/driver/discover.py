@@ -1,4 +1,4 @@
-"""Discovers the source partitions before a round: which there are, where each stands, where each starts."""
+"""Discovers the source partitions before a round: which exist, their offsets, and where each one starts."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ from app.offsets.metadata import OffsetMetadata, owner_of
 from app.offsets.mirrors import MirrorStatus
 from app.runtime import REAL, Runtime
 
-# A partition that a task found blocked is left out of the next plans for so long, unless its offset is moved: a plan
-# that it fails again costs all partitions a rebalance.
+# How long a partition that a task found blocked is left out of plans unless its offset moves. If it failed again, that
+# would cost all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
 
 Committed = Mapping[Partition, CommittedOffset | None]
-"""The committed offset of each partition that exists, also of one that cannot be read; None where there is none."""
+"""The committed offset of each existing partition, including unreadable ones; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """
-    What a round can work on.
+    The work for a round.
 
     Args:
-        offsets: the offsets of every source partition that answers.
-        ranges: what is to be read of each partition that can be worked on.
-        blocked: the error of each partition that waits for a person.
-        skipped: the offsets that `out.of.range` skips, first and after the last.
-        undeliverable: the error of each partition whose output nobody takes now.
-        rewound: the offsets that `out.of.range` reads again, first and after the last.
-        fenced: the partitions that tasks lost to somebody else since the last discovery, and who owns them now; None
-            where the last commit is still our own.
-        rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
-        mirrors: the mirrors of the offsets.
-        committed: the committed offset of each source partition, also of those that do not answer.
+        offsets: the offsets of every source partition that responds.
+        ranges: what to read from each partition that can be processed.
+        blocked: the error of each partition that needs an operator.
+        skipped: the offsets that `out.of.range` skips, as a half-open range.
+        undeliverable: the error of each partition whose output cannot be delivered now.
+        rewound: the offsets that `out.of.range` reads again, as a half-open range.
+        fenced: the partitions lost to other owners since the last discovery, with the new owner; None while the last
+            commit is ours.
+        rival: another active run of this generation: an earlier one, or any while this run stands by.
+        mirrors: the status of the offset mirrors.
+        committed: the committed offset of each source partition, including those that do not respond.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -74,7 +74,7 @@ class Workload:
     committed: Committed = field(default_factory=dict)
 
     def lag(self, partition: Partition) -> int:
-        """Return how many offsets of a partition wait to be read."""
+        """Return how many offsets of a partition are left to read."""
         return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
 
 
@@ -84,12 +84,12 @@ class SourceOffsets:
     The source partitions at one moment.
 
     Args:
-        offsets: the offsets of each partition; while tasks run, the last known ones of those that cannot be read now.
-        unreadable: the partitions whose offsets cannot be read now: they have no leader, or it does not answer.
-        undeliverable: the error of each partition whose output nobody takes now.
-        rival: another run of this generation that still works for the group; an earlier one, unless this one stands by.
-        mirrors: the mirrors of the offsets.
-        committed: the committed offset of each source partition, also of those that do not answer.
+        offsets: the offsets of each partition; while tasks run, the last known ones for unreadable partitions.
+        unreadable: the partitions that have no leader or whose leader does not respond.
+        undeliverable: the error of each partition whose output cannot be delivered now.
+        rival: another active run of this generation: an earlier one, or any while this run stands by.
+        mirrors: the status of the offset mirrors.
+        committed: the committed offset of each source partition, including those that do not respond.
     """
 
     offsets: Mapping[Partition, PartitionOffsets]
@@ -100,18 +100,18 @@ class SourceOffsets:
     committed: Committed = field(default_factory=dict)
 
     def trouble(self, partition: Partition) -> PartitionError | None:
-        """Return why no task can go on with a partition now; None where nothing is known."""
+        """Return why no task can process a partition now; None if nothing is known."""
         return Leaderless(partition) if partition in self.unreadable else self.undeliverable.get(partition)
 
 
 class Discovery:
     """
-    Discovers partitions, and remembers them: an offset that vanishes and a partition that appears are news.
+    Discovers partitions and remembers them, to notice an offset that vanishes and a partition that appears.
 
     Args:
         config: the configuration.
         clients: Kafka, as the driver sees it.
-        runtime: the clocks, and the name of this machine.
+        runtime: the clocks and this machine's name.
     """
 
     def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
@@ -120,37 +120,36 @@ class Discovery:
         self._starting = config.starting_offsets
         self._policy = StartPolicy.of(config, keeps=not is_local(clients.offsets))
         self._latest: dict[tuple[Partition, str], int] = {}
-        """Where `starting.offsets` is latest: the end of each partition, by its topic's id, when it was seen first."""
+        """For `starting.offsets: latest`: the end of each partition when first seen, by topic id."""
         self._start_time: int | None = None
-        """Where `starting.offsets` is a time: that time in milliseconds, the same for all partitions."""
+        """For `starting.offsets` with a time: that time in milliseconds, the same for all partitions."""
         self._clients = clients
         self.owner = Owner(int(runtime.wall_clock() * 1000), runtime.host, config.sink.topic, config.generation)
-        """This run of the service."""
         self.owners = Owners(self.owner, config.group_id, runtime)
         self.takeover = self.owners.takeover
         self._fenced: set[Partition] = set()
-        """Those that tasks lost to somebody else since the last discovery."""
+        """The partitions that tasks lost to other owners since the last discovery."""
         self._destinations = Destinations(config, clients.destinations)
         self._had_offset_in: dict[Partition, str] = {}
-        """The id of the topic in which a committed offset was seen last."""
+        """The id of the topic in which a committed offset was last seen."""
         self._blocked: dict[Partition, tuple[Blocked, float]] = {}
-        """What tasks found blocked, and until when that is believed."""
+        """The errors that tasks reported, and until when each is believed."""
         self._cuts: dict[Partition, tuple[CommittedOffset, int]] = {}
-        """Where a partition ended below its committed offset; true until somebody sets that offset."""
+        """Where a partition ended below its committed offset; valid until that offset is set."""
         self._reported_cuts: dict[Partition, tuple[int, int]] = {}
-        """The committed offset and the cut of each partition that a task found cut since the last discovery."""
+        """The committed offset and the cut of each partition that a task found truncated since the last discovery."""
         self._newcomers = Newcomers(config, clients.copies)
         self._last_seen: Mapping[Partition, PartitionOffsets] = {}
 
     def discover(self, *, stable: bool = True) -> Workload:
         """
-        Look at everything, and decide where each partition starts.
+        Look at all partitions and decide where each one starts.
 
-        Offsets that are not `stable` will do where tasks read them again: a stable load waits for whoever commits.
+        Pass `stable=False` if tasks will read the offsets again: a stable read waits for open transactions.
 
         Raises:
-            Unreachable: Kafka does not answer now.
-            TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: a person must act.
+            Unreachable: Kafka is not responding.
+            TopicMissing, ForeignMember, ForeignSink, Superseded, NotAllowed: an operator must act.
         """
         found = self._source_offsets(stable=stable)
         offsets = found.offsets
@@ -185,7 +184,7 @@ class Discovery:
         )
 
     def refresh(self) -> SourceOffsets:
-        """Return the offsets while tasks commit, and decide nothing; raises what `discover` does."""
+        """Return the offsets while tasks commit, without deciding anything. Raises what `discover` raises."""
         found = self._source_offsets(stable=False)
         last_known = {each: self._last_seen[each] for each in found.unreadable & self._last_seen.keys()}
         offsets = {**last_known, **found.offsets}
@@ -197,11 +196,11 @@ class Discovery:
 
     def reported(self, receipts: Iterable[Receipt], fenced: Collection[Partition] = ()) -> None:
         """
-        Remember what tasks found blocked or lost, and what they have committed: that may vanish before it is seen here.
+        Remember what tasks found blocked or lost, and what they committed, which may vanish before the next discovery.
 
         Args:
-            receipts: what the tasks report.
-            fenced: the partitions that the driver itself has fenced to end them.
+            receipts: the tasks' receipts.
+            fenced: the partitions that the driver fenced to end their tasks.
         """
         for receipt in receipts:
             if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:
@@ -224,7 +223,7 @@ class Discovery:
                 self._cuts[partition] = at.committed, cut
 
     def _take_in_cuts(self, offsets: Mapping[Partition, PartitionOffsets]) -> None:
-        """Remember what tasks found, unless somebody has set the offset since."""
+        """Remember the cuts that tasks found, unless the offset has been set since."""
         for partition, (offset, cut) in self._reported_cuts.items():
             committed = offsets[partition].committed if partition in offsets else None
             if committed is not None and committed.offset == offset:
@@ -241,16 +240,16 @@ class Discovery:
         partitions = partitions_of(topics.values())
         led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
         if partitions and not led:
-            raise Unreachable("no source partition has a leader", "bring the brokers back; Winnow resumes on its own")
-        # Committed offsets first: an offset that is committed in between must not look as if it lay after the end, and
-        # the end never goes back. The log start, too, may pass an offset that moves in between. A discovery, which
-        # decides by it, runs while no task commits; a refresh believes it only of an offset that has not moved since
-        # the last one (`app.driver.rebalance`).
+            raise Unreachable("no source partition has a leader", "restore the brokers; Winnow resumes on its own")
+        # Committed offsets are read before the watermarks: the end never goes back, so an offset committed in between
+        # cannot appear to be past the end. The log start can still pass an offset that moves in between. A discovery
+        # decides by the log start, but runs while no task commits; a refresh believes it only for offsets that have not
+        # moved since the last refresh (`app.driver.rebalance`).
         found = committed_offsets(self._clients.offsets, partitions, stable=stable)
         committed = {each: found.get(each) for each in partitions}
         watermarks = self._clients.topics.watermarks(led)
         if any(_is_outside(committed[each], marks) for each, marks in watermarks.items()):
-            topics = {**topics, **self._topics()}  # one that was created again meanwhile has another id
+            topics = {**topics, **self._topics()}  # a topic recreated in the meantime has another id
         offsets = {
             each: PartitionOffsets(each, topics[each.topic].id, marks, committed[each])
             for each, marks in watermarks.items()
@@ -269,7 +268,7 @@ class Discovery:
         return self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, known)
 
     def _gone(self, existing: Collection[Partition]) -> dict[Partition, Blocked]:
-        """Return the error of each known partition that is gone; one that only a pattern found may come and go."""
+        """Return the error of each known partition that is gone. Topics found only by the pattern may come and go."""
         named = {partition for partition in self._newcomers.known if partition.topic in self._source.topics}
         topics = {partition.topic for partition in existing}
         return {
@@ -279,9 +278,9 @@ class Discovery:
 
     def _starts(self, offsets: Mapping[Partition, PartitionOffsets]) -> Mapping[Partition, int | None]:
         """
-        Return where partitions without an offset start, if that is a time or the latest offset.
+        Return where partitions without an offset start if `starting.offsets` is latest or a time.
 
-        It stays as at the first look: what comes in before the first commit, which may take several rounds, counts.
+        The answer stays as first given: records that arrive before the first commit, maybe several rounds later, count.
         """
         is_new = self._newcomers.is_new
         without = {each: at for each, at in offsets.items() if at.committed is None and not is_new(each)}
@@ -311,7 +310,7 @@ class Discovery:
         )
 
     def _raise_what_a_task_found(self, at: PartitionOffsets) -> None:
-        """Raise what blocked the partition, while its offset stands where it did and the finding is fresh."""
+        """Raise what blocked the partition while its offset has not moved and the report is recent."""
         if at.partition not in self._blocked:
             return
         error, until = self._blocked[at.partition]
@@ -325,19 +324,17 @@ def _is_outside(committed: CommittedOffset | None, marks: Watermarks) -> bool:
 
 
 def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
-    """Return the committed offsets that there are."""
     return {partition: at for partition, at in committed.items() if at is not None and not at.corrupt}
 
 
 def blocked_by(receipt: Receipt) -> Blocked:
-    """Return the error that a task was blocked by."""
+    """Return the error behind a blocked receipt."""
     if receipt.cut is not None:
         return Truncated(receipt.partition, receipt.end, receipt.cut)
     return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
 
 
 def _milliseconds(starting: FromTimestamp | FromDuration, now: float) -> int:
-    """Return the time to start from, in milliseconds since the epoch."""
     if isinstance(starting, FromTimestamp):
         return starting.timestamp
     return max(0, round((now - starting.by_duration) * 1000))
@@ -350,8 +347,8 @@ def _only_spans(spans: Mapping[Partition, tuple[int, int] | None]) -> dict[Parti
 def _gone(partition: Partition, *, topic_exists: bool) -> TopicGone:
     if topic_exists:
         return TopicGone(
-            partition, "its topic was created again with fewer partitions", cure="restart Winnow to forget it"
+            partition, "its topic was recreated with fewer partitions", cure="restart Winnow to forget this partition"
         )
     return TopicGone(
-        partition, "its topic does not exist any more", cure="create it again, or take it out of source.topics"
+        partition, "its topic no longer exists", cure="recreate the topic, or remove it from source.topics"
     )

@@ -1,4 +1,4 @@
-"""Up to where a service works that stops at the end, and which partitions it leaves at rest."""
+"""The ends at which `--until-end` stops, and the partitions that no task processes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from app.model import OffsetRange, Partition
 
 
 def ends_of(workload: Workload) -> dict[Partition, int | None]:
-    """Return where each partition ends now; None where that cannot be read yet."""
+    """Return the current end of each partition; None if it cannot be read yet."""
     unread = dict.fromkeys(workload.blocked)
     return unread | {each: at.watermarks.last_stable for each, at in workload.offsets.items()}
 
 
 def with_ends_seen(ends: Mapping[Partition, int | None], workload: Workload) -> dict[Partition, int | None]:
-    """Return the ends, with those of partitions that answer for the first time."""
+    """Return the ends, filled in for partitions that respond for the first time."""
     now = ends_of(workload)
     return {each: now.get(each) if end is None else end for each, end in ends.items()}
 
 
 def at_rest(workload: Workload, ranges: Iterable[OffsetRange]) -> list[Partition]:
-    """Return the partitions that have an offset and are not worked on, also those that cannot be read now."""
+    """Return the partitions with an offset that are not being processed, including unreadable ones."""
     working = {each.partition for each in ranges}
     return [each for each, at in workload.committed.items() if at is not None and each not in working]
 
 
 def within(workload: Workload, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:
     """
-    Return what to work on: everything, or what lies before the ends seen at the start.
+    Return what to process: everything, or what lies before the ends seen at the start.
 
-    A start that differs from the committed offset is stored even where nothing is left to read: `latest` must not move
-    on with every run.
+    A start that differs from the committed offset is stored even if nothing is left to read; otherwise `latest` would
+    move on with every run.
     """
     if ends is None:
         return list(workload.ranges.values())

@@ -1,4 +1,4 @@
-"""What a preflight finds, each thing in one place. Pure: what Kafka says goes in, sentences come out."""
+"""The findings of the preflight, each decided in one place. Pure: facts about Kafka in, findings out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNLIMITED_MS = (1 << 63) - 1
 FEATURES = (
     ("OffsetFetch", 7, "stable offsets (KIP-447)", "2.5"),
     ("TxnOffsetCommit", 3, "transactions of a group (KIP-447)", "2.5"),
-    ("InitProducerId", 3, "producers that go on after an error (KIP-360)", "2.5"),
+    ("InitProducerId", 3, "producers that recover from errors (KIP-360)", "2.5"),
 )
-"""What transactions need: a request, its version, what that is, and the first Kafka that has it."""
+"""What transactions need: an API request, its version, its purpose, and the first Kafka release that has it."""
 TOPIC_IDS = ("Metadata", 10)
 RELEASES = (
     ("4.1", "Produce", 13),
@@ -31,9 +31,9 @@ RELEASES = (
     ("2.8", "Metadata", 10),
     ("2.5", "OffsetFetch", 7),
 )
-"""Releases of Kafka, the newest first, and a request that each of them brought."""
+"""Kafka releases, newest first, and an API request version that each introduced."""
 CLOCK_SECONDS = 60.0
-"""How far clocks may differ: what a task allows them (`app.executor.limits`)."""
+"""The tolerated clock difference, the same as in a task (`app.executor.limits`)."""
 
 
 class Severity(StrEnum):
@@ -46,11 +46,11 @@ class Severity(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Finding:
     """
-    What a preflight has found.
+    One result of the preflight.
 
     Args:
         severity: whether the service refuses to run.
-        error: what, where, and what to type.
+        error: cause and cure.
     """
 
     severity: Severity
@@ -58,12 +58,12 @@ class Finding:
 
     @classmethod
     def refuses(cls, error: NotUsable) -> Finding:
-        """Return a finding with which the service cannot run."""
+        """Return a finding that keeps the service from running."""
         return cls(Severity.REFUSES, error)
 
     @classmethod
     def warns(cls, cause: str, cure: str) -> Finding:
-        """Return a finding with which it can, until something else happens."""
+        """Return a finding that does not."""
         return cls(Severity.WARNS, NotUsable(cause, cure))
 
     def __str__(self) -> str:
@@ -76,9 +76,9 @@ class Need(NamedTuple):
 
     Args:
         kind: `topic` or `group`.
-        name: its name.
-        operations: the rights, by the names of `kafka-acls`.
-        without: what does not work without them; empty where nothing does.
+        name: the topic or group.
+        operations: the rights, as `kafka-acls` names them.
+        without: what fails without the rights; empty if the service cannot run at all.
     """
 
     kind: str
@@ -88,85 +88,85 @@ class Need(NamedTuple):
 
 
 def lacking(need: Need, rights: frozenset[str] | None, tools: KafkaTools) -> Iterator[Finding]:
-    """Yield which of the needed rights are missing; none where the broker tells of none."""
+    """Yield the needed rights that are missing; none if the broker does not report rights."""
     missing = [each for each in need.operations if rights is not None and each not in rights]
     if missing:
         without = f", so {need.without}" if need.without else ""
-        cause = f"Winnow may not {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
+        cause = f"Winnow lacks {' and '.join(missing)} on {need.kind} {need.name!r}{without}"
         cure = tools.allow(missing, f"--{need.kind} {need.name}")
         yield Finding.warns(cause, cure) if without else Finding.refuses(NotAllowed(cause, cure))
 
 
 def release(brokers: BrokerFacts) -> str:
-    """Return the Kafka whose requests the brokers know; empty where that is not known."""
+    """Return the newest Kafka release whose API the brokers support; empty if unknown."""
     known = brokers.versions
     return next((name for name, request, version in RELEASES if known.get(request, 0) >= version), "")
 
 
 def without_features(brokers: BrokerFacts, guarantee: Guarantee) -> Iterator[Finding]:
-    """Yield what the brokers cannot do."""
+    """Yield the required features that the brokers lack."""
     if not brokers.versions:
         return
     for request, version, what, since in FEATURES if guarantee is Guarantee.EXACTLY_ONCE else ():
         if brokers.versions.get(request, 0) < version:
-            cause = f"a broker does not know {request} version {version}: {what}"
+            cause = f"a broker does not support {request} version {version}: {what}"
             yield Finding.refuses(
                 NotUsable(cause, f"upgrade it to Kafka {since}, or set delivery.guarantee to at-least-once")
             )
     request, version = TOPIC_IDS
     if brokers.versions.get(request, 0) < version:
-        cause = "a broker gives topics no id, so a topic that is deleted and created again looks like the old one"
+        cause = "a broker does not support topic ids, so a recreated topic looks like the old one"
         yield Finding.warns(cause, "upgrade it to Kafka 2.8")
 
 
 def of_clusters(ids: tuple[str, str], sources: Collection[str], written: Mapping[str, str]) -> Iterator[Finding]:
     """
-    Yield whether sink.kafka is the cluster of the source, and what follows.
+    Yield what follows if sink.kafka is, or may be, the source's cluster.
 
     Args:
-        ids: what the clusters of source and sink call themselves; empty where one does not tell.
+        ids: the ids of the source's and the sink's cluster; empty if unknown.
         sources: the source topics.
-        written: the topics that are written to, by the key that names them.
+        written: the topics that Winnow writes to, by configuration key.
     """
     source, sink = ids
     both = [(key, topic) for key, topic in written.items() if topic in sources]
     if not (source and sink):
         for key, topic in both:
-            cause = f"the source {topic!r} is also {key}, and a cluster does not tell its id: they may be one topic"
-            yield Finding.warns(cause, "make sure that sink.kafka is another cluster than kafka")
+            cause = f"the source {topic!r} is also {key}, and a cluster has no id: they may be the same topic"
+            yield Finding.warns(cause, "make sure that sink.kafka is not the cluster in kafka")
     elif source == sink:
-        same = f"sink.kafka is the cluster of the source (id {source})"
+        same = f"sink.kafka is the source's cluster (id {source})"
         for key, topic in both:
             cause = f"{same}, and the source {topic!r} is also {key}: Winnow would read its own output"
-            yield Finding.refuses(NotUsable(cause, f"name another topic in {key}, or another cluster in sink.kafka"))
+            yield Finding.refuses(NotUsable(cause, f"set {key} to another topic, or sink.kafka to another cluster"))
         if not both:
-            cause = f"{same}: offsets are committed to placeholders of the source topics, which nothing else needs"
-            yield Finding.warns(cause, "leave sink.kafka out for a new group; one that has offsets keeps it")
+            cause = f"{same}: offsets are committed to placeholder topics that would otherwise be unnecessary"
+            yield Finding.warns(cause, "omit sink.kafka for a new group; keep it for a group that has offsets")
 
 
 def of_source(name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
-    """Yield what is wrong with a source topic."""
+    """Yield problems of a source topic."""
     if "compact" in topic.setting("cleanup.policy"):
         cause = f"the source {name!r} is compacted: Kafka may delete records before they are read"
         yield Finding.warns(cause, tools.configure(name, "cleanup.policy=delete"))
 
 
 def of_destination(what: str, name: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
-    """Yield what is wrong with the sink or the dead-letter topic."""
+    """Yield problems of the sink or the dead-letter topic."""
     in_sync = int(topic.setting("min.insync.replicas") or 1)
     if in_sync > topic.replicas:
         least = f"min.insync.replicas is {in_sync}"
-        cause = f"the {what} {name!r} takes no record: its replication factor is {topic.replicas}, and {least}"
+        cause = f"the {what} {name!r} accepts no records: its replication factor is {topic.replicas} but {least}"
         cure = tools.configure(name, f"min.insync.replicas={topic.replicas}")
-        yield Finding.refuses(NotUsable(cause, f"give it more replicas, or {cure}"))
+        yield Finding.refuses(NotUsable(cause, f"add replicas, or {cure}"))
 
 
 def of_times(sink: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Finding]:
-    """Yield whether lines lose the time of their records, and nothing else says which record they were."""
+    """Yield whether lines lose their records' timestamps and have no lineage headers to identify them instead."""
     if topic.setting("message.timestamp.type") == "LogAppendTime":
         cause = (
-            f"the sink {sink!r} has message.timestamp.type LogAppendTime: lines lose the time of their records, and "
-            "winnow audit cannot know them"
+            f"the sink {sink!r} has message.timestamp.type=LogAppendTime: lines lose their records' timestamps, and "
+            "winnow audit cannot match them to their records"
         )
         yield Finding.warns(
             cause, f"set lineage.headers to true, or {tools.configure(sink, 'message.timestamp.type=CreateTime')}"
@@ -174,7 +174,7 @@ def of_times(sink: str, topic: TopicFacts, tools: KafkaTools) -> Iterator[Findin
 
 
 def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], tools: KafkaTools) -> Iterator[Finding]:
-    """Yield what the sink does not take of what the sources keep."""
+    """Yield whether the sink rejects old records that the sources still hold."""
     name, topic = sink
     if topic.setting("message.timestamp.type") == "LogAppendTime":
         return
@@ -182,8 +182,8 @@ def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], t
     older = [source for source, facts in sources.items() if _retention_ms(facts) > before]
     if before < UNLIMITED_MS and older:
         cause = (
-            f"the sink {name!r} refuses records older than {_span(before)} (message.timestamp.before.max.ms), and "
-            f"{_named(older)} keeps older ones: they become dead letters, with the reason refused"
+            f"the sink {name!r} rejects records older than {_span(before)} (message.timestamp.before.max.ms), but "
+            f"{_named(older)} keeps older ones: they become dead letters with the reason refused"
         )
         yield Finding.warns(cause, tools.configure(name, f"message.timestamp.before.max.ms={UNLIMITED_MS}"))
 
@@ -191,7 +191,7 @@ def of_limits(sources: Mapping[str, TopicFacts], sink: tuple[str, TopicFacts], t
 def of_sizes(
     sources: Mapping[str, TopicFacts], dead_letters: tuple[str, TopicFacts], tools: KafkaTools
 ) -> Iterator[Finding]:
-    """Yield whether dead letters may have to be cut."""
+    """Yield whether dead letters may have to be truncated."""
     name, topic = dead_letters
     room = int(topic.setting("max.message.bytes") or 0)
     sizes = {source: int(facts.setting("max.message.bytes") or 0) for source, facts in sources.items()}
@@ -199,20 +199,20 @@ def of_sizes(
     if room and larger:
         most = max(sizes.values())
         cause = (
-            f"the dead-letter topic {name!r} takes {room} bytes (max.message.bytes), and {_named(larger)} takes "
-            f"{most}: a rejected record that is larger is cut"
+            f"the dead-letter topic {name!r} accepts {room} bytes (max.message.bytes), but {_named(larger)} accepts "
+            f"{most}: larger rejected records are truncated"
         )
         yield Finding.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
 
 
 class Expiry(NamedTuple):
     """
-    When offsets that nobody commits are forgotten, and what follows.
+    What determines whether offsets expire.
 
     Args:
-        starting: what `starting.offsets` says.
+        starting: the value of `starting.offsets`.
         round_seconds: how often the offsets of idle partitions are renewed.
-        checks: how many times `round.interval` that is.
+        checks: the same, as a multiple of `round.interval`.
     """
 
     starting: str
@@ -221,28 +221,28 @@ class Expiry(NamedTuple):
 
 
 def of_expiry(sources: Mapping[str, TopicFacts], brokers: BrokerFacts, expiry: Expiry) -> Iterator[Finding]:
-    """Yield what follows where brokers forget offsets before the source forgets records."""
+    """Yield what follows if brokers delete offsets before the source deletes records."""
     minutes = int((brokers.settings or {}).get("offsets.retention.minutes", 0))
     forgotten = (
-        f"brokers forget offsets that nobody commits after {_span(minutes * 60_000)} (offsets.retention.minutes)"
+        f"brokers delete the offsets of an idle group after {_span(minutes * 60_000)} (offsets.retention.minutes)"
     )
     if minutes and minutes * 60 < 2 * expiry.round_seconds:
         interval = minutes * 60 / 2 / expiry.checks
-        cause = f"{forgotten}, and those of idle partitions are renewed every {_span(expiry.round_seconds * 1000)}"
+        cause = f"{forgotten}, but those of idle partitions are renewed only every {_span(expiry.round_seconds * 1000)}"
         yield Finding.warns(cause, f"set round.interval to {interval:g}s or less, or offsets.retention.minutes to 1440")
     longest = max(map(_retention_ms, sources.values()), default=0)
     if minutes and longest > minutes * 60_000 and expiry.starting != "error":
         longer = [source for source, facts in sources.items() if _retention_ms(facts) > minutes * 60_000]
         cause = (
-            f"{forgotten}, and {_named(longer)} keeps records for longer: after a stop of that length the service "
-            f"would begin at starting.offsets ({expiry.starting})"
+            f"{forgotten}, but {_named(longer)} keeps records for longer: after an outage of that length the service "
+            f"would start at starting.offsets ({expiry.starting})"
         )
         enough = "" if longest == UNLIMITED_MS else f", or offsets.retention.minutes to {-(-longest // 60_000)}"
         yield Finding.warns(cause, f"set starting.offsets to error once the group has offsets{enough}")
 
 
 class Look(NamedTuple):
-    """When a broker had last written an offset by its clock, and when we asked by ours; both in seconds."""
+    """When a broker last wrote an offset by its clock, and when we asked by ours; both in seconds."""
 
     newest: float | None
     at: float
@@ -250,10 +250,10 @@ class Look(NamedTuple):
 
 def of_clocks(first: Look, second: Look) -> Iterator[Finding]:
     """
-    Yield how far the clocks differ, as far as that can be known without writing anything.
+    Yield how far the clocks differ, as far as can be known without writing anything.
 
-    A broker's clock cannot be earlier than what it has written. Only if it has written between two looks, it cannot be
-    later than that either.
+    A broker's clock is never behind what it has written. It is known not to be ahead only if the broker wrote between
+    the two looks.
     """
     if first.newest is None or second.newest is None:
         return
@@ -261,12 +261,12 @@ def of_clocks(first: Look, second: Look) -> Iterator[Finding]:
     ahead = first.at - second.newest if second.newest > first.newest else 0.0
     if behind > CLOCK_SECONDS or ahead > CLOCK_SECONDS:
         way, by = ("behind", behind) if behind > 0 else ("ahead of", ahead)
-        cause = f"this machine's clock is {by:.0f} s or more {way} that of the brokers"
-        yield Finding.warns(cause, "set the clocks by NTP, on this machine, the executors and the brokers")
+        cause = f"this machine's clock is at least {by:.0f} s {way} the brokers' clocks"
+        yield Finding.warns(cause, "synchronize this machine, the executors and the brokers by NTP")
 
 
 def _retention_ms(topic: TopicFacts) -> int:
-    """Return for how long a topic keeps records; 0 where that is not known."""
+    """Return how long a topic keeps records; 0 if unknown."""
     if topic.settings is None:
         return 0
     milliseconds = int(topic.setting("retention.ms") or -1)

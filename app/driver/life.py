@@ -1,4 +1,4 @@
-"""Whether another run of the service is alive: its commits show it, as long as Kafka answers us and we can see them."""
+"""Whether other runs of the service are alive, judged by their commits and by how long we could see every commit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 class Sight:
     """
-    For how long we have seen every commit: who is silent while Kafka does not answer us need not be gone.
+    How long every look has been answered. A run that is silent while Kafka is not responding may still be alive.
 
     Args:
         clock: seconds that never go back.
@@ -17,28 +17,28 @@ class Sight:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.now = clock
         self._began: float | None = None
-        """Since when every look was answered; None while none is."""
+        """When the current series of answered looks began; None while Kafka is not responding."""
 
     def opens(self) -> None:
-        """Take in that a look was answered."""
+        """Record an answered look."""
         if self._began is None:
             self._began = self.now()
 
     def is_lost(self) -> None:
-        """Take in that Kafka does not answer."""
+        """Record that Kafka is not responding."""
         self._began = None
 
     def seconds(self, since: float = -math.inf) -> float:
-        """Return for how many seconds we have seen everything up to now, at most since a moment of the clock."""
+        """Return for how many seconds, at most from `since` on, every look has been answered."""
         return 0.0 if self._began is None else self.now() - max(since, self._began)
 
 
 class Life:
     """
-    The life of other runs, as far as they show it; it ends when they have been silent for long enough.
+    Whether other runs have shown signs of life; long silence ends it.
 
     Args:
-        sight: for how long we could see.
+        sight: how long we could see.
         gone_seconds: how long a silence ends it.
     """
 
@@ -46,10 +46,10 @@ class Life:
         self._sight = sight
         self._gone_seconds = gone_seconds
         self._signs: tuple[float, float] | None = None
-        """When the first and the last sign of it were seen; None where it has ended, or never began."""
+        """When the first and the last sign of life were seen; None before the first and after a long silence."""
 
     def look(self, *, sign: bool) -> None:
-        """Take in an answered look, and whether it has shown a sign of life."""
+        """Record an answered look and whether it showed a sign of life."""
         first, last = self._signs or (math.inf, math.inf)
         if sign:
             self._signs = (first if self.goes_on else self._sight.now()), self._sight.now()
@@ -58,10 +58,10 @@ class Life:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there was a sign of it, and no long silence since."""
+        """Whether there was a sign of life and no long silence since."""
         return self._signs is not None and self._sight.seconds(self._signs[1]) < self._gone_seconds
 
     @property
     def is_long(self) -> bool:
-        """Whether it has gone on for as long as the silence would have to be that ends it."""
+        """Whether it has lasted for at least `gone_seconds`."""
         return self._signs is not None and self._sight.seconds(self._signs[0]) >= self._gone_seconds

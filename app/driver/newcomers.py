@@ -1,4 +1,4 @@
-"""What is decided of a source partition when it is met: whether it is new, and whether its offset was left behind."""
+"""Whether a newly met source partition is new to the group, and whether its offset was left behind."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from app.errors import Blocked, OffsetLeftBehind
 from app.model import CommittedOffset, Partition, Topic
 from app.offsets.contract import OffsetStore
 
-LEFT_BEHIND = "only the source's cluster has the group's offset, and with sink.kafka offsets are elsewhere"
+LEFT_BEHIND = "the group's offset exists only on the source's cluster; with sink.kafka, offsets are kept elsewhere"
 
 
 class Newcomers:
     """
-    Meets the partitions, each of them once.
+    Meets each partition once.
 
-    What is decided rests on the group's offsets, and the group has those of a partition without a leader, too.
+    Judges by the group's offsets, which exist even for partitions without a leader.
 
     Args:
         config: the configuration.
-        copies: the group's offsets on the source's cluster; None where its true offsets are there.
+        copies: the group's offsets on the source's cluster; None if that is their main store.
     """
 
     def __init__(self, config: Config, copies: OffsetStore | None) -> None:
         self._copies = copies
         self._cure = (
-            f"stop Winnow, then take it along by {take_along(config.offsets.store.name)}; or, to begin anew, "
+            f"stop Winnow, then carry it over with {take_along(config.offsets.store.name)}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
         )
         """What to do about an offset that only the copies have."""
@@ -39,19 +39,19 @@ class Newcomers:
 
     @property
     def known(self) -> Collection[Partition]:
-        """Every partition that was met."""
+        """Every partition met so far."""
         return self._known or ()
 
     def meet(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:
         """
-        Take in which partitions exist, and the committed offset of each of them; None where there is none.
+        Record which partitions exist, with their committed offsets (None without one).
 
         Raises:
-            Unreachable, NotUsable: the source's cluster does not tell its copies; then nothing is decided.
+            Unreachable, NotUsable: the copies on the source's cluster cannot be read; nothing is decided.
         """
         met = committed.keys() - (self._known or ())
         self._look_for_copies([each for each in met if committed[each] is None])
-        if self._known is None:  # a partition is new where the group has worked on another one of its topic (KIP-1327)
+        if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             begun = {each.topic for each, at in committed.items() if is_witness(at, topics[each.topic].id)}
             self._new = {each for each in met if each.topic in begun}
         else:
@@ -59,27 +59,27 @@ class Newcomers:
         self._known = {*self.known, *met}
 
     def _look_for_copies(self, partitions: Collection[Partition]) -> None:
-        """Copies follow the truth, so where only the copy exists `sink.kafka` is new, or the truth was lost."""
+        """Copies follow the main store. An offset that only the copy has means a new `sink.kafka` or a lost store."""
         if self._copies is not None and partitions:
             copies = self._copies.load(partitions, stable=False)
             self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
 
     def is_new(self, partition: Partition) -> bool:
-        """Return whether a partition, if it has no offset, is younger than the group's work on its topic."""
+        """Return whether a partition, if it has no offset, was created after the group began with its topic."""
         return partition in self._new
 
     def refuse_left_behind(self, at: PartitionOffsets) -> None:
         """
-        Require of a partition without an offset that there was no copy of one when it was met.
+        Refuse a partition without an offset that had a copy when it was met.
 
         Raises:
-            OffsetLeftBehind: there was.
+            OffsetLeftBehind: there was a copy.
         """
         if at.committed is None and at.partition in self._left_behind:
             raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._cure)
 
     def judge(self, at: PartitionOffsets, policy: StartPolicy) -> Blocked | None:
-        """Return why a partition waits for a person, as far as is seen without the service; None if it does not."""
+        """Return why a partition needs an operator, as far as can be seen without the service; None if it does not."""
         try:
             self.refuse_left_behind(at)
             decide(at, policy, first_seen=None, had_offset_in=None, is_new=self.is_new(at.partition), cut=None)

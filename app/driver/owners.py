@@ -1,4 +1,4 @@
-"""Which run of the service works for the group: each run names itself beside every offset that its tasks commit."""
+"""Detects other runs of the service in the group: each run stores its name with every offset that its tasks commit."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from app.model import NOBODY, CommittedOffset, Owner, Partition
 from app.offsets.metadata import owner_of
 from app.runtime import Runtime
 
-# What stands there at the first look, and what an earlier run's tasks commit until ours have fenced them, is left over.
+# The first look finds old commits, and an earlier run's tasks commit until ours have fenced them.
 LOOKS_AT_LEFTOVERS = 2
-# A task without traffic commits one offset each second, so three of these stand still only where no task works.
+# A task without traffic commits one offset each second, so three of these stand still only if no task works.
 SIGN_OF_LIFE_SECONDS = 3.0
-TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this one a larger generation"
+TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this run a larger generation"
 
 
 def sign_of_life_seconds(commit_seconds: float) -> float:
-    """Return how long to look before nobody works: a partition with records commits only each `commit_seconds`."""
+    """Return how long to look before the group counts as idle: a busy partition commits each `commit_seconds`."""
     return max(SIGN_OF_LIFE_SECONDS, 2 * commit_seconds)
 
 
 class Equals(Enum):
-    """What becomes of this run and others of its generation."""
+    """How this run treats other runs of its generation."""
 
     REPLACED = auto()
-    """The latest of them works."""
+    """The latest run works."""
     GO_FIRST = auto()
-    """This run works when they are gone."""
+    """This run works once the others are gone."""
     REFUSED = auto()
-    """This run works only where there are none."""
+    """This run works only if there are no others."""
 
 
 class Owners:
     """
-    Watches for another run of the service with the same group: the two would split the records or fight for them.
+    Watches for another run with the same group: the two would split the records or fight over them.
 
-    Clocks differ from host to host, so only an offset that moves is a sign of life, never one that stands there.
+    Clocks differ between hosts, so only an offset that moves is a sign of life.
 
     Args:
         me: this run.
-        group: the group, for errors.
-        runtime: the clock, and how long a run may commit nothing before it counts as gone.
+        group: the group, for error messages.
+        runtime: the clock, and how long a run may be silent before it counts as gone.
     """
 
     def __init__(self, me: Owner, group: str, runtime: Runtime) -> None:
@@ -62,12 +62,12 @@ class Owners:
 
     def look(self, offsets: Mapping[Partition, CommittedOffset | None]) -> None:
         """
-        Take in the committed offset of every partition; None where there is none.
+        Record the committed offset of every partition; None without one.
 
         Raises:
-            ForeignSink: somebody writes the group's records to another sink.
-            Superseded: a run of the same generation that started later is at work, and this one replaces its equals.
-            ServiceRuns: a run of the same generation is at work, and this one is to work only where there is none.
+            ForeignSink: another run writes the group's records to another sink.
+            Superseded: a later run of this generation is active, and this run does not stand by.
+            ServiceRuns: a run of this generation is active, and this run was to refuse that.
         """
         self._sight.opens()
         moved = {
@@ -85,43 +85,43 @@ class Owners:
         self._looks += 1
 
     def lose_sight(self) -> None:
-        """Take in that Kafka does not answer us: until it does, nobody is silent, and nobody is known to be absent."""
+        """Record that Kafka is not responding: until it does, no run counts as silent or absent."""
         self._sight.is_lost()
 
     def look_before_work(self, commit_seconds: float, *, refuse: bool) -> None:
         """
-        Leave the work to whoever of our generation does it: wait until they are gone, or refuse to work at all.
+        Leave the work to other runs of this generation: wait until they are gone, or refuse to work at all.
 
         Args:
-            commit_seconds: how often a partition with records commits.
-            refuse: whether to refuse.
+            commit_seconds: how often a busy partition commits.
+            refuse: refuse instead of waiting.
         """
         self._equals = Equals.REFUSED if refuse else Equals.GO_FIRST
         self._must_look_for = sign_of_life_seconds(commit_seconds)
 
     def work(self) -> None:
-        """Replace whoever else of our generation works from now on."""
+        """Replace other runs of this generation from now on."""
         self._equals, self._must_look_for = Equals.REPLACED, 0.0
 
     @property
     def stands_by(self) -> bool:
-        """Whether this run leaves the work to any other one of its generation, also to one that started earlier."""
+        """Whether this run yields to every other one of its generation, even to one that started earlier."""
         return self._equals is not Equals.REPLACED
 
     @property
     def must_look(self) -> bool:
-        """Whether it is too soon to say that nobody else works; where no offset names another run, it is not."""
+        """Whether it is too soon to rule out other runs. It never is if no offset names another run."""
         named = any(owner_of(each) not in (NOBODY, self._me) for each in self._seen.values())
         return named and self._sight.seconds() < self._must_look_for
 
     @property
     def goes_first(self) -> Owner | None:
-        """The run of our generation to which we leave the work; None if there is none, or we do not stand by."""
+        """The run of this generation that we yield to; None if there is none or we do not stand by."""
         return self.rival if self.stands_by else None
 
     @property
     def rival(self) -> Owner | None:
-        """Another run of our generation that is at work, a later one only where we stand by; None if there is none."""
+        """Another active run of this generation, a later one only while we stand by; None if there is none."""
         return self._rival if self._rivals.goes_on else None
 
     def _is_equal(self, owner: Owner) -> bool:
@@ -135,7 +135,7 @@ class Owners:
         if self._equals is Equals.REFUSED:
             raise ServiceRuns(f"{self._rival} works for group {self._group!r}", TO_WORK_BESIDE)
         if self._rival > self._me and self._equals is Equals.REPLACED:
-            msg = f"a later run of the service works for group {self._group!r}: {self._rival}; this one is {self._me}"
+            msg = f"a later run of the service works for group {self._group!r}: {self._rival}; this run is {self._me}"
             raise Superseded(
                 msg, "stop one of them, or give it another group.id; to take over, give it a larger generation"
             )

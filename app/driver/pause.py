@@ -1,12 +1,12 @@
 """
-A pause of the service: a mark in Kafka, which a running service sees within `round.interval`, a later one at its start.
+An operator's pause: a mark in Kafka that a running service reads within `round.interval`, and a new one at its start.
 
     winnow-pause/1 since=1795328875831 by=ops-1
 
-It is the offset of a group of its own (1: paused, 0: not), so it needs no topic and no volume. Brokers forget an offset
-with its topic, so it stands beside each topic of the service, and one mark that is left counts. They also forget the
-offsets of a group that nobody commits in for `offsets.retention.minutes` (7 days), so a paused service renews both the
-mark and its own offsets (`app.driver.renewal`).
+The mark is a committed offset of a separate group (1: paused, 0: not), so it needs no topic or volume. Brokers delete
+an offset together with its topic, so each topic of the service carries a mark, and any one of them counts. Brokers also
+delete the offsets of a group that is idle for `offsets.retention.minutes` (7 days), so a paused service renews the mark
+and its own offsets (`app.driver.renewal`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from app.offsets.contract import OffsetStore
 GROUP = "{}.pause"
 VERSION = "winnow-pause/1"
 AGAIN_SECONDS = 300.0
-"""After so long it is looked again whether we may read the mark: where we may not, the question takes five seconds."""
+"""When to ask again after Kafka denied reading the mark: each denied request takes five seconds."""
 
 
 class PauseMark:
     """
-    Reads the mark, and changes it.
+    Reads and changes the mark.
 
     Args:
-        store: the offsets of the group that holds it.
+        store: the offsets of the mark's group.
         topics: the topics of the service.
         clock: seconds that never go back.
     """
@@ -41,14 +41,13 @@ class PauseMark:
         self._clock = clock
         self._forbidden_until = clock()
         self._known: Pause | None = None
-        """What was read last."""
 
     def read(self) -> Pause | None:
         """
-        Return the pause; where we may not ask, the one that was read last. None where there is none.
+        Return the pause, or the last one read if Kafka denies access. None if the service is not paused.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or cannot serve us.
+            Unreachable, NotUsable: Kafka is not responding or refuses.
         """
         if self._clock() < self._forbidden_until:
             return self._known
@@ -61,16 +60,16 @@ class PauseMark:
         return self._known
 
     def _marks(self) -> dict[Partition, CommittedOffset]:
-        """Return the marks that say that the service is paused."""
+        """Return the marks that say `paused`."""
         found = self._store.load(self._places, stable=False)
         return {place: at for place, at in found.items() if at.offset == 1}
 
     def set(self, pause: Pause) -> None:
         """
-        Pause the service; one of its topics may be missing now.
+        Pause the service, even if one of its topics is missing now.
 
         Raises:
-            Transient: it is unknown whether it is.
+            Transient: the result is unknown.
         """
         failures = []
         for place in self._places:
@@ -83,11 +82,11 @@ class PauseMark:
 
     def clear(self) -> None:
         """
-        Let the service go on.
+        End the pause.
 
         Raises:
-            Transient: it is unknown whether it does.
-            Unreachable, NotUsable: Kafka does not answer, or cannot serve us.
+            Transient: the result is unknown.
+            Unreachable, NotUsable: Kafka is not responding or refuses.
         """
         for place in self._marks():
             self._store.reset(place, 0, "")

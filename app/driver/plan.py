@@ -1,4 +1,4 @@
-"""Plans a round: which task cleanses which partitions. Pure."""
+"""Plans a round: assigns partitions to tasks. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.model import OffsetRange, Partition
 
-# What an idle partition weighs: its lane, producer and commits are not free.
+# The load of an idle partition: its lane, producer and commits are not free.
 IDLE_LOAD = 1_000
 
 
@@ -15,13 +15,13 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
     """
     Spread partitions over at most `slots` tasks, every partition exactly once, balanced by load.
 
-    Longest processing time first: the heaviest partition goes to the task with the least to do. That is at most a third
-    above the best possible (Graham 1969). The order is fixed, so that the same input gives the same plan.
+    Longest processing time first: the heaviest partition goes to the least loaded task. The result is at most a third
+    above the optimum (Graham 1969). The order is fixed, so the same input gives the same plan.
 
     Args:
-        ranges: the partitions to work on.
-        loads: records that each of them is expected to bring: its lag and what arrives in a round. A partition whose
-            output nobody takes is not there; it comes after all others in its task, also after the idle ones.
+        ranges: the partitions to process.
+        loads: the expected records of each partition: its lag and what arrives in a round. Undeliverable partitions are
+            absent; they come last in their tasks, after the idle ones.
         slots: how many tasks can run at once.
     """
     heaviest_first = sorted(ranges, key=lambda each: (each.partition not in loads, -_load(each, loads), each.partition))
@@ -35,7 +35,7 @@ def plan(ranges: Iterable[OffsetRange], loads: Mapping[Partition, int], slots: i
 
 
 def heaviest(tasks: Iterable[Sequence[OffsetRange]], loads: Mapping[Partition, int]) -> int:
-    """Return how much the busiest task has to do."""
+    """Return the load of the busiest task."""
     return max(sum(_load(offset_range, loads) for offset_range in task) for task in tasks)
 
 

@@ -1,7 +1,7 @@
 """
-Looks whether the service could work with Kafka as it is, and changes nothing: `winnow check --connect`, and each start.
+Checks that the service could run against Kafka as it is. Read-only; used by `winnow check --connect` and each start.
 
-The rights come first: without them, other questions are answered as if topics did not exist.
+Rights are checked first: without them, Kafka answers other requests as if the topics did not exist.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from app.model import Guarantee
 from app.runtime import REAL, Runtime
 
 PARTITIONS = 8
-"""What a topic may be created with, where nothing says how many partitions it needs."""
-UNKNOWN_LIMITS = "which records it takes is only known when it refuses one"
+"""The suggested number of partitions for a new topic, if nothing says how many it needs."""
+UNKNOWN_LIMITS = "its limits on records are unknown until it rejects one"
 UNREAD_SOURCE = "its partitions are not read"
 UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
 UNPAUSED = "winnow pause does not work"
-UNCOPIED = "tools that watch the lag there see no offsets"
-UNKNOWN_BROKERS = "transaction.max.timeout.ms and offsets.retention.minutes are not known"
+UNCOPIED = "tools that monitor lag on that cluster see no offsets"
+UNKNOWN_BROKERS = "transaction.max.timeout.ms and offsets.retention.minutes are unknown"
 
 
 class Preflight:
     """
-    Asks Kafka, and judges.
+    Asks Kafka, and judges the answers.
 
     Args:
         config: the configuration.
@@ -69,11 +69,11 @@ class Preflight:
 
     def rights(self) -> list[Finding]:
         """
-        Return which rights and topics are missing, and what the brokers cannot do.
+        Return the missing rights and topics, and the features that the brokers lack.
 
         Raises:
-            Unreachable: Kafka does not answer.
-            NotUsable: it refuses us altogether.
+            Unreachable: Kafka is not responding.
+            NotUsable: it refuses every request.
         """
         return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
 
@@ -87,7 +87,7 @@ class Preflight:
         if self._two:
             by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
             yield from of_clusters((source.id(), sink.id()), topics, by_key)
-        # One that only a pattern finds may be anybody's; the others go on.
+        # A topic found only by the pattern may belong to others; the service runs without it.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
         if self._two:
@@ -108,11 +108,11 @@ class Preflight:
             yield from _refusals(self._clients.fence.refuse_forbidden_ids)
         if self._brokers.settings is None:
             cure = sink.tools.allow(["DescribeConfigs"], "--cluster")
-            yield Finding.warns(f"Winnow may not DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
+            yield Finding.warns(f"Winnow lacks DescribeConfigs on the brokers, so {UNKNOWN_BROKERS}", cure)
 
     def _writes(self, topic: str) -> list[Need]:
-        # After an outage that leaves a commit without an answer, what was committed is looked for in the output itself:
-        # a partition would wait until it may be read.
+        # If an outage leaves a commit unanswered, the output itself shows whether it succeeded. Without the right to
+        # read the output, the partition would have to wait.
         needed, useful = (
             (("Describe", "Read", "Write"), ()) if self._exactly_once else (("Describe", "Write"), ("Read",))
         )
@@ -124,7 +124,7 @@ class Preflight:
 
     def settings(self, topics: Collection[str]) -> list[Finding]:
         """
-        Return what is wrong with the settings of brokers and topics; raises what `rights` does.
+        Return what is wrong with the settings of brokers and topics. Raises what `rights` raises.
 
         Args:
             topics: the source topics.
@@ -135,10 +135,10 @@ class Preflight:
         return [*found, *(self._settings(self._clients.clusters, topics) if self._clients.clusters else ())]
 
     def _refuse_compacted(self) -> None:
-        """Require that the dead-letter topic keeps every record, and takes some without a key."""
+        """Refuse a compacted dead-letter topic: it deletes records and rejects those without a key."""
         topic = self._config.dead_letters.topic
         if self._clients.destinations.destination(topic).compacted:
-            msg = f"the dead-letter topic {topic!r} is compacted: it refuses records without key, and forgets"
+            msg = f"the dead-letter topic {topic!r} is compacted: it rejects records without a key and deletes others"
             raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
     def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ class Preflight:
         return Look(newest, self._clock())
 
     def _sources(self) -> Iterable[str]:
-        """Return the source topics; of those that only a pattern finds, the ones that we may see."""
+        """Return the source topics; with a pattern, those that we may see."""
         source = self._config.source
         if source.topics_pattern is None:
             return source.topics
@@ -176,7 +176,7 @@ class Preflight:
 
     @property
     def release(self) -> str:
-        """The Kafka whose requests the brokers know; empty before `rights`, and where that is not known."""
+        """The newest Kafka release whose API the brokers support; empty if unknown, or before `rights`."""
         return release(self._brokers)
 
 
@@ -186,8 +186,8 @@ def refuse(findings: Iterable[Finding]) -> list[str]:
 
     Raises:
         NotAllowed: rights are missing.
-        TopicMissing: topics are.
-        NotUsable: something else does not let the service run.
+        TopicMissing: topics are missing.
+        NotUsable: the service cannot run for another reason.
     """
     found = list(findings)
     refusals = [each.error for each in found if each.severity is Severity.REFUSES]
@@ -210,7 +210,7 @@ def _reads(topic: str, without: str = "") -> Need:
 
 
 def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
-    """Yield which rights are missing on topics that exist."""
+    """Yield the missing rights on topics that exist."""
     for need in needs:
         if need.name in found:
             yield from lacking(need, found[need.name].rights, cluster.tools)
@@ -219,7 +219,6 @@ def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterabl
 def _missing(
     cluster: Cluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
 ) -> Iterator[Finding]:
-    """Yield each topic that does not exist."""
     for name in names:
         if name not in found:
             yield Finding.refuses(TopicMissing.named(name, cluster.tools, partitions))

@@ -1,4 +1,4 @@
-"""Decides whether a running round needs a rebalance. Asks nobody, and remembers only the last refresh."""
+"""Decides whether a running round needs a rebalance. Makes no requests and remembers only the last refresh."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from app.driver.starting_offsets import PartitionOffsets
 from app.model import OffsetRange, Partition
 from app.runtime import REAL, Timings
 
-# How much longer records may wait for each partition of their task: opening hundreds takes long, and while they catch
-# up it is seldom the turn of each.
+# Extra patience for each partition of a task: opening hundreds takes long, and each rarely gets its turn while they
+# catch up.
 STALLED_SECONDS_EACH = 0.25
-# A rebalance costs readers a pause. It is worth that where the busiest task has so much more to do than it need have,
-# and cannot keep up: more waits for it than it has done since the last refresh.
+# A rebalance costs readers a pause. It is worth it if the busiest task has this many times the load that it could have
+# and cannot keep up: its lag exceeds what it has processed since the last refresh.
 UNEVEN = 1.5
 
 
 class Balance:
     """
-    The tasks of a running round, and how far their partitions were at the last refresh.
+    The tasks of a running round, and the progress of their partitions at the last refresh.
 
     Args:
         tasks: the offset ranges of each task.
-        workload: what the plan was made from.
+        workload: the basis of the plan.
         now: when the tasks began, in seconds.
-        commit_seconds: how often a partition commits; its records wait for so long by intention.
-        timings: how long it is patient.
+        commit_seconds: how often a partition commits; its records wait that long by design.
+        timings: how long to be patient.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Balance:
         self._blocked = workload.blocked.keys()
         self._progressed_at = {each.partition: now for each in self._ranges}
         self._has_committed: set[Partition] = set()
-        """The partitions that were seen to go on in this round."""
+        """The partitions that have made progress in this round."""
         self._troubled: set[Partition] = set()
         self._elected_at = -math.inf
-        """When partitions last lost their leader, or got one."""
+        """When partitions last lost or gained a leader."""
 
     @property
     def offsets(self) -> Mapping[Partition, PartitionOffsets]:
@@ -60,19 +60,19 @@ class Balance:
 
     @property
     def partitions(self) -> Collection[Partition]:
-        """The partitions that the tasks work on."""
+        """The partitions of the tasks."""
         return self._progressed_at.keys()
 
     def pause(self, now: float) -> None:
-        """Leave out a time in which nothing could be seen: nobody counts as stalled for it."""
+        """Restart all stall timers after a time without observations."""
         self._progressed_at = dict.fromkeys(self._progressed_at, now)
 
     def needs_rebalance(self, found: SourceOffsets, slots: int, now: float) -> str:
-        """Return why the round must end and the partitions be planned again; empty while the plan is good."""
+        """Return why the round must end and be planned again; empty while the plan is good."""
         offsets = found.offsets
         before, self._offsets = self._offsets, offsets
         if before.keys() != offsets.keys():
-            return "partitions came or went"
+            return "partitions were added or removed"
         if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
             return why
         loads: dict[Partition, int] = {}
@@ -80,7 +80,7 @@ class Balance:
         done: dict[Partition, int] = {}
         for each in self._ranges:
             partition, was, at = each.partition, before[each.partition], offsets[each.partition]
-            if found.trouble(partition):  # another task could do no more: it neither stalls nor counts as work
+            if found.trouble(partition):  # no other task could do more: it neither stalls nor counts as work
                 self._progressed_at[partition] = now
                 continue
             done[partition] = at.next_offset(each.start) - was.next_offset(each.start)
@@ -98,7 +98,7 @@ class Balance:
         return self._uneven(plan(self._ranges, loads, slots), loads, lags, done)
 
     def _elected_lately(self, troubled: set[Partition], now: float) -> bool:
-        """Return whether other partitions are in trouble than a moment ago: Kafka has just elected leaders."""
+        """Return whether the set of troubled partitions has just changed, because Kafka is electing leaders."""
         if troubled != self._troubled:
             self._troubled, self._elected_at = troubled, now
         return now - self._elected_at < self._timings.election
@@ -108,7 +108,7 @@ class Balance:
     ) -> str:
         for partition in self._blocked & offsets.keys():
             if before[partition].committed != offsets[partition].committed:
-                return f"{partition}: it was blocked, and the group's offset was set"
+                return f"{partition}: it was blocked, and the group's offset has been set"
         return ""
 
     def _trouble(
@@ -127,7 +127,7 @@ class Balance:
             for each in task:
                 stalled = now - self._progressed_at[each.partition]
                 if stalled > patience:
-                    return f"{each.partition}: nothing was committed for {stalled:.0f} s; see its executor's log"
+                    return f"{each.partition}: nothing has been committed for {stalled:.0f} s; see the executor's log"
         return ""
 
     def _uneven(
@@ -138,7 +138,7 @@ class Balance:
         done: Mapping[Partition, int],
     ) -> str:
         if len(best) != len(self._tasks):
-            return f"there are slots for {len(best)} tasks, not {len(self._tasks)}"
+            return f"there are slots for {len(best)} tasks instead of {len(self._tasks)}"
         busiest = max(self._tasks, key=lambda task: heaviest([task], loads))
         keeps_up = heaviest([busiest], lags) <= heaviest([busiest], done)
         uneven = heaviest([busiest], loads) > UNEVEN * heaviest(best, loads)
@@ -146,16 +146,16 @@ class Balance:
 
 
 def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffsets) -> str:
-    """Return what a task may not notice or cannot mend; empty if there is nothing."""
+    """Return a change that a task may not notice or cannot repair; empty if there is none."""
     if before.topic_id != at.topic_id:
-        return "its topic was deleted and created again"
+        return "its topic was deleted and recreated"
     if before.committed is None:
         return ""
     if at.committed is None:
         return "the group's offset vanished"
     if at.committed.offset < before.committed.offset:
-        return "the group's offset was set back"
-    # Until its first commit a task reads where the plan says: `out.of.range` may have chosen another record.
+        return "the group's offset was moved back"
+    # Until its first commit a task reads from the planned start, which `out.of.range` may have moved.
     next_offset = planned.start if at.committed.offset == planned.committed else at.committed.offset
     in_range = at.watermarks.log_start <= next_offset <= at.watermarks.high_watermark
     return "" if in_range or at.committed != before.committed else "its next record was deleted"

@@ -1,9 +1,9 @@
 """
-Keeps brokers from forgetting the offsets of partitions that no task works on: idle, blocked, or paused.
+Renews the offsets of partitions that no task works on (idle, blocked or paused), so that brokers keep them.
 
-Brokers forget an offset of a group without members that nobody has committed for `offsets.retention.minutes` (7 days),
-partition by partition. A partition without an offset would be read from its beginning at the next start, and its lines
-would come twice. A task renews the offsets of its partitions at its end, so a round is no longer than the driver waits.
+Brokers delete the offsets of a group without members partition by partition, `offsets.retention.minutes` (7 days) after
+the last commit. The next start would read such a partition from its beginning and duplicate its lines. A task renews
+the offsets of its partitions when it ends, so a round never outlasts the renewal interval.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from app.errors import NotUsable, PartitionError, Unreachable
 from app.model import Partition
 
 RENEW_SECONDS = 6 * 3_600.0
-"""Where brokers keep offsets for a day or longer, or do not tell us for how long."""
+"""The interval if brokers keep offsets for a day or longer, or do not report how long."""
 SHARE = 4
-"""How often within the time that brokers keep an offset."""
+"""How many times to renew within the retention time."""
 
 
 class Renewal:
     """
-    Renews offsets, again and again.
+    Renews offsets periodically.
 
     Args:
         clients: Kafka, as the driver sees it.
         clock: a monotonic clock in seconds.
-        transactional: whether a task that was thought dead must be fenced first, because it could commit meanwhile.
+        transactional: whether to fence first, because a task that was believed dead could still commit.
     """
 
     def __init__(self, clients: Clients, clock: Callable[[], float], *, transactional: bool) -> None:
@@ -38,24 +38,24 @@ class Renewal:
         self._transactional = transactional
         self._renewed_at = -math.inf
         self.every = RENEW_SECONDS
-        """How many seconds may pass between two commits of an offset."""
+        """The longest time between two commits of an offset, in seconds."""
 
     def learn(self) -> None:
         """
-        Ask for how long brokers keep offsets.
+        Ask how long brokers keep offsets.
 
         Raises:
-            Unreachable, NotUsable: Kafka does not answer, or cannot serve us.
+            Unreachable, NotUsable: Kafka is not responding or refuses.
         """
         retention = self._clients.group.offset_retention()
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)
 
     def renew(self, partitions: Collection[Partition], also: Callable[[], object] = lambda: None) -> None:
-        """Renew the offsets of these partitions if it is time, and do what else is to be done then."""
+        """Renew the offsets of these partitions if it is time, and call `also` then."""
         if self._clock() - self._renewed_at < self.every:
             return
-        with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # it is tried again at the next look
+        with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
             also()
             self._commit_again(partitions)
             self._renewed_at = self._clock()
@@ -68,5 +68,5 @@ class Renewal:
             if not committed.corrupt:
                 self._clients.offsets.save(partition, committed.offset, committed.metadata)
         if len(safe) < len(partitions):
-            msg = "not every partition could be fenced"
+            msg = "some partitions could not be fenced"
             raise Unreachable(msg)

@@ -1,4 +1,4 @@
-"""Calls Kafka until it answers, with a back-off; a refusal counts only where it lasts."""
+"""Retries Kafka calls with a back-off until Kafka responds; refusals count only if they persist."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from app.errors import NotAllowed, Unreachable
 T = TypeVar("T")
 FIRST_WAIT = 0.5
 MAX_WAIT = 5.0
-# While brokers restart one by one, or credentials change, Kafka may refuse us for seconds.
+# Kafka may refuse us for seconds while brokers restart one by one or credentials change.
 REFUSALS_IN_A_ROW = 3
 REFUSED_SECONDS = 8.0
 
 
 class Refusals:
     """
-    Remembers when Kafka has refused us, as often as it did so in a row.
+    Tracks consecutive refusals by Kafka.
 
     Args:
         clock: seconds that never go back.
@@ -31,7 +31,7 @@ class Refusals:
         self._refused_at: list[float] = []
 
     def are_final(self, error: NotAllowed | Unreachable) -> bool:
-        """Take in an error, and return whether the refusals have lasted: then a person must act."""
+        """Record an error; return whether refusals have persisted, so an operator must act."""
         if not isinstance(error, NotAllowed):
             self.over()
             return False
@@ -40,7 +40,7 @@ class Refusals:
         return len(self._refused_at) >= REFUSALS_IN_A_ROW and lasted >= REFUSED_SECONDS
 
     def over(self) -> None:
-        """Take in that Kafka has not refused us."""
+        """Record that Kafka has not refused us."""
         self._refused_at.clear()
 
 
@@ -48,11 +48,11 @@ def retry_until_available(
     call: Callable[[], T], stop: Stop, tracker: StatusTracker, clock: Callable[[], float] = time.monotonic
 ) -> T:
     """
-    Return what the call returns as soon as Kafka answers.
+    Return the call's result once Kafka responds.
 
     Raises:
-        Stopped: a stop was requested before that.
-        NotAllowed: Kafka goes on refusing us.
+        Stopped: a stop was requested first.
+        NotAllowed: Kafka keeps refusing us.
     """
     wait, refusals = FIRST_WAIT, Refusals(clock)
     while not stop.requested:

@@ -1,8 +1,8 @@
 """
-The life of one round: tasks work while the plan is good, and are ended in steps when it is not.
+One round: tasks run while the plan is good, and are ended in steps when it is not.
 
-A round ends by itself at its deadline. Before that only a fence ends it: one partition of each task, then all of them,
-then the job is killed. Without transactions there is no fence, and a round is a short one instead.
+A round ends by itself at its deadline. Ending it earlier takes a fence: first of one partition per task, then of all
+partitions, then the job is killed. Without transactions there is no fence, so rounds are short.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from app.model import Assignment, Guarantee, Partition
 from app.runtime import Runtime
 from app.status.snapshot import End
 
-# For how many checks a round may go on. Idle partitions renew their offset with each round. Without transactions there
-# is no way to end a round early without doing work twice, so it is a short one.
+# The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
+# end early without doing work twice, so it is short.
 CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
 STOP_SECONDS = 0.1
 # Asking Spark ten times a second cost 0.4 CPU-seconds per million records (make bench).
@@ -27,25 +27,25 @@ WATCH_SECONDS = 1.0
 CONTROL_FENCE_SECONDS = 2.5
 FENCE_ALL_SECONDS = 2.0
 KILL_SECONDS = 4.0
-# A task may take so long after its deadline to open and for its last commits, and so much longer for each partition.
-# After that it is stuck, or its machine is, and the partitions of all other tasks wait for the next round.
-# To see how long they wait: python -m tests.chaos run --fault "worker stopped".
+# How long after its deadline a task may take to open and commit, plus a time for each partition. After that the task or
+# its machine is stuck, and all other partitions are waiting for the next round. To see how long they wait:
+# python -m tests.chaos run --fault "worker stopped".
 OVERRUN_SECONDS = 4.0
 OVERRUN_SECONDS_EACH = 0.1
 
 
 class Round:
     """
-    A running round, watched to its end.
+    Watches a running round to its end.
 
     Args:
         running: the tasks.
-        assignments: what each of them does.
-        fence: ends tasks; None where there are no transactions.
+        assignments: the assignment of each task.
+        fence: ends tasks; None without transactions.
         stop: the request to stop.
-        tracker: takes in what happens.
+        tracker: records what happens.
         runtime: the clocks.
-        checks: a pool of one thread, in which Kafka is asked whether the round must end.
+        checks: a single-threaded pool for checks that ask Kafka.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class Round:
         self._clock = runtime.monotonic
         self._checks = checks
         self.fenced: set[Partition] = set()
-        """The partitions that were fenced to end it."""
+        """The partitions fenced to end the round."""
         self.reached = True
-        """Whether the fences have reached Kafka."""
+        """Whether the last fence reached Kafka."""
         self.tasks_to_blame = True
-        """Whether its tasks are to blame if they do not report, rather than a stop, a lost executor or Kafka."""
+        """Whether missing receipts are the tasks' fault rather than a stop's, a lost executor's or Kafka's."""
 
     def watch(self, needs_rebalance: Callable[[], str], every: float) -> bool:
         """
-        Wait for the round's end, and end it where it must not go on; return whether its tasks had to be killed.
+        Wait for the round's end, or end it early if necessary; return whether tasks had to be killed.
 
         Args:
             needs_rebalance: returns why the round must end; empty if it need not.
-            every: seconds between two such checks.
+            every: seconds between two checks.
         """
         began = self._clock()
         overdue = began + self._assignments[0].seconds + overrun(self._assignments)
@@ -110,16 +110,16 @@ class Round:
         return [each.partition for assignment in self._assignments for each in assignment.ranges]
 
     def _unless_stopped(self, check: Callable[[], str]) -> str:
-        """Return what the check finds; empty if a stop is requested first, because Kafka may take long to answer."""
+        """Return the check's result; empty if a stop is requested first, because Kafka may take long to answer."""
         try:
             return self._stop.result(self._checks.submit(check))
         except Stopped:
             return ""
 
     def _ends_or_stops_within(self, seconds: float) -> bool:
-        """Return whether the round ends or a stop is requested within so many seconds."""
+        """Return whether the round ends or a stop is requested within this time."""
         until = self._clock() + seconds
-        # At least one look, however long this process itself was stopped: the round may have ended meanwhile.
+        # Look at least once: the round may have ended while this process was suspended.
         while not self._running.wait(STOP_SECONDS) and not self._stop.requested:
             self._tracker.beat()
             if self._clock() > until:
@@ -127,16 +127,16 @@ class Round:
         return True
 
     def _ends_within(self, seconds: float) -> bool:
-        """Return whether the round ends within so many seconds; a stop waits for CONTROL_FENCE_SECONDS at most."""
+        """Return whether the round ends within this time; a stop waits for CONTROL_FENCE_SECONDS at most."""
         self._ends_or_stops_within(seconds)
         return self._running.wait(min(seconds, CONTROL_FENCE_SECONDS) if self._stop.requested else 0)
 
     def _end(self, ending: End, reason: str, seconds: float) -> bool:
         """
-        End the round before its deadline, in so many seconds; return whether its tasks had to be killed.
+        End the round early, within this time; return whether tasks had to be killed.
 
-        One fence for each task is enough for a task that runs: it commits its other partitions and reports. A task that
-        opened after the fence has fenced us in turn, so all partitions follow. What still runs then is killed.
+        Fencing one partition is enough for a running task: it commits the others and reports. A task that opened after
+        the fence has fenced us in turn, so all partitions are fenced next. Whatever still runs then is killed.
         """
         self._tracker.round_ends(ending, reason)
         hanging = {*self._tracker.undeliverable, *self._tracker.taken}
@@ -144,9 +144,9 @@ class Round:
         return self._shut_out((control, seconds), (self._all_partitions, FENCE_ALL_SECONDS))
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
-        """Fence partitions step by step, each with its time to end the round; return whether it had to be killed."""
+        """Fence partitions step by step, each with its time limit; return whether the tasks had to be killed."""
         for partitions, seconds in steps:
-            if self._tracker.taken.keys() >= set(partitions):  # nothing of it is ours
+            if self._tracker.taken.keys() >= set(partitions):  # none of them is ours
                 continue
             self.reached = self._fences(partitions)
             if not self.reached:
@@ -157,18 +157,18 @@ class Round:
         self._tracker.tasks_killed()
         self._running.cancel()
         self._running.wait(KILL_SECONDS)
-        if self.reached:  # ends what the killed tasks left open; where Kafka is away, it would only take time
+        if self.reached:  # end the killed tasks' open transactions; during an outage it would only take time
             self._fences(self._all_partitions)
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
-        """Fence partitions, but not those that somebody has taken over; return whether Kafka was reached."""
+        """Fence partitions except those taken over by others; return whether Kafka was reached."""
         ours = [each for each in partitions if each not in self._tracker.taken]
         self.fenced.update(ours)
         return self._fence is not None and bool(self._fence.fence(ours))
 
 
 def overrun(assignments: Iterable[Assignment]) -> float:
-    """Return how many seconds after its deadline a round may take: what its largest task needs for its last commits."""
+    """Return how many seconds past its deadline a round may take, for the last commits of its largest task."""
     largest = max(len(assignment.ranges) for assignment in assignments)
     return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * largest

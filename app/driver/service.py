@@ -1,7 +1,7 @@
 """
-The service: discover, plan, run a round; until somebody asks it to stop, or until the end that was seen at the start.
+The service: discover, plan and run a round, until a stop is requested or the end seen at the start is reached.
 
-A round goes on while its plan is good: readers of the sink notice only a rebalance.
+A round runs while its plan is good, because readers of the sink notice every rebalance.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Part
 from app.runtime import REAL, Runtime
 
 T = TypeVar("T")
-# Spark gives up a round in which one task is lost eight times.
+# Spark gives up on a round after one task has failed eight times.
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
 BEAT_SECONDS = 10.0
-# Whoever fences our tasks commits soon. To plan at once would fence them in turn, before we know who they are.
+# The run that fenced our tasks commits soon. Planning at once would fence it in turn, before we know who it is.
 NEW_OWNER_SECONDS = 3.0
 NEW_OWNER_LOOK_SECONDS = 0.25
 
@@ -50,8 +50,8 @@ class Service:
         clients: Kafka, as the driver sees it.
         start_rounds: starts Spark.
         stop: the request to stop.
-        tracker: takes in what happens.
-        page: shows what happens while the service runs.
+        tracker: records what happens.
+        page: the status page, open while the service runs.
         runtime: clocks and threads.
     """
 
@@ -84,19 +84,19 @@ class Service:
         self._failed_rounds = 0
         self._renewal = Renewal(clients, runtime.monotonic, transactional=self._fence is not None)
         self._beside_others = config.generation > 0
-        """Whether a service of another generation may be at work, whose commits never stand still."""
+        """Whether a service of another generation may be active; its open transactions would delay stable reads."""
 
     def run(self, *, until_end: bool, stand_by: bool = False) -> int:
         """
-        Run; return 0 after a clean stop or at the end, 1 if the end was reached except in blocked partitions.
+        Run; return 0 after a clean stop or at the end, 1 if blocked partitions did not reach their end.
 
         Args:
-            until_end: stop at the ends that the partitions have now.
+            until_end: stop at the current ends of the partitions.
             stand_by: first wait until no other service of this generation works for the group.
 
         Raises:
-            NotUsable: Kafka, Spark or the page's port cannot be worked with; a person must act.
-            AccountingError: records are missing in a receipt.
+            NotUsable: Kafka, Spark or the page's port is not usable; an operator must act.
+            AccountingError: a receipt does not account for all records.
         """
         with self._page:
             return self._run(until_end=until_end, stand_by=stand_by)
@@ -114,7 +114,7 @@ class Service:
             if not takes_over:
                 self._clear_leftovers(workload)
             self._as_soon_as_kafka_answers(self._renewal.learn)
-            # Spark takes many seconds on a busy machine. Where it is not up yet, its JVM ends with this process.
+            # Starting Spark takes many seconds on a busy machine. If we stop first, its JVM ends with this process.
             rounds = self._await(self._start_rounds)
             if takes_over:
                 self._await(rounds.warm_up)
@@ -135,11 +135,11 @@ class Service:
                 rounds.stop()
 
     def _await(self, call: Callable[[], T]) -> T:
-        """Return the result of what may take minutes, and show meanwhile that the service is alive."""
+        """Return the result of a call that may take minutes, and keep the heartbeat going."""
         return self._stop.result(self._runtime.background(call), self._tracker.beat)
 
     def _discover(self) -> tuple[TaskConfig, Workload]:
-        """Return what the next round works with and on, as soon as Kafka answers."""
+        """Return the configuration and the workload of the next round, once Kafka responds."""
         config, workload = self._as_soon_as_kafka_answers(self._look)
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
@@ -157,7 +157,7 @@ class Service:
         return retry_until_available(partial(self._ask, call), self._stop, self._tracker, self._runtime.monotonic)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Ask Kafka; while it does not answer us, the silence of others says nothing."""
+        """Ask Kafka. While it does not respond, the silence of other runs means nothing."""
         try:
             return call()
         except (NotAllowed, Unreachable):
@@ -165,14 +165,14 @@ class Service:
             raise
 
     def task_config(self) -> TaskConfig:
-        """Return what all tasks have in common; sink and dead letters are looked up, because they may grow."""
+        """Return the tasks' common configuration; sink and dead letters are looked up, because they may grow."""
         return task_config(self._config, self._clients.destinations, self._discovery.owner)
 
     def _stand_by(self, *, for_equals: bool, refuse: bool) -> tuple[TaskConfig, Workload]:
         """
-        Wait while a later generation works, or with `for_equals` the same; return what to work with and on then.
+        Wait while a later generation is active, or with `for_equals` the same; then return configuration and workload.
 
-        With `refuse`, one of the same generation that works is an error: a backfill must not stop the service.
+        With `refuse`, an active run of the same generation is an error: a backfill must not stop the service.
         """
         owners = self._discovery.owners
         if for_equals or refuse:
@@ -187,14 +187,14 @@ class Service:
         return config, workload
 
     def _takes_over(self, partitions: Iterable[Partition]) -> bool:
-        """Return whether one of these partitions still belongs to an earlier generation, which may be at work."""
+        """Return whether an earlier generation, which may be active, still has one of these partitions."""
         return not self._discovery.takeover.to_take.isdisjoint(partitions)
 
     def _hands_over(self, workload: Workload) -> bool:
         """
-        Leave the work to a service of a later generation, if there is one; return whether there is.
+        Leave the work to a later generation if there is one; return whether there is.
 
-        This one ends when everything is taken. A new round before that would only fence what was just taken.
+        This service ends when everything is taken. Another round before that would fence what was just taken.
         """
         if not self._tracker.taken:
             return False
@@ -205,7 +205,7 @@ class Service:
         return True
 
     def _clear_leftovers(self, workload: Workload) -> None:
-        """End the transactions that a crash left open, before Spark starts: they hold back read_committed readers."""
+        """End the transactions that a crash left open before Spark starts: they hold back read_committed readers."""
         if self._fence is not None:
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
@@ -232,7 +232,7 @@ class Service:
         return 0
 
     def _discover_new_owners(self) -> tuple[TaskConfig, Workload]:
-        """Discover; where somebody else has fenced our tasks, give them a moment to say by a commit who they are."""
+        """Discover. If another run has fenced our tasks, give it a moment to identify itself by a commit."""
         until = self._runtime.monotonic() + NEW_OWNER_SECONDS
         config, workload = self._discover()
         unknown = None in workload.fenced.values()
@@ -248,14 +248,14 @@ class Service:
         return pause is not None
 
     def _pass_time(self, workload: Workload) -> None:
-        """Wait while the service is paused, and see to it that brokers forget neither that nor its offsets."""
+        """Wait while the service is paused, and renew the pause and the offsets."""
         if (pause := self._tracker.snapshot.paused) is not None:
             self._renewal.renew(at_rest(workload, []), also=partial(self._clients.pauses.set, pause))
         self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:
-        """Wait, at most until a stop is requested, and show meanwhile that the service is alive, and what waits."""
-        if seconds >= self._config.round_interval:  # to ask takes a second
+        """Wait until a stop is requested at the latest, with heartbeats; for a long wait, update the records' ages."""
+        if seconds >= self._config.round_interval:  # asking takes a second
             self._tracker.aged(self._clients.ages)
         until = self._runtime.monotonic() + seconds
         while not self._stop.requested and (left := until - self._runtime.monotonic()) > 0:
@@ -264,7 +264,7 @@ class Service:
             self._stop.wait(min(left, BEAT_SECONDS))
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
-        """Plan a round, watch it to its end, and take its receipts in."""
+        """Plan a round, watch it to its end, and process its receipts."""
         seconds, began = self._round_seconds, self._runtime.monotonic()
         slots = rounds.slots
         deadline = self._runtime.wall_clock() + seconds
@@ -308,18 +308,18 @@ class Service:
             self._count_what_was_committed()
 
     def _loads(self, workload: Workload, ranges: Sequence[OffsetRange]) -> dict[Partition, int]:
-        """Return what each partition is expected to bring: its lag, and what arrived between two checks before."""
-        # What nobody takes is no work; and by being last in its task, it is not the control partition.
+        """Return the expected records of each partition: its lag, and the arrivals between two earlier checks."""
+        # An undeliverable partition is no load. As the last one in its task it also is not the control partition.
         partitions = [each.partition for each in ranges if each.partition not in workload.undeliverable]
         return {partition: workload.lag(partition) + self._arrived.get(partition, 0) for partition in partitions}
 
     def _take_receipts(
         self, running: RunningRound, began: float, *, killed: bool, fenced: Collection[Partition]
     ) -> bool:
-        """Take in what the tasks report; return whether they do."""
+        """Record what the tasks report; return whether they reported."""
         took = self._runtime.monotonic() - began
         try:
-            self._tracker.tasks_lost(running.lost_tasks)  # also those of its last moment
+            self._tracker.tasks_lost(running.lost_tasks)  # includes the last moment
             receipts = running.receipts()
         except SparkFailed as error:
             if killed:
@@ -338,20 +338,20 @@ class Service:
         return True
 
     def _count_what_was_committed(self) -> None:
-        """Take in what killed tasks have committed: the next discovery would, but after a stop there is none."""
+        """Count what killed tasks committed: after a stop, no discovery follows that would do it."""
         with contextlib.suppress(NotUsable, Unreachable):
             self._tracker.refreshed(self._discovery.refresh())
 
     @property
     def _round_seconds(self) -> float:
-        """How long a round may go on. At its end, idle partitions renew their offsets."""
+        """The longest duration of a round. At its end, idle partitions renew their offsets."""
         return min(CHECKS[self._config.delivery_guarantee] * self._config.round_interval, self._renewal.every)
 
     def _needs_rebalance(self, rounds: Rounds, running: RunningRound, balance: Balance) -> str:
         """Return why a running round must end; empty if it need not."""
         if running.lost_tasks >= MAX_LOST_TASKS:
             return "tasks were lost"
-        idle = "a task has nothing left to do" if running.done_tasks else ""
+        idle = "a task has no work left" if running.done_tasks else ""
         try:
             if self._ask(self._clients.pauses.read) is not None:
                 return "the service is paused"
@@ -360,14 +360,14 @@ class Service:
             balance.pause(self._runtime.monotonic())
             self._tracker.kafka_is_away(error)
             return str(error) if self._refusals.are_final(error) else idle
-        except NotUsable as error:  # the next discovery raises it, when the tasks have come to a clean end
+        except NotUsable as error:  # the next discovery raises it, after the tasks have ended cleanly
             return str(error)
         self._refusals.over()
         self._tracker.refreshed(found)
         self._tracker.aged(self._clients.ages)
         self._tracker.taken_over(self._discovery.takeover.taken)
-        if self._tracker.taken:  # the tasks go on with what they still have
-            return "everything is taken over" if self._discovery.takeover.has_all(balance.partitions) else ""
+        if self._tracker.taken:  # the tasks continue with their remaining partitions
+            return "all partitions were taken over" if self._discovery.takeover.has_all(balance.partitions) else ""
         return idle or balance.needs_rebalance(found, rounds.slots, self._runtime.monotonic())
 
     def _round_failed(self, error: SparkFailed, took: float) -> None:

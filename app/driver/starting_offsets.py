@@ -1,4 +1,4 @@
-"""Decides where each partition starts. Pure: what Kafka says goes in, an offset range or a named reason comes out."""
+"""Decides where each partition starts. Pure: facts about Kafka in, an offset range or a named error out."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from app.errors import (
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
 
-RECREATED = "the topic was deleted and created again since an offset was committed"
+RECREATED = "the topic was deleted and recreated since an offset was committed"
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """
-    The offsets of one source partition, as Kafka and the offset store give them.
+    The offsets of one source partition, from Kafka and from the offset store.
 
     Args:
-        partition: which partition.
-        topic_id: the id of its topic; a recreated topic has another one. Empty where the broker gives none.
-        watermarks: where its records begin and end.
-        committed: the committed offset, if there is one.
+        partition: the partition.
+        topic_id: the id of its topic, which changes when the topic is recreated; empty if the broker has none.
+        watermarks: the begin and end of its records.
+        committed: the committed offset; None if there is none.
     """
 
     partition: Partition
@@ -39,11 +39,11 @@ class PartitionOffsets:
     committed: CommittedOffset | None
 
     def next_offset(self, start: int) -> int:
-        """Return the next offset to read of a range that starts at `start`."""
+        """Return the next offset to read from a range that starts at `start`."""
         return start if self.committed is None else max(start, self.committed.offset)
 
     def lag(self, start: int, end: int | None = None) -> int:
-        """Return how many offsets wait from the next one up to the last stable one, or up to the agreed end."""
+        """Return the number of offsets from the next one to the last stable one, or to the agreed end."""
         stable = self.watermarks.last_stable
         return max(0, (stable if end is None else min(stable, end)) - self.next_offset(start))
 
@@ -51,12 +51,12 @@ class PartitionOffsets:
 @dataclass(frozen=True, slots=True)
 class StartPolicy:
     """
-    What the user wants where the committed offset does not decide.
+    The user's choice for cases that the committed offset does not decide.
 
     Args:
-        starting: what `starting.offsets` says; `time` where it is one.
-        out_of_range: what `out.of.range` says.
-        keeps: whether the store keeps an offset that a person sets.
+        starting: the value of `starting.offsets`; `time` for a timestamp or a duration.
+        out_of_range: the value of `out.of.range`.
+        keeps: whether the store keeps an offset that an operator sets.
     """
 
     starting: str
@@ -83,16 +83,15 @@ def decide(
     Return where a partition starts.
 
     Args:
-        at: its offsets now.
-        policy: the user's wishes.
-        first_seen: the offset to start from where `starting.offsets` is a time, or latest as it was at the first look.
-        had_offset_in: the id of the topic in which this service has seen a committed offset here before; None if it
-            has seen none.
-        is_new: whether the partition is younger than the group's work on its topic; then all of it is new to us.
-        cut: what this service remembers of `cut_of`.
+        at: its current offsets.
+        policy: the user's choice.
+        first_seen: the offset to start from if `starting.offsets` is a time, or latest as of the first look.
+        had_offset_in: the id of the topic in which this run has seen a committed offset; None if in none.
+        is_new: whether the partition was created after the group began with its topic, so that all of it is read.
+        cut: the remembered result of `cut_of`.
 
     Raises:
-        Blocked: with what an operator must know to go on.
+        Blocked: an operator must act.
     """
     cure = choose_offset(at.partition) if policy.keeps else RESTART
     if at.committed is None:
@@ -112,17 +111,17 @@ def decide(
 
 
 def told(at: PartitionOffsets) -> Blocked | None:
-    """Return why a task left the partition to a person, which it says beside the offset; it holds until that moves."""
+    """Return why a task blocked the partition, as stored in the offset's metadata; valid until the offset moves."""
     reason = OffsetMetadata.parse(at.committed.metadata if at.committed else "").blocked
     return Blocked(at.partition, reason, at.next_offset(0)) if reason else None
 
 
 def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
     """
-    Return where a partition was found to end below its committed offset; None if it never was.
+    Return the lowest end seen below the committed offset of a truncated partition; None if there was none.
 
-    A partition that was cut grows again. Once it has passed the committed offset, the driver remembers the cut, and a
-    task finds it by the leader epoch beside the offset (`app.executor.lane`).
+    A truncated partition grows again. Once it has passed the committed offset, only the driver's memory shows the cut;
+    a task detects it by the leader epoch stored with the offset (`app.executor.lane`).
     """
     if at.committed is None:
         return None
@@ -132,18 +131,17 @@ def cut_of(at: PartitionOffsets, remembered: int | None) -> int | None:
 
 
 def is_witness(committed: CommittedOffset | None, topic_id: str) -> bool:
-    """Return whether a task has committed this offset in the topic of that id; an operator's offset shows nothing."""
+    """Return whether a task committed this offset in the topic with this id; an operator's offset proves nothing."""
     metadata = OffsetMetadata.parse(committed.metadata if committed else "")
     return metadata.is_ours and metadata.topic_id == topic_id
 
 
 def is_of_another(committed: CommittedOffset, topic_id: str) -> bool:
-    """Return whether a task has committed this offset in another topic of the same name, as far as ids are known."""
+    """Return whether a task committed this offset in another topic of the same name, if both ids are known."""
     return _differ(OffsetMetadata.parse(committed.metadata).topic_id, topic_id)
 
 
 def _differ(topic_id: str, other: str) -> bool:
-    """Return whether two ids name two topics; a broker may give none."""
     return bool(topic_id and other and topic_id != other)
 
 
@@ -160,7 +158,7 @@ def _starting(at: PartitionOffsets, policy: StartPolicy, first_seen: int | None)
 
 
 def _out_of_range(at: PartitionOffsets, offset: int, policy: StartPolicy, cut: int | None) -> int:
-    """Return where the policy goes on; what was written after a cut stands at offsets that were read before it."""
+    """Return where the policy continues. After a cut, new records have offsets that were read before."""
     match policy.out_of_range:
         case "earliest":
             return at.watermarks.log_start
@@ -175,7 +173,7 @@ def _lost(at: PartitionOffsets, offset: int, cut: int | None) -> Blocked:
     """Return an error that stays the same while the partition grows."""
     if cut is None:
         first, count = at.watermarks.log_start, at.watermarks.log_start - offset
-        lost = f"offsets {offset} to {first - 1} ({count} at most) were deleted before they were read"
+        lost = f"offsets {offset} to {first - 1} (at most {count}) were deleted before they were read"
         return OutOfRange(at.partition, lost, offset, go_on(at.partition))
     return Truncated(at.partition, offset, cut)
 
@@ -190,9 +188,9 @@ def _range(at: PartitionOffsets, start: int) -> OffsetRange:
 
 def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) -> tuple[int, int] | None:
     """
-    Return the offsets that an out-of-range policy skips, first and after the last; None where it skips nothing.
+    Return the offsets that an out-of-range policy skips, as a half-open range; None if it skips none.
 
-    What stands after a cut was never read, although the committed offset is larger.
+    Records written after a cut were never read, even if the committed offset is larger.
     """
     if at.committed is None:
         return None
@@ -202,7 +200,7 @@ def skipped(at: PartitionOffsets, offset_range: OffsetRange, cut: int | None) ->
 
 
 def rewound(at: PartitionOffsets, offset_range: OffsetRange) -> tuple[int, int] | None:
-    """Return the offsets that an out-of-range policy reads again, first and after the last; None if none are."""
+    """Return the offsets that an out-of-range policy reads again, as a half-open range; None if there are none."""
     if at.committed is None or offset_range.start >= at.committed.offset:
         return None
     return offset_range.start, at.committed.offset

@@ -1,4 +1,4 @@
-"""A request to stop, from a signal or a test; it ends every wait of the driver."""
+"""A request to stop, from a signal or a test. It ends every wait of the driver."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ LOOK_SECONDS = 0.1
 
 
 class Stopped(Exception):  # not an error: the way out of a wait
-    """Somebody asked us to stop while we waited."""
+    """A stop was requested during a wait."""
 
 
 class Stop:
-    """Set once, by SIGTERM or SIGINT; from then on every wait ends at once."""
+    """Set once, by SIGTERM or SIGINT. From then on every wait ends at once."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
         self._handover_seconds = 0.0
         self.cause = ""
         self.leaving = ""
-        """The signal after which the service works on until another one takes over; empty before it came."""
+        """The signal after which the service keeps working until another one takes over; empty before."""
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked us to stop."""
+        """Whether a stop is requested."""
         return self._event.is_set()
 
     def request(self, cause: str) -> None:
@@ -39,22 +39,22 @@ class Stop:
 
     def hand_over_within(self, seconds: float) -> None:
         """
-        From now on, let a first SIGTERM stop the service only after so many seconds.
+        From now on, let the first SIGTERM stop the service only after this time, so that another service can take over.
 
-        Another service may take over meanwhile, and readers then notice nothing. A second signal stops at once.
+        A second signal stops at once.
         """
         self._handover_seconds = seconds
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most until a stop is requested; return whether one is."""
+        """Wait until a stop is requested, or for this time; return whether a stop is requested."""
         return self._event.wait(seconds)
 
     def result(self, future: Future[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """
-        Wait for what another thread does, and return its result or raise its error; do something else again and again.
+        Wait for another thread's result and return it, or raise its error. Call `meanwhile` repeatedly.
 
         Raises:
-            Stopped: a stop was requested before that; the other thread goes on.
+            Stopped: a stop was requested first; the other thread continues.
         """
         while not self.requested:
             if wait([future], LOOK_SECONDS).done:
@@ -63,7 +63,7 @@ class Stop:
         raise Stopped
 
     def on_signals(self) -> None:
-        """Listen to SIGTERM and SIGINT. Only the main thread may."""
+        """Handle SIGTERM and SIGINT. Call it from the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 

@@ -1,4 +1,4 @@
-"""What the tasks of a run have in common, from the configuration and from what Kafka tells of the destinations."""
+"""The tasks' common configuration, from the configuration file and the destinations in Kafka."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.model import Owner, TaskConfig
 
 def task_config(config: Config, destinations: Topics, owner: Owner) -> TaskConfig:
     """
-    Return it; sink and dead letters are looked up, because they may grow.
+    Return the configuration; sink and dead letters are looked up, because they may grow.
 
     Raises:
-        Unreachable, NotUsable: Kafka does not answer, or refuses, or one of the topics does not exist.
+        Unreachable, NotUsable: Kafka is not responding or refuses, or one of the topics does not exist.
     """
     return TaskConfig(
         group=config.group_id,

@@ -1,4 +1,4 @@
-"""Adds up what tasks spend their time on, as they report it beside the offsets that they commit."""
+"""Adds up the task times that tasks report in the metadata of their offsets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class TimesOfTasks:
     def __init__(self, started: int) -> None:
         self._started = started
         self._reports: dict[int, tuple[tuple[int, ...], TaskTimes]] = {}
-        """The last attempt at each task, and what it has reported."""
+        """The last attempt of each task, and its report."""
         self.total: Mapping[int, TaskTimes] = {}
-        """The times of each task, by its number in the rounds."""
+        """The times of each task, by its number within a round."""
 
     def take(self, metadata: OffsetMetadata) -> None:
-        """Take in what a task of this run reports; its partitions may tell older times, too, and retries begin anew."""
+        """Add a task's report. Old partitions may carry older times, and a retry starts from zero."""
         report, run = metadata.report, metadata.owner.started
         if report is None or run < self._started:
             return

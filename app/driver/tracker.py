@@ -1,4 +1,4 @@
-"""Keeps the snapshot up to date with what the driver sees, and hands each new one to whoever listens."""
+"""Keeps the snapshot up to date with what the driver sees, and passes each new one to the listeners."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from app.status.snapshot import (
 )
 from app.status.window import Look, Moment, with_look, with_moment
 
-# How many rounds that have ended are shown.
+# How many ended rounds are shown.
 ENDED_ROUNDS = 20
 
 Listener = Callable[[Snapshot, Snapshot], None]
-"""Takes the snapshot before a change, and the one after it."""
+"""Called with the snapshots before and after a change."""
 
 
 class StatusTracker:
@@ -44,8 +44,8 @@ class StatusTracker:
         group: the consumer group.
         listeners: called with each change, in order.
         runtime: the clocks.
-        rates: how many records of a partition may be read in a second.
-        about: what runs, and what for.
+        rates: the limits on reading a partition.
+        about: the version and configuration of this run.
     """
 
     def __init__(
@@ -65,29 +65,29 @@ class StatusTracker:
         self._changing = threading.Lock()
         self._ranges: dict[Partition, OffsetRange] = {}
         self.undeliverable: Mapping[Partition, PartitionError] = {}
-        """The error of each partition whose output nobody takes now."""
+        """The error of each partition whose output cannot be delivered now."""
         self.taken: Mapping[Partition, Owner] = {}
-        """The partitions that a service of a later generation has taken over."""
+        """The partitions that a later generation has taken over."""
         self._told: Collection[Partition] = ()
-        """The partitions beside whose offsets a task says why they are blocked."""
+        """The partitions whose offset's metadata says why they are blocked."""
         self._working: frozenset[Partition] = frozenset()
-        """The partitions of the present round, or of the last one."""
+        """The partitions of the current round, or of the last one."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
-        """What stood beside each committed offset when we looked last."""
+        """The metadata of each committed offset at the last look."""
         self._silent: Collection[Partition] = ()
-        """The partitions that did not answer at the last look: to ask them more would only take time."""
+        """The partitions that did not respond at the last look; asking them more would only take time."""
         self._lost_until: dict[Partition, int] = {}
-        """Up to where the losses of each partition are counted."""
+        """Up to which offset the losses of each partition are counted."""
         self._totals = Counts()
         self._times = TimesOfTasks(int(now * 1000))
         self._refreshed_at = runtime.monotonic()
 
     def started(self) -> None:
-        """Take in that the service has started."""
+        """Record the start of the service."""
         self._publish(about=self._about)
 
     def discovered(self, workload: Workload) -> None:
-        """Take in a discovery: which partitions there are, where they stand, and which of them are blocked."""
+        """Record a discovery."""
         self._ranges.update(workload.ranges)
         self.undeliverable = workload.undeliverable
         self._silent = workload.blocked.keys() - workload.offsets.keys()
@@ -112,7 +112,7 @@ class StatusTracker:
         self._publish_look(partitions, fenced=workload.fenced, rival=rival, mirrors=mirrors)
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
-        """Return a partition that a round can work on; one that failed stays so until a task has it again."""
+        """Return a partition that a round can process; a failed one stays failed until a task has it again."""
         if status.state is PartitionState.FAILED or self._stays_blocked(status):
             return status
         planned = self._in_state(status, self._at_rest())
@@ -123,7 +123,7 @@ class StatusTracker:
         return status.state is PartitionState.BLOCKED and status.partition in self._told
 
     def refreshed(self, found: SourceOffsets) -> None:
-        """Take in the offsets of a running round: how far its tasks have come since the last look."""
+        """Record the offsets seen during a round: the progress of its tasks since the last look."""
         self.kafka_is_back()
         offsets, self.undeliverable, self._silent = found.offsets, found.undeliverable, found.unreadable
         now, totals = self._runtime.monotonic(), self._totals
@@ -144,7 +144,7 @@ class StatusTracker:
         self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
 
     def aged(self, ages: Ages) -> None:
-        """Ask how old the records are that waited at the last look; for a moment, and not before a round."""
+        """Ask how old the waiting records are. Takes a moment, so never call it before a round."""
         statuses = self.snapshot.partitions.items()
         lagging = {at: status.next_offset for at, status in statuses if status.lag and at not in self._silent}
         found, known = ages.waiting(lagging), self.snapshot.partitions
@@ -159,36 +159,35 @@ class StatusTracker:
         self._publish(partitions=partitions, looked=now, hour=with_moment(self.snapshot.hour, moment), **changes)
 
     def beat(self) -> None:
-        """Take in that the service is alive; nobody is told, because nothing has changed."""
+        """Record that the service is alive. Listeners are not called, because nothing has changed."""
         with self._changing:
             self.snapshot = replace(self.snapshot, alive=self._now())
 
     def _rival(self, owner: Owner | None) -> Problem | None:
-        """Return another run of the service as a problem."""
         if owner is None:
             return None
-        cure = "stop it, or give it another group.id; two services of one group fence each other"
+        cure = "stop it, or give it another group.id; two services with the same group fence each other"
         if self.snapshot.phase is Phase.STARTING:
-            cure = "nothing to do: this service stands by, and works when that one is gone"
+            cure = "nothing to do: this service stands by and starts working when the other one is gone"
         return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
-        """Return a partition that a task works on, with what keeps the task from going on with it."""
+        """Return a running partition with the problem that holds its task up."""
         problem = None if error is None else _began(status.problem, Problem.of(error, self._now()))
         return replace(status, problem=problem)
 
     def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
-        """Take in that Kafka does not answer the driver, or refuses it; whatever the reasons are, it is one outage."""
+        """Record that Kafka is not responding or refuses the driver. Whatever the errors, it is a single outage."""
         before, now = self.snapshot.outage, self._now()
         self._publish(outage=Problem.of(error, before.since if before else now))
 
     def warned(self, warnings: Sequence[str]) -> None:
-        """Take in what the preflight warns of."""
+        """Record the warnings of the preflight."""
         if warnings:
             self._publish(warnings=tuple(warnings))
 
     def paused(self, pause: Pause | None) -> None:
-        """Take in whether a person has paused the service."""
+        """Record a pause, or its end."""
         if pause is None and self.snapshot.paused is None:
             return
         before, after = PartitionState.PLANNED, PartitionState.PAUSED
@@ -201,12 +200,12 @@ class StatusTracker:
         self._publish(paused=pause, partitions=partitions)
 
     def kafka_is_back(self) -> None:
-        """Take in that Kafka answers the driver."""
+        """Record that Kafka responds to the driver."""
         if self.snapshot.outage:
             self._publish(outage=None)
 
     def taken_over(self, taken: Mapping[Partition, Owner]) -> None:
-        """Take in which partitions a service of a later generation has taken over."""
+        """Record which partitions a later generation has taken over."""
         if taken != self.taken:
             self.taken = taken
             self._publish(taken=taken)
@@ -217,7 +216,7 @@ class StatusTracker:
         return self.snapshot.round.number + 1 if self.snapshot.round else 1
 
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
-        """Take in that tasks begin to work on these ranges."""
+        """Record that tasks begin to work on these ranges."""
         partitions = dict(self.snapshot.partitions)
         self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
@@ -232,28 +231,28 @@ class StatusTracker:
         self._publish(phase=phase, partitions=partitions, round=began)
 
     def tasks_lost(self, count: int) -> None:
-        """Take in how many attempts at tasks the round has lost."""
+        """Record how many task attempts the round has lost."""
         self._change_round(lost_tasks=count)
 
     def round_ends(self, ending: End, reason: str = "") -> None:
-        """Take in that the round is being ended, and why."""
+        """Record that the round is being ended, and why."""
         self._change_round(ending=ending, reason=reason)
 
     def tasks_killed(self) -> None:
-        """Take in that the tasks had to be killed."""
+        """Record that the tasks had to be killed."""
         self._change_round(killed=True)
 
     def round_dropped(self, seconds: float) -> None:
-        """Take in that the killed tasks of a round report nothing."""
+        """Record that the killed tasks of a round did not report."""
         self._round_is_over(seconds=seconds)
 
     def round_lost(self, error: SparkFailed, seconds: float) -> None:
-        """Take in that Spark gave the round up."""
+        """Record that Spark gave up on the round."""
         self._round_is_over(ending=End.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
         """
-        Take in what the tasks of the round report.
+        Record the tasks' receipts.
 
         Raises:
             AccountingError: a receipt does not balance; the service must stop.
@@ -291,20 +290,19 @@ class StatusTracker:
         return self._at_rest(), None
 
     def leaving(self, cause: str) -> None:
-        """Take in why the service is to stop as soon as another one has taken over; empty where it is not."""
+        """Record the signal after which the service stops as soon as another one has taken over; empty for none."""
         if cause and self.snapshot.phase in {Phase.STARTING, Phase.RUNNING}:
             self._publish(phase=Phase.LEAVING, cause=cause)
 
     def stopping(self, cause: str) -> None:
-        """Take in that somebody asked the service to stop."""
+        """Record the request to stop."""
         self._publish(phase=Phase.STOPPING, cause=cause)
 
     def stopped(self, cause: str) -> None:
-        """Take in that the service has stopped."""
+        """Record that the service has stopped."""
         self._publish(phase=Phase.STOPPED, cause=cause)
 
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
-        """Return the status of each partition that exists, with these offsets and the counts beside them."""
         self._told = frozenset(partition for partition, at in offsets.items() if told(at))
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
@@ -336,14 +334,14 @@ class StatusTracker:
         return self._rates.limit(backlog=at.next_offset(0) < backlog)
 
     def _moved(self, before: PartitionStatus, committed: int | None) -> float | None:
-        """Return when the committed offset was seen to move last; the first look shows no movement."""
+        """Return when the committed offset last moved; the first look shows no movement."""
         return before.moved if before.committed in (None, committed) else self._now()
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """
-        Count what retention deleted before it was read, once; while a task commits, it would only look so.
+        Count each record that retention deleted before it was read, once. Not meant for a running partition.
 
-        Where a person must act, more is deleted between two discoveries.
+        While a partition waits for an operator, more may be deleted between two discoveries.
         """
         if at.committed is None or at.committed.corrupt:
             return status
@@ -352,7 +350,7 @@ class StatusTracker:
         return replace(status, lost=status.lost + max(0, at.watermarks.log_start - first))
 
     def _newly_counted(self, partition: Partition, text: str) -> Counts:
-        """Return what tasks have counted since the last look; the first look finds nothing new."""
+        """Return what tasks have counted since the last look; the first look counts nothing."""
         before, metadata = self._metadata.get(partition), OffsetMetadata.parse(text)
         self._metadata[partition] = metadata
         self._times.take(metadata)
@@ -364,12 +362,12 @@ class StatusTracker:
         return new
 
     def _known(self, partition: Partition) -> PartitionStatus:
-        """Return the status of a partition; one whose topic was deleted meanwhile may have none any more."""
+        """Return the status of a partition, a new one if its topic was deleted in the meantime."""
         known = self.snapshot.partitions.get(partition)
         return known or PartitionStatus(partition, self._at_rest(), self._now())
 
     def _at_rest(self) -> PartitionState:
-        """Return the state of a partition that no task works on, and that nothing is wrong with."""
+        """Return the state of a healthy partition that no task works on."""
         return PartitionState.PLANNED if self.snapshot.paused is None else PartitionState.PAUSED
 
     def _in_state(self, status: PartitionStatus, state: PartitionState) -> PartitionStatus:
@@ -400,12 +398,12 @@ class StatusTracker:
 
 
 def _began(before: Problem | None, now: Problem) -> Problem:
-    """Return a problem as it was known before, because `since` must not move."""
+    """Return the earlier of two equal problems, because `since` must not move."""
     return before if before is not None and str(before) == str(now) else now
 
 
 def _check(receipt: Receipt) -> None:
     if not receipt.balances:
         where, dead = f"{receipt.partition}@{receipt.start}", sum(receipt.dead.values())
-        msg = f"{where}: {receipt.records} records came in, {receipt.out} went out, {dead} to the dead letters"
-        raise AccountingError(msg, "this is a bug; please report it with this line")
+        msg = f"{where}: {receipt.records} records in, but {receipt.out} out and {dead} dead letters"
+        raise AccountingError(msg, "this is a bug; please report it with this message")

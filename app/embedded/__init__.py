@@ -1,1 +1,1 @@
-"""A real Kafka without Docker: its jars, its servers, and processes that never outlive whoever started them."""
+"""A real Kafka without Docker: jars, servers, and a supervisor so that no process outlives its parent."""

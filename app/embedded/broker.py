@@ -1,4 +1,4 @@
-"""A real Apache Kafka in a temporary folder, without Docker. Runs beside the demo, the tests and the benchmark."""
+"""A real Apache Kafka in a temporary folder, without Docker, for the demo, the tests and the benchmarks."""
 
 from __future__ import annotations
 
@@ -29,27 +29,26 @@ __all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 120
 META, CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
-"""What a formatted log folder holds."""
+"""The files of a formatted log folder."""
 HEAP = ("-Xms128m", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxMetaspaceSize=256m", "-XX:+ExitOnOutOfMemoryError")
 LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
-# Not from the ephemeral range: a client that retries a stopped broker's port could be given that port as its own.
+# Outside the ephemeral range: a client that retries a stopped broker's port could otherwise be given it as its own.
 PORTS = range(20_000, 32_000)
 
 
 class BrokerFailed(NotUsable):
-    """The embedded Kafka did not start, or did not answer."""
+    """The embedded Kafka did not start or is not responding."""
 
 
 class Cluster:
-    """A running Kafka that somebody else looks after."""
+    """A running Kafka that is managed elsewhere."""
 
     def __init__(self, bootstrap: str) -> None:
-        """Remember where it is."""
         self.bootstrap = bootstrap
         self._admin: AdminClient | None = None
 
     def admin(self) -> AdminClient:
-        """Return a quiet admin client; it is the same one as long as no server ends."""
+        """Return a quiet admin client, reused until a server ends."""
         if self._admin is None:
             own = {"log_level": 0, "reconnect.backoff.max.ms": 200}
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **own})
@@ -59,7 +58,7 @@ class Cluster:
         self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int = 1
     ) -> str:
         """Create a topic, wait until each partition has a leader, and return its name."""
-        # Demo records carry timestamps of 2017: a time-based retention would delete them at once.
+        # Demo records have timestamps of 2017: time-based retention would delete them at once.
         settings = {"retention.ms": "-1", **(config or {})}
         admin = self.admin()
         admin.create_topics([NewTopic(name, partitions, replication, config=settings)])[name].result(30)
@@ -68,22 +67,22 @@ class Cluster:
             known = admin.list_topics(name, timeout=10).topics[name].partitions
             if len(known) == partitions and all(p.leader >= 0 for p in known.values()):
                 return name
-        message = f"Topic {name} was created but has no leader for each of its partitions after 30 s."
+        message = f"Topic {name} was created, but some of its partitions still have no leader after 30 s."
         raise BrokerFailed(message)
 
 
 class Broker(Cluster):
     """
-    Apache Kafka 4.3.0 (KRaft, controller and broker in one) on free loopback ports; one node, or more.
+    Apache Kafka 4.3.0 (KRaft, controller and broker in one process) on free loopback ports, with one or more nodes.
 
-    Broker() as a context manager starts it, stops it and removes its data. `stop()` or `kill()` followed by `start()`
-    brings it back on the same ports with the same data.
+    As a context manager it starts, stops and removes its data. `start()` after `stop()` or `kill()` brings it back on
+    the same ports with the same data.
 
     Args:
-        nodes: how many servers; with three, topics of the broker's own are replicated three times.
-        properties: server properties that win over the ones set here.
-        folder: where data and logs live; then they are kept. Without it: a temporary folder, removed at the end.
-        java: further options of the servers' Java.
+        nodes: the number of servers; with three, internal topics have three replicas.
+        properties: server properties that override those set here.
+        folder: where to keep data and logs; by default a temporary folder that is removed at the end.
+        java: additional JVM options.
     """
 
     def __init__(
@@ -93,7 +92,6 @@ class Broker(Cluster):
         folder: Path | None = None,
         java: Sequence[str] = (),
     ) -> None:
-        """Choose the ports; nothing starts yet."""
         self._java = tuple(java)
         self._keep = folder is not None
         self.folder = folder or Path(tempfile.gettempdir(), f"winnow-kafka-{os.getpid()}-{random.getrandbits(32):08x}")
@@ -104,7 +102,6 @@ class Broker(Cluster):
         super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
 
     def __enter__(self) -> Self:
-        """Start and wait until it answers."""
         try:
             self.start()
         except BaseException:
@@ -115,16 +112,15 @@ class Broker(Cluster):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop and remove the data, whatever happened."""
         self.close()
 
     @property
     def pids(self) -> list[int]:
-        """Return the pids of the running processes (of each server's supervisor; the server is its child)."""
+        """The pids of the running servers' supervisors; each server is the child of one."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def start(self, node: int | None = None) -> None:
-        """Start all nodes (or one that was stopped) and wait until the cluster answers."""
+        """Start all nodes, or one that was stopped, and wait until the cluster responds."""
         java, jars = find_java(), fetch_jars()
         nodes = self._nodes(node)
         try:
@@ -132,21 +128,21 @@ class Broker(Cluster):
                 self._prepare(each, java, jars)
                 self._processes[each] = self._launch(each, java, jars)
             self._await_ready()
-        except BaseException:  # also Ctrl-C: no server may outlive a failed start
+        except BaseException:  # includes Ctrl-C: no server may outlive a failed start
             self.kill(node)
             raise
 
     def stop(self, node: int | None = None) -> None:
-        """Stop all nodes, or one, in order; the data stay."""
+        """Stop all nodes or one; their data stay."""
         self._end(node, at_once=False)
 
     def kill(self, node: int | None = None) -> None:
-        """End all nodes, or one, by SIGKILL; the data stay as they are."""
+        """Kill all nodes or one by SIGKILL; their data stay as they are."""
         self._end(node, at_once=True)
 
     def _end(self, node: int | None, *, at_once: bool) -> None:
-        """Tell all servers before waiting for any: they stop side by side."""
-        self._admin = None  # a client whose only broker was killed may never answer again (librdkafka 2.16)
+        """Signal all servers before waiting for any, so that they stop in parallel."""
+        self._admin = None  # a client whose only broker was killed may never get a response again (librdkafka 2.16)
         ending = [self._processes.pop(each) for each in self._nodes(node) if each in self._processes]
         for process in ending:
             process.stop(at_once=at_once)
@@ -158,7 +154,7 @@ class Broker(Cluster):
         if self._keep:
             self.stop()
         else:
-            self.kill()  # nobody needs data that are about to be removed: no orderly stop
+            self.kill()  # the data are about to be removed: no orderly stop needed
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def log_tail(self, lines: int = 20) -> str:
@@ -170,7 +166,7 @@ class Broker(Cluster):
         return list(range(1, len(self._ports) + 1)) if node is None else [node]
 
     def _prepare(self, node: int, java: str, jars: Path) -> None:
-        """Write the node's properties, and format its log folder if that is not done yet."""
+        """Write the node's properties, and format its log folder if necessary."""
         folder = self.folder / f"node-{node}"
         folder.mkdir(parents=True, exist_ok=True)
         rows = {**self._server_properties(node), **self._properties}
@@ -184,7 +180,7 @@ class Broker(Cluster):
             (data / CHECKPOINT).write_bytes(checkpoint)
 
     def _server_properties(self, node: int) -> dict[str, str]:
-        """Return what one server needs to know to be quick to start and small."""
+        """Return properties for a small server that starts fast."""
         mine = f"PLAINTEXT://127.0.0.1:{self._ports[node - 1]}"
         voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in enumerate(self._controllers, 1))
         replicas = min(3, len(self._ports))
@@ -208,28 +204,28 @@ class Broker(Cluster):
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
             "log.retention.hours": "-1",
-            # The kernel reads ahead in each index, which is mapped whole: with the default of 10 MB it wrote more zeros
-            # than a small partition has records.
+            # The kernel reads ahead in each index file, which is mapped whole: with the default of 10 MB, it wrote
+            # more zeros than a small partition has records.
             "log.index.size.max.bytes": str(1 << 20),
-            # How long a killed server stays registered, and so the least time that its restart takes.
+            # How long a killed server stays registered, and so the minimum time of its restart.
             "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "1000",
         }
 
     def _launch(self, node: int, java: str, jars: Path) -> ManagedProcess:
-        """Start one server under a supervisor, in a process group of its own, its output in server.log."""
+        """Start one server under a supervisor, with its output in server.log."""
         folder = self.folder / f"node-{node}"
         server = [java, *HEAP, *self._java, *LOGGING, "-Djava.awt.headless=true", "-cp", f"{jars}/*", "kafka.Kafka"]
         command = [*server, str(folder / "server.properties")]
         return ManagedProcess(command, folder / "server.log", remove_on_death=None if self._keep else self.folder)
 
     def _await_ready(self) -> None:
-        """Wait until metadata name as many brokers as were started, and a leader for each partition."""
+        """Wait until the metadata list all started brokers and a leader for each partition."""
         admin, deadline = self.admin(), time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for process in self._processes.values():
                 if (code := process.poll()) is not None:
-                    message = f"Kafka ended while starting (exit code {code}):\n{self.log_tail()}"
+                    message = f"Kafka exited during startup (exit code {code}):\n{self.log_tail()}"
                     raise BrokerFailed(message)
             try:
                 known = admin.list_topics(timeout=0.5)
@@ -238,17 +234,17 @@ class Broker(Cluster):
                     return
             except KafkaException:
                 continue  # not listening yet
-        message = f"Kafka did not answer at {self.bootstrap} within {START_SECONDS} s:\n{self.log_tail()}"
+        message = f"Kafka at {self.bootstrap} did not respond within {START_SECONDS} s:\n{self.log_tail()}"
         raise BrokerFailed(message)
 
 
 @cache
 def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
     """
-    Let Kafka format a log folder, once in this process: each format starts a JVM.
+    Format a log folder with Kafka's tool, once per process, because each run starts a JVM.
 
     Returns:
-        What its properties say, of which `node.id` and `directory.id` are those of one node, and its checkpoint.
+        Its properties, of which `node.id` and `directory.id` are specific to a node, and its checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="winnow-kafka-") as folder:
         data, file = Path(folder, "data"), Path(folder, "server.properties")
@@ -260,29 +256,28 @@ def _formatted(java: str, jars: Path) -> tuple[dict[str, str], bytes]:
         command += ["format", "-t", CLUSTER_ID, "-c", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS, check=False)
         if done.returncode:
-            message = f"Kafka could not format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            message = f"Kafka failed to format a log folder:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
             raise BrokerFailed(message)
         rows = [row for row in (data / META).read_text().splitlines() if not row.startswith("#")]
         return dict(row.split("=", 1) for row in rows), (data / CHECKPOINT).read_bytes()
 
 
 def _kafka_uuid() -> str:
-    """Return a random id as Kafka writes them: its bytes in URL-safe Base64."""
+    """Return a random id in Kafka's format: URL-safe Base64."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of its own
     """
-    Loopback ports that nobody else is given while this object lives.
+    Loopback ports reserved while this object lives.
 
-    Each is bound by a socket that does not listen. A server that sets SO_REUSEADDR, as servers do, can bind it as well;
-    who looks for a free port as we do cannot.
+    Each port is bound by a socket that does not listen. A server with SO_REUSEADDR, as is usual, can bind it as well,
+    but a search for a free port like ours cannot.
     """
 
     _sockets: list[int]
 
     def __new__(cls, count: int) -> Self:
-        """Find so many ports, and hold them."""
         candidates, holders = random.sample(PORTS, len(PORTS)), list[socket.socket]()
         while len(holders) < count:
             holder = socket.socket()
@@ -298,6 +293,5 @@ class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of it
         return held
 
     def __del__(self) -> None:
-        """Let them go."""
         for number in self._sockets:
             os.close(number)

@@ -1,7 +1,7 @@
 """
-The jars of a JVM program, fetched once into the user's cache by PySpark's own Ivy. Runs on the user's machine.
+Fetches the jars of a JVM program into the user's cache, once, with PySpark's own Ivy.
 
-Kafka's jars are pinned by kafka.lock. `python -m app.embedded.jars` prints that file anew, from what Ivy resolves.
+Kafka's jars are pinned by kafka.lock. `python -m app.embedded.jars` prints a new one from what Ivy resolves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.errors import NotUsable
 OLDEST_JAVA = 17
 FETCH_SECONDS = 900
 LOCK = Path(__file__).with_name("kafka.lock")
-# Ivy as it is asks for poms, parents and checksums too, one after the other: 49 s for Kafka's 46 jars instead of 11.
+# By default Ivy also requests poms, parents and checksums, one by one: 49 s for Kafka's 46 jars instead of 11.
 PINNED_ONLY = (
     '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true"'
     ' usepoms="false" useMavenMetadata="false" checksums=""/></resolvers></ivysettings>'
@@ -37,7 +37,7 @@ PINNED_ONLY = (
 
 
 class JavaMissing(NotUsable):
-    """No Java that is new enough was found."""
+    """No Java that is recent enough was found."""
 
 
 class FetchFailed(NotUsable):
@@ -47,13 +47,13 @@ class FetchFailed(NotUsable):
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """
-    A set of Maven modules (`organisation:module:revision`) and the folder of the cache that their jars go to.
+    A set of Maven modules (`organisation:module:revision`) and the cache folder of their jars.
 
     Args:
-        title: what a reader calls it.
-        folder: the name of its folder in the cache.
-        size: how much there is to fetch, in words.
-        modules: what to fetch: all modules where there are hashes, else those whose dependencies Ivy adds.
+        title: the name to show.
+        folder: the name of its cache folder.
+        size: the download size to show.
+        modules: all modules if there are hashes, else those whose dependencies Ivy resolves.
         hashes: the SHA-256 of each module's jar, in the order of the modules.
     """
 
@@ -65,14 +65,14 @@ class Bundle:
 
 
 def _kafka() -> Bundle:
-    """Return Kafka's bundle as kafka.lock pins it."""
+    """Return Kafka's bundle, as pinned by kafka.lock."""
     rows = [row.split(" sha256:") for row in LOCK.read_text().splitlines()]
     modules, hashes = zip(*rows, strict=True)
     return Bundle("Apache Kafka 4.3.0", "kafka-4.3.0", f"{len(modules)} jars, 44 MB", modules, hashes)
 
 
 KAFKA = _kafka()
-# Kafka's own pom leaves out a logging back end: without one the server would die in silence.
+# Kafka's pom has no logging back end; without one, the server would fail silently.
 UNPINNED = Bundle(
     KAFKA.title,
     "kafka-unpinned",
@@ -82,37 +82,37 @@ UNPINNED = Bundle(
 
 
 def fetch_jars(bundle: Bundle = KAFKA) -> Path:
-    """Return the folder of the bundle's jars; the first call fetches them, all or nothing."""
+    """Return the folder of the bundle's jars. The first call fetches all of them or fails."""
     cache = cache_folder()
     target = cache / bundle.folder
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(cache / f"{bundle.folder}.lock"):
-        if not target.is_dir():  # another process may have fetched them while this one waited
-            sys.stderr.write(f"fetching {bundle.title} ({bundle.size}, once)\n")
+        if not target.is_dir():  # another process may have fetched them in the meantime
+            sys.stderr.write(f"downloading {bundle.title} ({bundle.size}, only once)\n")
             _fetch(bundle, cache, target)
     return target
 
 
 def cache_folder() -> Path:
-    """Return the folder below the user's cache that is Winnow's."""
+    """Return Winnow's folder in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "winnow"
 
 
 def find_java() -> str:
-    """Return the java program of JAVA_HOME or PATH, or say what is missing."""
+    """Return the java executable of JAVA_HOME or PATH; raise JavaMissing without a suitable one."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "JAVA_HOME is not set and PATH has no java"
-        message = f"Java {OLDEST_JAVA} or newer is needed: {where}. Install a JRE or set JAVA_HOME."
+        message = f"Java {OLDEST_JAVA} or newer is required: {where}. Install a JRE or set JAVA_HOME."
         raise JavaMissing(message)
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', answer)
     if found is None or int(found[1]) < OLDEST_JAVA:
         version = found[1] if found else "of an unknown version"
-        message = f"Java {OLDEST_JAVA} or newer is needed: {java} is Java {version}. Set JAVA_HOME to a newer one."
+        message = f"Java {OLDEST_JAVA} or newer is required: {java} is Java {version}. Set JAVA_HOME to a newer one."
         raise JavaMissing(message)
     return java
 
@@ -121,13 +121,13 @@ def pyspark_folder() -> Path:
     """Return the folder of the installed PySpark without importing it."""
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
-        message = "PySpark is not installed in this environment, and its Ivy fetches the jars. Run: make setup"
+        message = "PySpark, whose Ivy fetches the jars, is not installed in this environment. Run: make setup"
         raise FetchFailed(message)
     return Path(found.submodule_search_locations[0])
 
 
 def _fetch(bundle: Bundle, cache: Path, target: Path) -> None:
-    """Let Ivy fill a temporary folder and rename it: whoever sees the target sees it whole."""
+    """Let Ivy fill a temporary folder, then rename it, so that the target is always complete."""
     with tempfile.TemporaryDirectory(dir=cache, prefix=f".{bundle.folder}-") as temporary:
         folder = Path(temporary)
         (folder / "ivy.xml").write_text(_ivy_module(bundle))
@@ -138,26 +138,26 @@ def _fetch(bundle: Bundle, cache: Path, target: Path) -> None:
 
 
 def _ivy(bundle: Bundle, home: Path, folder: Path) -> None:
-    """Run Ivy with its own cache and settings below ours; the jars come to the folder's `jars`."""
+    """Run Ivy with its own cache and settings below ours; the jars go to the folder's `jars`."""
     ivy = next((pyspark_folder() / "jars").glob("ivy-*.jar"), None)
     if ivy is None:
         message = f"No ivy-*.jar in {pyspark_folder() / 'jars'}. Reinstall PySpark: make clean setup"
         raise FetchFailed(message)
     command = [find_java(), f"-Divy.default.ivy.user.dir={home}", "-jar", str(ivy)]
     command += ["-settings", str(folder / "ivysettings.xml")] if bundle.hashes else []
-    # Ivy's cache remembers what a pom has said: one cache for each of the two settings.
+    # Ivy's cache also remembers poms, so each of the two settings has its own cache.
     command += ["-cache", str(home / ("pinned" if bundle.hashes else "cache"))]
     command += ["-ivy", str(folder / "ivy.xml"), "-confs", "default"]
     command += ["-retrieve", f"{folder / 'jars'}/[artifact]-[revision](-[classifier]).[ext]"]
     code, said = _watch(command, len(bundle.hashes) or None)
     if code or not any((folder / "jars").glob("*.jar")):
         tail = "\n".join(said[-15:])
-        message = f"{bundle.title} could not be fetched. Is Maven Central (or its mirror) reachable? Ivy said:\n{tail}"
+        message = f"Could not download {bundle.title}. Is Maven Central (or its mirror) reachable? Ivy said:\n{tail}"
         raise FetchFailed(message)
 
 
 def _watch(command: list[str], jars: int | None) -> tuple[int, list[str]]:
-    """Run Ivy, draw a bar of the jars that have come (on a terminal), and return its exit code and what it said."""
+    """Run Ivy with a progress bar (on a terminal); return its exit code and output."""
     said = []
     console = Console(stderr=True)
     with (
@@ -171,23 +171,23 @@ def _watch(command: list[str], jars: int | None) -> tuple[int, list[str]]:
             for line in ivy.stdout or ():
                 said.append(line.rstrip())
                 progress.advance(bar, "[SUCCESSFUL ]" in line)
-        except BaseException:  # also Ctrl-C: Ivy must not go on alone
+        except BaseException:  # includes Ctrl-C: Ivy must not outlive us
             ivy.kill()
             raise
         finally:
             deadline.cancel()
     if ivy.returncode < 0:
-        said.append(f"(stopped after {FETCH_SECONDS} s; what has come is kept for the next try)")
+        said.append(f"(stopped after {FETCH_SECONDS} s; the next attempt reuses finished downloads)")
     return ivy.returncode, said
 
 
 def _check_hashes(bundle: Bundle, jars: Path) -> None:
-    """Compare each jar of a pinned bundle with its hash."""
+    """Check each jar of a pinned bundle against its hash."""
     for module, expected in zip(bundle.modules, bundle.hashes, strict=bool(bundle.hashes)):
         _, name, revision = module.split(":")
         found = _sha256(jars / f"{name}-{revision}.jar")
         if found != expected:
-            message = f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found}, not {expected}."
+            message = f"{module} is not the jar that {LOCK.name} pins: its SHA-256 is {found} instead of {expected}."
             raise FetchFailed(message)
 
 
@@ -196,7 +196,7 @@ def _sha256(jar: Path) -> str:
 
 
 def _ivy_module(bundle: Bundle) -> str:
-    """Return the ivy.xml that asks for the bundle's modules, and for what they need at run time if none is pinned."""
+    """Return an ivy.xml that requests the bundle's modules, and their runtime dependencies if they are not pinned."""
     rows = (module.split(":") for module in bundle.modules)
     alone = ' transitive="false"' if bundle.hashes else ""
     wanted = "".join(f'<dependency org="{o}" name="{m}" rev="{r}" conf="*->default"{alone}/>' for o, m, r in rows)
@@ -207,7 +207,7 @@ def _ivy_module(bundle: Bundle) -> str:
 
 
 def _lock_rows() -> Iterator[str]:
-    """Return the rows of kafka.lock: the jars that Ivy resolves, by their places in its cache, with their hashes."""
+    """Yield the rows of kafka.lock: the jars resolved by Ivy, named by their places in its cache, with their hashes."""
     wanted = {jar.name: _sha256(jar) for jar in fetch_jars(UNPINNED).glob("*.jar")}
     for jar in sorted((cache_folder() / "ivy" / "cache").glob("*/*/*/*.jar")):
         organisation, module = jar.parts[-4:-2]
@@ -218,7 +218,7 @@ def _lock_rows() -> Iterator[str]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a file lock: two processes never fetch at the same time."""
+    """Hold a file lock, so that only one process fetches at a time."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

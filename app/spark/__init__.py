@@ -1,1 +1,1 @@
-"""The only importer of pyspark: starts the session, runs a round as a job. Thin and stateless."""
+"""The only importer of pyspark: starts the session and runs a round as a job."""

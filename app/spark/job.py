@@ -22,18 +22,18 @@ from app.spark.logs import job_name, json_lines
 
 Work = Callable[[Iterable[Assignment]], Iterator[Receipt]]
 
-# How long a task may wait before its round is ended. No slot is free if an executor was lost. A slot is free and not
-# used if the executor is new: Spark counts it before it takes tasks, on a busy machine long before.
+# How long a task may wait for a slot before its round is ended: RETRY if all slots are taken, because an executor was
+# lost; LAUNCH if one is free, because Spark counts a new executor long before it accepts tasks on a busy machine.
 RETRY_SECONDS = 2.0
 LAUNCH_SECONDS = 15.0
 OCCUPIED_SECONDS = 1.0
 DELETE_EXECUTORS = "spark.kubernetes.executor.deleteOnTermination"
-ENDED = "Spark has ended while Winnow runs; its log says why"
-RESTART = "start Winnow again; it goes on from the committed offsets"
+ENDED = "Spark ended while Winnow was running; see its log"
+RESTART = "restart Winnow; it resumes from the committed offsets"
 
 
 def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
-    """Do one task's part of a round. Runs in a Python worker of an executor."""
+    """Process one assignment of a round. Runs in a Python worker of an executor."""
     for assignment in map(as_attempted, assignments):
         config, attempt = assignment.config, assignment.attempt
         log.configure(config.log_level, group=config.group, round=attempt.round, task=attempt.task)
@@ -42,7 +42,7 @@ def work(assignments: Iterable[Assignment]) -> Iterator[Receipt]:
 
 
 def as_attempted(assignment: Assignment) -> Assignment:
-    """Return an assignment with the number of this attempt at it."""
+    """Return an assignment with the number of the current attempt."""
     context = TaskContext.get()
     number = 0 if context is None else context.attemptNumber()
     return replace(assignment, attempt=assignment.attempt._replace(number=number))
@@ -52,8 +52,8 @@ def seconds_left(assignment: Assignment) -> float:
     """
     Return how many seconds this attempt may work.
 
-    A first attempt takes the whole round, whatever this machine's clock says. A retry goes by the clock, so that the
-    others need not wait for it; with a wrong clock it is shorter, or as long as a first attempt.
+    A first attempt gets the whole round, whatever this machine's clock says. A retry goes by the clock, so that the
+    other tasks need not wait for it; a wrong clock makes it shorter, or as long as a first attempt.
     """
     if assignment.attempt.number == 0:
         return assignment.seconds
@@ -61,7 +61,7 @@ def seconds_left(assignment: Assignment) -> float:
 
 
 def _occupy(_number: int) -> None:
-    """Keep a slot for so long that each of the others gets a task of its own, and load what every task needs."""
+    """Occupy a slot until every other slot has got a task, and load what tasks need."""
     warm_up()
     time.sleep(OCCUPIED_SECONDS)
 
@@ -72,7 +72,7 @@ def warm_up() -> None:
         import parsers.idc_access_log
 
         parsers.idc_access_log.IdcAccessLog()
-    with contextlib.suppress(Exception):  # where it cannot be loaded, tasks use the plain backend and log why
+    with contextlib.suppress(Exception):  # if it cannot be loaded, tasks use the plain backend and log the reason
         import app.kafka.bulk.consumer  # noqa: F401
 
 
@@ -81,8 +81,8 @@ class SparkRounds:
     Runs rounds on a Spark context.
 
     Args:
-        context: where.
-        work: what a Python worker does with its assignment; it travels by name.
+        context: the Spark context.
+        work: what a Python worker does with its assignments; pickled by name.
     """
 
     def __init__(self, context: SparkContext, work: Work = work) -> None:
@@ -98,16 +98,16 @@ class SparkRounds:
             executors = store.executorList(True)  # a Java method: only the active ones
             cores: list[int] = [executors.apply(i).totalCores() for i in range(executors.size())]
             per_task = int(self._context.getConf().get("spark.task.cpus", "1") or 1)
-            return max(1, sum(each // per_task for each in cores))  # a task's cores are those of one executor
+            return max(1, sum(each // per_task for each in cores))  # a task's cores belong to one executor
 
     def warm_up(self) -> None:
-        """Have a Python worker ready in each slot; the first ones of an executor take seconds."""
+        """Start a Python worker in each slot; the first ones of an executor take seconds."""
         slots = self.slots
         with _spark_answers():
             self._context.parallelize(range(slots), slots).foreach(_occupy)
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
-        """Start a round; it goes on by itself. Raises SparkFailed if Spark has ended."""
+        """Start a round and return at once. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED, RESTART)
@@ -118,22 +118,22 @@ class SparkRounds:
         """
         Stop Spark.
 
-        On Kubernetes executors end by themselves when they hear of it, and their pods belong to the driver's. To delete
-        all of them at once, as Spark would, takes a right in the cluster that the driver needs for nothing else.
+        On Kubernetes, executors end when the driver does, and the driver owns their pods. Deleting the pods all at
+        once, as Spark would, needs a right in the cluster that the driver needs for nothing else.
         """
-        with contextlib.suppress(Py4JError, OSError):  # its JVM is gone already
-            self._context._jsc.sc().conf().set(DELETE_EXECUTORS, "false")  # noqa: SLF001  # it is read when Spark stops
+        with contextlib.suppress(Py4JError, OSError):  # its JVM has already ended
+            self._context._jsc.sc().conf().set(DELETE_EXECUTORS, "false")  # noqa: SLF001  # read when Spark stops
             self._context.stop()
 
 
 def start_rounds(wanted: Mapping[str, str], group: str, *, submitted: bool) -> SparkRounds:
-    """Start Spark, or join what spark-submit prepared, and return what runs rounds on it; raises SparkFailed."""
+    """Start Spark, or join what spark-submit prepared. Raises SparkFailed."""
     logs = {} if log.on_terminal() else json_lines(group)
     return SparkRounds(session.start({**logs, **wanted}, submitted=submitted))
 
 
 class RunningRound:
-    """A round that Spark works on."""
+    """A round that runs as a Spark job."""
 
     def __init__(
         self,
@@ -158,21 +158,21 @@ class RunningRound:
         number = max((assignment.attempt.round for assignment in self._assignments), default=0)
         partitions = (each.partition for assignment in self._assignments for each in assignment.ranges)
         self._context.setJobGroup(self._group, job_name(number, partitions), interruptOnCancel=True)
-        self._context.setLocalProperty("mdc.round", str(number))  # what Spark logs of its tasks names it
+        self._context.setLocalProperty("mdc.round", str(number))  # labels Spark's log lines about these tasks
         try:
             tasks = self._context.parallelize(self._assignments, len(self._assignments))
             self._receipts = tasks.mapPartitions(self._work).collect()
-        except Exception as error:  # noqa: BLE001  # kept for the thread that waits
+        except Exception as error:  # noqa: BLE001  # kept for the waiting thread
             self._failure = error
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the round's end, at most so many seconds; return whether it has ended."""
+        """Wait for the end of the round, for at most this time; return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     @property
     def lost_tasks(self) -> int:
-        """How many attempts have failed so far (a killed worker, a lost executor)."""
+        """How many task attempts have failed (a killed worker, a lost executor)."""
         return sum(stage.numFailedTasks for stage in self._stages())
 
     @property
@@ -182,7 +182,7 @@ class RunningRound:
 
     @property
     def starved(self) -> bool:
-        """Whether a task has waited too long for a slot: its executor is gone, or was never there."""
+        """Whether a task has waited too long for a slot: its executor is gone, or never came."""
         waiting = [stage for stage in self._stages() if stage.numActiveTasks + stage.numCompletedTasks < stage.numTasks]
         if not waiting:
             self._waiting_since = None
@@ -202,16 +202,16 @@ class RunningRound:
                         yield found
 
     def cancel(self) -> None:
-        """Kill the tasks; what they have not committed is done again."""
+        """Kill the tasks; their uncommitted work is repeated."""
         with _spark_answers():
             self._context.cancelJobGroup(self._group)
 
     def receipts(self) -> list[Receipt]:
         """
-        Return what the tasks report.
+        Return the receipts of the tasks.
 
         Raises:
-            SparkFailed: if the round was cancelled, or a task failed too often.
+            SparkFailed: the round was cancelled, or a task failed too often.
         """
         if self._failure is not None:
             msg = f"a task failed too often: {_cause(str(self._failure))}"
@@ -221,7 +221,7 @@ class RunningRound:
 
 @contextlib.contextmanager
 def _spark_answers() -> Iterator[None]:
-    """Turn any sign that Spark has ended into one error, whichever call is the first to notice."""
+    """Turn any sign that Spark has ended into the same error, whichever call notices first."""
     try:
         yield
     except (Py4JError, OSError) as error:
@@ -229,7 +229,7 @@ def _spark_answers() -> Iterator[None]:
 
 
 def _cause(trace: str) -> str:
-    """Return the line of stacked Java and Python traces that a person wants: Python's last error, or Java's first."""
+    """Return the most useful line of stacked Java and Python traces: Python's last error, or Java's first."""
     words = re.findall(r"^\s*((?!at |org\.apache|java|py4j|Caused)[\w.]+: \S.*)$", trace, re.MULTILINE)
     first = re.search(r"^: (\S+: .*)$", trace, re.MULTILINE)
     return words[-1] if words else first[1] if first else trace.splitlines()[0]

@@ -1,16 +1,15 @@
 """
-Commits the offsets of a Structured Streaming query, which only its checkpoint knows otherwise: lag tools see the query.
+Commits the offsets of a Structured Streaming query to a consumer group, so that lag tools can see the query.
 
-It is for people who keep an existing query; the service does not use it. Besides this package it needs PySpark and the
-client of the store, for Kafka confluent-kafka:
+For users with an existing query; the service itself does not use it. Besides this package it needs PySpark and the
+store's client, for Kafka confluent-kafka:
 
     listener = OffsetListener("my-query", {"bootstrap.servers": "localhost:9092"})
     spark.streams.addListener(listener)
     query.awaitTermination()
     listener.close()
 
-The checkpoint stays the truth: a query that starts again asks nobody else. So whatever happens to the offsets, the
-query goes on and is not slowed down.
+The query still resumes from its checkpoint alone, so a failure to commit neither stops the query nor slows it down.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from app.runtime import REAL
 log = logging.getLogger("winnow.spark.listener")
 
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
-"""Seconds between two attempts to save; each pause is twice as long as the one before."""
+"""Seconds between two attempts to save, doubled after each failure."""
 SAY_AGAIN_SECONDS = 60.0
 RENEW_SECONDS = 3600.0
-"""Brokers expire the offsets of a group without members after 7 days, also while its query is idle."""
+"""Brokers expire the offsets of a group without members after 7 days, even while its query is idle."""
 IN_KAFKA: Mapping[str, object] = MappingProxyType({"name": "kafka"})
 
 Offsets = dict[Partition, int]
@@ -50,17 +49,17 @@ class OffsetListener(StreamingQueryListener):
     """
     Saves the end offsets of each Kafka source after every batch, in a thread of its own.
 
-    An offset never goes back: a query that starts anew leaves the group where it is until the query is further.
+    Offsets never go back: after a query starts afresh, the group's offsets stay until the query has passed them.
 
     Args:
-        group: the consumer group that lag tools look at. Nothing else may commit to it.
-        kafka: librdkafka's properties, as in the `kafka` section of the configuration.
+        group: the consumer group for lag tools. Nothing else may commit to it.
+        kafka: librdkafka properties, as in the `kafka` section of the configuration.
         store: the offset store, as in `offsets.store` of the configuration.
-        query: the name of the one query to follow; by default, every query of the session. Two queries that read the
-            same partitions need a listener and a group each.
+        query: the name of the query to follow; by default, every query of the session. Two queries that read the same
+            partitions need a listener and a group each.
 
     Raises:
-        UnknownStore, StoreOptionError: there is no such store, or it does not take these options.
+        UnknownStore, StoreOptionError: the store does not exist, or does not accept these options.
     """
 
     def __init__(
@@ -79,13 +78,13 @@ class OffsetListener(StreamingQueryListener):
         self._ended = threading.Condition()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark's name, as the three below
-        """Follow the query, if it is the one."""
+        """Follow the query if it is the chosen one."""
         if self._query in (None, event.name):
             with self._ended:
                 self._followed.add(str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Hand the offsets after a batch to the thread that saves them."""
+        """Pass the offsets of a batch to the saving thread."""
         if self._query in (None, event.progress.name):
             self._saver.offer(end_offsets(event.progress.json))
 
@@ -93,14 +92,14 @@ class OffsetListener(StreamingQueryListener):
         """Do nothing: an idle query has no new offsets."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Let `close` go on: no progress of this query follows."""
+        """Stop following the query, which lets `close` continue."""
         with self._ended:
             self._followed.discard(str(event.runId))
             self._ended.notify_all()
 
     def close(self, seconds: float = 10.0) -> bool:
         """
-        Wait, at most so many seconds, for the end of the queries and for what is not saved yet; then stop saving.
+        Wait for the queries to end and for unsaved offsets, for at most this time; then stop saving.
 
         Returns:
             Whether everything was saved.
@@ -112,7 +111,7 @@ class OffsetListener(StreamingQueryListener):
 
 
 def end_offsets(progress: str) -> Offsets:
-    """Return where the Kafka sources of a query stand, from the JSON of its progress; of two offsets, the smaller."""
+    """Return the end offsets of a query's Kafka sources from its progress JSON; the smaller one of duplicates."""
     found: Offsets = {}
     for source in json.loads(progress)["sources"]:
         if source["description"].startswith("Kafka"):
@@ -125,11 +124,11 @@ def end_offsets(progress: str) -> Offsets:
 
 class OffsetSaver:
     """
-    Saves the newest offsets in a thread, until it is closed; what keeps it from that is told once a minute.
+    Saves the newest offsets in a thread until closed. Logs a failure once a minute.
 
     Args:
-        store: where to.
-        clock: seconds that never go back.
+        store: the offset store.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, store: OffsetStore, clock: Callable[[], float] = REAL.monotonic) -> None:
@@ -144,13 +143,13 @@ class OffsetSaver:
         threading.Thread(target=self._run, name="winnow-offsets", daemon=True).start()
 
     def offer(self, offsets: Offsets) -> None:
-        """Take the newest offsets; returns at once. Older ones that are not saved yet are not needed any more."""
+        """Take the newest offsets and return at once. They replace older unsaved ones."""
         with self._changed:
             self._due |= {each: offset for each, offset in offsets.items() if self._saved.get(each) != offset}
             self._changed.notify_all()
 
     def close(self, seconds: float) -> bool:
-        """Wait, at most so many seconds, until all is saved, and stop; return whether it was."""
+        """Wait until all is saved, for at most this time, and stop; return whether it was."""
         with self._changed:
             saved = self._changed.wait_for(lambda: not self._due, seconds)
             self._closing = True
@@ -169,20 +168,20 @@ class OffsetSaver:
         self._store.close()
 
     def _await_due(self) -> bool:
-        """Wait for something to save, or until it is time to renew what is saved; return false at the end."""
+        """Wait for offsets to save, or for the time to renew them; return false at the end."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._due or self._closing, RENEW_SECONDS):
                 self._due |= self._saved
             return not self._closing
 
     def _save(self) -> bool:
-        """Save what is due; return whether nothing of it has failed."""
+        """Save what is due; return whether all of it succeeded."""
         with self._changed:
             due = dict(self._due)
         try:
-            # One question for all: where nobody answers, each partition would wait for its own timeout.
+            # One request for all partitions: during an outage, each would wait for its own timeout.
             stored = self._store.load(due, stable=True)
-        except Exception as error:  # noqa: BLE001  # whatever a store raises, the thread goes on
+        except Exception as error:  # noqa: BLE001  # whatever a store raises, the thread continues
             return self._failed(error)
         done = [self._save_one(each, offset, stored.get(each)) for each, offset in due.items()]
         if all(done) and self._failing:
@@ -207,7 +206,7 @@ class OffsetSaver:
 
     def _failed(self, error: Exception) -> bool:
         self._failing = True
-        self._say("the query goes on, but its offsets are not saved, and lag tools see old ones: %s", error)
+        self._say("the query continues, but its offsets are not being saved, so lag tools see old ones: %s", error)
         return False
 
     def _say(self, message: str, *details: object) -> None:

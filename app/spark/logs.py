@@ -1,4 +1,4 @@
-"""How Spark's own log becomes one with Winnow's, and how its page names what it runs."""
+"""Gives Spark's own log the format of Winnow's, and rounds a name in Spark's UI."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LONGEST_NAME = 200
 
 def json_lines(group: str) -> Mapping[str, str]:
     """
-    Return the properties by which driver and executors log JSON lines like those of Winnow.
+    Return the properties that make driver and executors log JSON lines like Winnow's.
 
-    They are the options that Spark puts before all others, so a log4j2 configuration of the user's wins.
+    They use the options that Spark puts first, so a user's own log4j2 configuration overrides them.
     """
     options = {
         "log4j2.configurationFile": CONFIGURATION.as_uri(),
@@ -30,7 +30,7 @@ def json_lines(group: str) -> Mapping[str, str]:
 
 
 def job_name(number: int, partitions: Iterable[Partition]) -> str:
-    """Return what Spark's page calls a round: `round 12: raw 0-3, 7; other 0`."""
+    """Return the name of a round in Spark's UI: `round 12: raw 0-3, 7; other 0`."""
     numbers = {
         topic: [partition.number for partition in found]
         for topic, found in groupby(sorted(partitions), lambda partition: partition.topic)
@@ -40,6 +40,6 @@ def job_name(number: int, partitions: Iterable[Partition]) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Write ascending numbers: `0-3, 7`."""
+    """Format ascending numbers: `0-3, 7`."""
     runs = (list(run) for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]))
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)

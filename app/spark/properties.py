@@ -1,8 +1,4 @@
-"""
-What Winnow knows about Spark's property names, without Spark.
-
-The configuration uses it, and must load where pyspark is not installed.
-"""
+"""Rules for Spark properties. The configuration uses them, so this module must load without pyspark."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import NamedTuple
 
 
 class Fixed(NamedTuple):
-    """The one value that a property may have, and the reason that a user is given who writes another."""
+    """The only value that a property may have, and the reason to show to users who set another."""
 
     value: str
     reason: str
@@ -19,9 +15,9 @@ class Fixed(NamedTuple):
 
 FIXED: Mapping[str, Fixed] = {
     "spark.speculation": Fixed("false", "a speculative attempt would fence the task that it duplicates"),
-    "spark.python.worker.reuse": Fixed("true", "a new worker for each task would load everything anew"),
+    "spark.python.worker.reuse": Fixed("true", "a new worker for each task would load everything again"),
     "spark.ui.liveUpdate.period": Fixed(
-        "0", "otherwise a lost task is noticed up to 10 s later, by a count of running tasks that is out of date"
+        "0", "otherwise a lost task is noticed up to 10 s late, from an outdated count of running tasks"
     ),
 }
-"""The properties that only Winnow sets."""
+"""The properties that only Winnow may set."""

@@ -1,4 +1,4 @@
-"""Starts Spark as the service needs it; what spark-submit or the user has set stands."""
+"""Starts Spark as the service needs it. Settings of spark-submit and the user have priority."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.events import SPARK_PROPERTY_OVERRIDDEN
 from app.secrets import shown_property
 from app.spark.properties import FIXED
 
-# How often a task may lose its Python worker within one round; the service outlives a failed round anyway.
+# How often a task may lose its Python worker within one round. The service survives a failed round anyway.
 TASK_FAILURES = 8
 
 JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
@@ -22,25 +22,24 @@ DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "winnow",
     "spark.master": "local[*]",
     "spark.task.maxFailures": str(TASK_FAILURES),
-    # On Kubernetes and YARN, Spark ends an application that has lost more executors than this. By default that is two
-    # for each executor, in the application's whole life: with two of them, a service of months would end at the fifth
-    # eviction. Where an executor is lost every six seconds for ten minutes, though, something is broken, and the driver
-    # must say so by its end.
+    # On Kubernetes and YARN, Spark ends an application that loses more executors than this. The default is two for each
+    # executor over the application's whole life: with two executors, a service would end at its fifth eviction. But if
+    # an executor is lost every six seconds for ten minutes, something is broken, and the driver must show it by ending.
     "spark.executor.maxNumFailures": "100",
     "spark.executor.failuresValidityInterval": "10m",
     "spark.ui.showConsoleProgress": "false",
-    # Workers fork from a daemon that has the parser's kernels loaded already: a new one is ready at once.
+    # Workers are forked from a daemon that has already loaded the parser's kernels, so a new one is ready at once.
     "spark.python.daemon.module": "app.spark.daemon",
-    # Chunks come and go in megabytes: keep that memory instead of asking the kernel for clean pages each time. That
-    # saves 0.4 of 4.1 CPU-seconds per million records (make bench).
+    # Chunks are allocated and freed in megabytes: keep that memory instead of asking the kernel for clean pages again.
+    # That saves 0.4 of 4.1 CPU-seconds per million records (make bench).
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(512 << 20),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(64 << 20),
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    # Nothing here does linear algebra; its threads would only take time from ours.
+    # Nothing here uses linear algebra; its threads would only take CPU time from ours.
     "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
-    # What travels to a task may hold a secret: Spark writes nothing of it to a disk in clear text.
+    # Data on its way to a task may contain a secret, so Spark must not write it to disk in clear text.
     "spark.io.encryption.enabled": "true",
-    # A task that is cancelled may sit in a C call: find it, and end its worker.
+    # A cancelled task may be stuck in a C call: find it and end its worker.
     "spark.task.reaper.enabled": "true",
     "spark.task.reaper.killTimeout": "60s",
 }
@@ -51,16 +50,16 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
     Start Spark, or join what spark-submit prepared.
 
     Args:
-        wanted: what the configuration says.
-        submitted: whether spark-submit started this process; then what it has set stands.
+        wanted: the properties from the configuration.
+        submitted: whether spark-submit started this process; its settings then have priority.
 
     Raises:
-        SparkFailed: if it does not start.
+        SparkFailed: Spark did not start.
     """
     try:
         properties = {**DEFAULTS, **wanted}
-        # Only a running JVM knows what spark-submit has set, and only one that runs takes a secret: what a JVM is
-        # started with are its arguments.
+        # Only a running JVM knows spark-submit's settings, and only a running JVM may receive a secret: at its start,
+        # all properties would be process arguments.
         arguments = None if submitted else SparkConf().setAll(list(_arguments(properties)))
         SparkContext._ensure_initialized(conf=arguments)  # noqa: SLF001
         conf = SparkConf()
@@ -77,14 +76,14 @@ def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
 
 
 def _arguments(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the properties that a JVM may be started with; its Java options are arguments, whatever they hold."""
+    """Yield the properties that may become process arguments of a JVM. Its Java options always do."""
     for name, value in properties.items():
         if name in JAVA_OPTIONS or shown_property("spark", name, value) == value:
             yield name, value
 
 
 def _fix(conf: SparkConf) -> None:
-    """Set what only Winnow sets, and say so where spark-submit or the cluster's defaults have set something else."""
+    """Set the properties that only Winnow may set, and log where this overrides another setting."""
     for name, fixed in FIXED.items():
         found = conf.get(name)
         if found not in (None, fixed.value):
@@ -93,7 +92,7 @@ def _fix(conf: SparkConf) -> None:
 
 
 def retrying(master: str) -> str:
-    """Let a local Spark retry lost tasks as a cluster does: `local[2]` gives up at the first, `local[2,8]` does not."""
+    """Make a local Spark retry lost tasks as a cluster does: `local[2]` fails at the first, `local[2,8]` does not."""
     if master == "local":
         return f"local[1,{TASK_FAILURES}]"
     return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES}]", master)

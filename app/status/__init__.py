@@ -1,1 +1,1 @@
-"""What the service knows of itself: one frozen snapshot, and what is made of it. The log is a function of it."""
+"""The service's state as one frozen snapshot, and its functions: log, metrics, health checks and status page."""

@@ -1,9 +1,9 @@
 """
-Which requests the HTTP server answers: those that read, from whoever means this server and not another one.
+Decides which HTTP requests are answered: reads that are addressed to this server.
 
-A page of somebody else in the browser of a person who can reach this server must not read it. By DNS rebinding such a
-page makes its own name point here, and its requests then bear that name as `Host`. So only a name that strangers cannot
-own is answered. An IP address is none, so the probes of Kubernetes and Prometheus' scrapes of pods pass.
+A malicious page in a user's browser must not read the status. By DNS rebinding, such a page points its own name at this
+server, and its requests carry that name as `Host`. So the server answers only to names that a stranger cannot own. IP
+addresses qualify, so Kubernetes probes and Prometheus scrapes of pods pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.status.answers import TEXT, Answer
 READING = (HTTPMethod.GET, HTTPMethod.HEAD)
 
 _PORT = re.compile(r":\d*$")
-# Nobody can own a name without a dot, such as that of a Compose or a Kubernetes service.
+# A name without a dot, such as that of a Compose or Kubernetes service, cannot be registered by a stranger.
 _WITHOUT_A_DOT = re.compile(r"[a-z0-9_-]+")
 
 
@@ -28,7 +28,7 @@ class Admission:
     Decides which requests are answered.
 
     Args:
-        names: the names by which this server is asked, besides those that always mean it.
+        names: the names of this server, in addition to those that always mean it.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -37,21 +37,21 @@ class Admission:
 
     def refusal(self, method: str, hosts: Iterable[str], origins: Iterable[str]) -> Answer | None:
         """
-        Return the answer to a request that is refused; None where it is not.
+        Return the answer to a refused request; None if the request is allowed.
 
         Args:
-            method: its method.
-            hosts: the values of its `Host` headers; a client that sends none is no browser.
-            origins: the values of its `Origin` headers: which site's page asks.
+            method: the HTTP method.
+            hosts: the values of the `Host` headers; a client that sends none is not a browser.
+            origins: the values of the `Origin` headers, the sites of the requesting pages.
         """
         if method not in READING:
-            return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "this server only reads: ask with GET or HEAD")
+            return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only: use GET or HEAD")
         asked = [host.strip().lower() for host in hosts]
         if not all(self._means_us(_name(host)) for host in asked):
-            reason = "this server has another name: use its IP address, or add the name to http.allowed.hosts"
+            reason = "unknown host name: use this server's IP address, or add the name to http.allowed.hosts"
             return _refused(HTTPStatus.MISDIRECTED_REQUEST, reason)
         if not all(self._is_own(origin.strip().lower(), asked) for origin in origins):
-            return _refused(HTTPStatus.FORBIDDEN, "this server does not answer the pages of other sites")
+            return _refused(HTTPStatus.FORBIDDEN, "requests from other sites are not allowed")
         return None
 
     def _means_us(self, name: str) -> bool:
@@ -68,7 +68,6 @@ def _refused(status: HTTPStatus, reason: str) -> Answer:
 
 
 def _name(host: str) -> str:
-    """Return a host without its port."""
     return _PORT.sub("", host)
 
 

@@ -1,4 +1,4 @@
-"""What the HTTP server answers: a function of the path and the snapshot."""
+"""The HTTP server's responses, as a function of the path and the snapshot."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from app.status.snapshot import Snapshot
 TEXT = "text/plain; charset=utf-8"
 PAGE = files("app.status").joinpath("page.html").read_bytes()
 LONG = ("/api/status", "/metrics")
-# How old an answer may be that another client got: a flood of scrapes costs no more than two a second
+# The largest age of a shared response: a flood of scrapes costs no more than two a second
 # (python -m tests.bench.scrape --flood 16).
 FRESH_SECONDS = 0.5
 
 
 def _allowed(element: str) -> str:
-    """Return what a Content-Security-Policy says to allow an element of the page, and nothing that is put into it."""
+    """Return the Content-Security-Policy directive that allows an element of the page, but nothing injected into it."""
     (content,) = re.findall(rf"<{element}>(.*?)</{element}>".encode(), PAGE, re.DOTALL)
     return f"{element}-src 'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'"
 
@@ -44,14 +44,14 @@ PAGE_POLICY = "; ".join(
     ]
 )
 """
-What a browser may do with the page, which is one file.
+The policy for the page, which is a single file.
 
-Whatever a topic's name may try, nothing is loaded from elsewhere, nothing is sent there, and no other page holds it.
+Even if a topic's name contains markup, the browser loads and sends nothing elsewhere, and no other site can frame it.
 """
 
 
 class Answer(NamedTuple):
-    """An answer of the server."""
+    """An HTTP response."""
 
     status: HTTPStatus
     content_type: str
@@ -60,11 +60,11 @@ class Answer(NamedTuple):
 
 def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
     """
-    Return what stands at a path.
+    Return the response for a path.
 
     Args:
-        path: without its query.
-        snapshot: what is known; during an outage of Kafka it is an old one, and says how old.
+        path: the path without its query.
+        snapshot: what is known; during an outage of Kafka it ages, and contains its age.
         now: seconds since the epoch.
     """
     match path:
@@ -84,10 +84,10 @@ def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
 
 class Answers:
     """
-    What stands at each path now.
+    The current response for each path.
 
-    The interpreter runs one thread at a time, and to write a long answer takes milliseconds, which the driver's loop
-    waits for. So one client at a time causes that, and those that ask at once get the same answer.
+    Python runs one thread at a time, and a long response takes milliseconds in which the driver's loop waits. So only
+    one client at a time causes that work, and concurrent clients share the result.
 
     Args:
         snapshot: returns the last snapshot.
@@ -101,7 +101,7 @@ class Answers:
         self._last: dict[str, tuple[Snapshot, float, Answer]] = {}
 
     def at(self, path: str) -> Answer:
-        """Return what stands at a path, which is without its query."""
+        """Return the response for a path without its query."""
         if path not in LONG:
             return answer(path, self._snapshot(), self._now())
         with self._writing:

@@ -1,8 +1,8 @@
 """
-One word for each partition, without a threshold that somebody must set.
+One word for the condition of each partition, without thresholds to configure.
 
-A partition is *ok* while, now and then, all that waited at one look is done by the next. If that never happens in the
-whole window, it is *stalled* where its offset does not move, else *catching up* or *falling behind* as its lag goes.
+A partition is *ok* if, at least once in the window, everything that was waiting at one look is done by the next.
+Otherwise it is *stalled* if its offset does not move, else *catching up* or *falling behind* by the trend of its lag.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import NamedTuple
 from app.status.snapshot import PartitionState, PartitionStatus
 from app.status.window import WINDOW_SECONDS, Look
 
-# A window is whole as soon as its first look is nearly that old: looks come every few seconds.
+# A window is complete once its first look is nearly that old; looks come every few seconds.
 WHOLE = 0.75
 
 
 class Condition(StrEnum):
-    """How a partition is, in one word."""
+    """The condition of a partition."""
 
     OK = "ok"
     CATCHING_UP = "catching up"
@@ -33,11 +33,11 @@ class Condition(StrEnum):
 
 class Judgement(NamedTuple):
     """
-    The word for a partition, and what goes with it.
+    The condition of a partition.
 
     Args:
         condition: the word.
-        seconds_to_close: how long it takes to close the gap at the pace of the window; None where it does not close.
+        seconds_to_close: the time to close the gap at the pace of the window; None if it does not close.
     """
 
     condition: Condition
@@ -45,7 +45,7 @@ class Judgement(NamedTuple):
 
 
 def judge(status: PartitionStatus) -> Judgement:
-    """Return the word for a partition."""
+    """Return the condition of a partition."""
     looks = status.looks
     if status.state is PartitionState.BLOCKED:
         return Judgement(Condition.BLOCKED)
@@ -54,7 +54,7 @@ def judge(status: PartitionStatus) -> Judgement:
     if not looks or _keeps_up(looks):
         return Judgement(Condition.OK)
     if looks[-1].done == looks[0].done:
-        # Until the window is whole, a task may just be opening.
+        # Until the window is complete, a task may still be opening.
         whole = looks[-1].at - looks[0].at >= WHOLE * WINDOW_SECONDS
         return Judgement(Condition.STALLED if whole else Condition.CATCHING_UP)
     closing = -linear_regression([look.at for look in looks], [_lag(look) for look in looks]).slope
@@ -64,14 +64,14 @@ def judge(status: PartitionStatus) -> Judgement:
 
 
 def records_per_second(looks: Sequence[Look]) -> float:
-    """Return how many records came in per second, over the window."""
+    """Return the records read per second, averaged over the window."""
     if len(looks) < 2 or looks[-1].at <= looks[0].at:
         return 0.0
     return max(0, looks[-1].records - looks[0].records) / (looks[-1].at - looks[0].at)
 
 
 def _keeps_up(looks: Sequence[Look]) -> bool:
-    """Return whether nothing waited at some look of the window, or all that did was done by the next one."""
+    """Return whether some look of the window found no lag, or its lag was done by the next look."""
     return any(_lag(look) == 0 for look in looks) or any(later.done >= look.end for look, later in pairwise(looks))
 
 

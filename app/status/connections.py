@@ -1,4 +1,4 @@
-"""The connections of the HTTP server: so many at once and for so long, whatever their clients do."""
+"""Limits the number and the duration of the HTTP server's connections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROOM_SECONDS = 0.05
 
 class Connections:
     """
-    Makes room for each new connection: the oldest one ends where there are too many, and each after a while.
+    Makes room for each new connection by ending the oldest one, and ends each connection after a time.
 
-    So clients that send a byte now and then, or read none, take the place of each other, and never that of one that
-    asks and goes. Connections come in by one thread; each is served by a thread of its own, which calls `left`.
+    Slow clients displace each other, but not a client that sends its request and leaves. One thread accepts
+    connections; each one is served by a thread of its own, which calls `left`.
 
     Args:
-        most: how many there may be.
-        seconds: how long each may take.
+        most: the maximum number of connections.
+        seconds: the maximum duration of a connection.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Connections:
         self._lock = threading.Lock()
 
     def entered(self, connection: socket.socket) -> None:
-        """Take in a connection as soon as there is room for it."""
+        """Register a connection once there is room for it."""
         while not self._room.acquire(blocking=False):
             self._end(1)
             if self._room.acquire(timeout=ROOM_SECONDS):
@@ -38,20 +38,20 @@ class Connections:
             self._open[connection] = time.monotonic()
 
     def left(self, connection: socket.socket) -> None:
-        """Give up the place of a connection."""
+        """Release the place of a connection."""
         with self._lock:
             self._open.pop(connection, None)
         self._room.release()
 
     def end_old_ones(self) -> None:
-        """End those that have taken too long."""
+        """End connections that have taken too long."""
         latest = time.monotonic() - self._seconds
         with self._lock:
             old = sum(since < latest for since in self._open.values())
         self._end(old)
 
     def _end(self, count: int) -> None:
-        """Shut down the oldest ones; their threads notice it, whatever they wait for, and leave."""
+        """Shut down the oldest connections. Their threads notice in any wait, and leave."""
         with self._lock:
             for connection in list(self._open)[:count]:
                 del self._open[connection]

@@ -1,4 +1,4 @@
-"""The snapshot as JSON, for programs and the status page. A field may be added; any other change is a new `version`."""
+"""The snapshot as JSON, for programs and the status page. Added fields keep `version`; any other change raises it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 def document(snapshot: Snapshot, now: float) -> Document:
-    """Return everything that is known; times are in seconds since the epoch, as `now` is."""
+    """Return everything that is known. Times, like `now`, are in seconds since the epoch."""
     return {
         "version": VERSION,
         "now": now,

@@ -1,4 +1,4 @@
-"""The log as a function of two snapshots: what changed between them, never what stayed."""
+"""The log as a function of two snapshots: it reports the changes between them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from app.model import NOBODY, Partition, latest
 from app.status.condition import Condition, judge
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
-# How many names one line of the log lists.
+# How many names one log line lists.
 SHOWN = 5
 
-# Why a round ends early; a rebalance and a stop are usual.
+# Endings of a round that are logged; the others are usual.
 ENDINGS = {
     End.REBALANCE: events.REBALANCE,
     End.STARVED: events.TASK_STARVED,
     End.OVERDUE: events.TASK_OVERDUE,
     End.LOST: events.ROUND_FAILED,
 }
-# A partition in these states has a problem only while something is away; otherwise its task works on it.
+# In these states a problem means that something is unavailable; otherwise a task works on the partition.
 WORKED_ON = (PartitionState.PLANNED, PartitionState.RUNNING, PartitionState.PAUSED)
 
 
@@ -41,7 +41,7 @@ def write(before: Snapshot, after: Snapshot) -> None:
 
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield a line for each change that a person wants to know of."""
+    """Yield a line for each change that an operator wants to know."""
     yield from _started(before, after)
     yield from _outage(before, after)
     yield from _others(before, after)
@@ -86,7 +86,7 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 
 
 def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield what other runs of the service do to this one."""
+    """Yield changes caused by other runs of the service."""
     rival = after.rival
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
         event = events.STANDING_BY if after.phase is Phase.STARTING else events.RIVAL
@@ -108,9 +108,9 @@ def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 
 
 def _pause(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield that an operator has paused the service, again each minute, and that the pause is over."""
+    """Yield the beginning of a pause, a reminder each minute, and the end of the pause."""
     if after.paused and (before.paused is None or _another_minute(before, after, after.paused.since / 1000)):
-        yield Line(events.PAUSED, {"reason": f"{after.paused}: {RESUME} ends it"})
+        yield Line(events.PAUSED, {"reason": f"{after.paused}; to resume, run {RESUME}"})
     if before.paused and not after.paused:
         yield Line(events.RESUMED, {"paused_seconds": round(after.at - before.paused.since / 1000, 1)})
 
@@ -120,12 +120,12 @@ def _waited(snapshot: Snapshot, problem: Problem) -> float:
 
 
 def _another_minute(before: Snapshot, after: Snapshot, since: float) -> bool:
-    """Return whether something that began at `since` has lasted for another whole minute."""
+    """Return whether something that began at `since` has lasted another full minute."""
     return int(after.at - since) // REMIND_SECONDS > max(0, int(before.at - since) // REMIND_SECONDS)
 
 
 def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield each partition whose records have waited behind an open transaction of a producer for another minute."""
+    """Yield, each minute, the partitions whose records wait behind a producer's open transaction."""
     for partition, status in after.partitions.items():
         since = status.unstable_since
         if since is not None and not after.outage and _another_minute(before, after, since):
@@ -163,7 +163,7 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
 
 
 def _still(before: Snapshot, after: Snapshot, status: PartitionStatus) -> Iterator[Line]:
-    """Yield what has kept a partition from going on for another minute: a problem, or an unknown cause."""
+    """Yield, each minute, what holds a partition up: a problem, or an unknown cause."""
     problem, where = status.problem, _where(status.partition)
     if problem and status.state is not PartitionState.FAILED and _another_minute(before, after, problem.since):
         blocked = status.state is PartitionState.BLOCKED

@@ -1,8 +1,4 @@
-"""
-The snapshot as Prometheus metrics.
-
-Their labels are topic, partition, reason, and the number of a task in its round, never an offset or a line.
-"""
+"""The snapshot as Prometheus metrics. Labels are topic, partition, reason and task, never an offset or a line."""
 
 from __future__ import annotations
 
@@ -34,9 +30,9 @@ class OfPartition(NamedTuple):
     A metric of each partition.
 
     Args:
-        name: as it is exposed; a counter's ends in `_total`.
-        meaning: what a user reads.
-        value: its value at a time in seconds since the epoch; None where there is none now.
+        name: the exposed name; that of a counter ends in `_total`.
+        meaning: the description for users.
+        value: its value at a time in seconds since the epoch; None if it has none now.
     """
 
     name: str
@@ -45,7 +41,7 @@ class OfPartition(NamedTuple):
 
 
 class OfService(NamedTuple):
-    """A metric of the whole service; as `OfPartition`."""
+    """A metric of the whole service; see `OfPartition`."""
 
     name: str
     meaning: str
@@ -60,7 +56,7 @@ class ByReason(NamedTuple):
 
 
 class OfTask(NamedTuple):
-    """A metric of each task, by its number in the rounds; as `OfPartition`."""
+    """A metric of each task, by its number within a round; see `OfPartition`."""
 
     name: str
     meaning: str
@@ -76,104 +72,102 @@ class OfTimes(NamedTuple):
 
 
 class Info(NamedTuple):
-    """A metric whose labels say something; its value is always 1."""
+    """A metric that carries information in its labels; its value is always 1."""
 
     name: str
     meaning: str
 
 
-BUILD = Info("winnow_build_info", "1; what runs, as its labels say")
-DEAD_LETTERS = ByReason("winnow_dead_letters_total", "records written to the dead letters")
-ROUNDS = ByReason("winnow_rounds_total", "rounds that have ended")
+BUILD = Info("winnow_build_info", "always 1; the labels name the versions that run")
+DEAD_LETTERS = ByReason("winnow_dead_letters_total", "records written to the dead-letter topic")
+ROUNDS = ByReason("winnow_rounds_total", "finished rounds")
 
 PARTITIONS = (
     OfPartition("winnow_records_in_total", "source records read", lambda p, _: p.counts.records),
     OfPartition("winnow_records_out_total", "records written to the sink", lambda p, _: p.counts.out),
     OfPartition("winnow_bytes_in_total", "bytes of source records read", lambda p, _: p.counts.bytes_in),
     OfPartition("winnow_bytes_out_total", "bytes of records written to the sink", lambda p, _: p.counts.bytes_out),
-    OfPartition("winnow_lag_offsets", "offsets that wait up to the last stable offset", lambda p, _: p.lag),
+    OfPartition("winnow_lag_offsets", "offsets to read, up to the last stable offset", lambda p, _: p.lag),
     OfPartition(
         "winnow_lag_to_high_watermark_offsets",
-        "offsets that wait up to the high watermark, also those of open transactions",
+        "offsets to read, up to the high watermark (includes open transactions)",
         lambda p, _: p.lag_to_high_watermark,
     ),
     OfPartition(
         "winnow_lag_seconds",
-        "age of the first record that waited at the last look; 0 where none did",
+        "age of the first waiting record at the last look; 0 if none was waiting",
         lambda p, _: p.lag_seconds,
     ),
     OfPartition(
         "winnow_retention_margin_seconds",
-        "how long until retention deletes the first record that waits",
+        "time until retention deletes the first waiting record",
         PartitionStatus.retention_margin,
     ),
-    OfPartition("winnow_lost_offsets_total", "offsets that retention deleted unread", lambda p, _: p.lost),
+    OfPartition("winnow_lost_offsets_total", "offsets deleted by retention before they were read", lambda p, _: p.lost),
     OfPartition(
         "winnow_transactions_committed_total",
-        "transactions committed; at least once, offsets saved",
+        "committed transactions; with at-least-once, saved offsets",
         lambda p, _: p.counts.committed,
     ),
     OfPartition(
         "winnow_transactions_aborted_total",
-        "transactions dropped after an error, whose records were read again",
+        "transactions aborted after an error; their records are read again",
         lambda p, _: p.counts.aborted,
     ),
     OfPartition(
-        "winnow_transactions_fenced_total", "how often somebody else took the partition over", lambda p, _: p.fenced
+        "winnow_transactions_fenced_total", "how often another owner took the partition over", lambda p, _: p.fenced
     ),
-    OfPartition("winnow_producers_replaced_total", "producers given up after an error", lambda p, _: p.reopened),
-    OfPartition(
-        "winnow_last_commit_timestamp_seconds", "when the committed offset was seen to move last", lambda p, _: p.moved
-    ),
+    OfPartition("winnow_producers_replaced_total", "producers replaced after an error", lambda p, _: p.reopened),
+    OfPartition("winnow_last_commit_timestamp_seconds", "when the committed offset last moved", lambda p, _: p.moved),
     OfPartition(
         "winnow_open_transaction_age_seconds",
-        "how long an open transaction of an upstream producer holds the last stable offset back; 0 if none does",
+        "how long an upstream producer's open transaction has held the last stable offset back; 0 if none does",
         lambda p, now: 0 if p.unstable_since is None else max(0.0, now - p.unstable_since),
     ),
-    OfPartition("winnow_partition_state", f"what happens to it: {_codes(STATES)}", lambda p, _: STATES[p.state]),
+    OfPartition("winnow_partition_state", f"state: {_codes(STATES)}", lambda p, _: STATES[p.state]),
     OfPartition(
         "winnow_partition_condition",
-        f"how it is, without a threshold: {_codes(CONDITIONS)}",
+        f"condition: {_codes(CONDITIONS)}",
         lambda p, _: CONDITIONS[judge(p).condition],
     ),
     OfPartition(
         "kafka_consumergroup_group_lag",
-        "as kafka-consumer-groups counts it: from the committed offset to the high watermark",
+        "as in kafka-consumer-groups: offsets from the committed one to the high watermark",
         lambda p, _: _group_lag(p),
     ),
-    OfPartition("kafka_consumergroup_group_lag_seconds", "as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
+    OfPartition("kafka_consumergroup_group_lag_seconds", "same as `winnow_lag_seconds`", lambda p, _: p.lag_seconds),
     OfPartition("kafka_consumergroup_group_offset", "the committed offset", lambda p, _: p.committed),
     OfPartition("kafka_partition_latest_offset", "the high watermark", lambda p, _: p.high_watermark),
 )
 TASKS = (
-    OfTask("winnow_task_wait_seconds_total", "time that a task waited for records", lambda t: t.waits),
-    OfTask("winnow_task_parse_seconds_total", "time that it parsed", lambda t: t.parse.seconds),
-    OfTask("winnow_task_produce_seconds_total", "time that it handed over lines", lambda t: t.produce.seconds),
-    OfTask("winnow_task_commit_seconds_total", "time that it started commits and waited for them", lambda t: t.commits),
+    OfTask("winnow_task_wait_seconds_total", "time spent waiting for records", lambda t: t.waits),
+    OfTask("winnow_task_parse_seconds_total", "time spent parsing", lambda t: t.parse.seconds),
+    OfTask("winnow_task_produce_seconds_total", "time spent enqueueing lines to send", lambda t: t.produce.seconds),
+    OfTask("winnow_task_commit_seconds_total", "time spent committing", lambda t: t.commits),
 )
 TIMES = (
-    OfTimes("winnow_parse_seconds", "how long a task parsed a chunk of records", lambda t: t.parse),
-    OfTimes("winnow_produce_seconds", "how long it took to hand over the lines of a chunk", lambda t: t.produce),
-    OfTimes("winnow_commit_seconds", "how long the commit of a partition took", lambda t: t.commit),
+    OfTimes("winnow_parse_seconds", "time to parse a chunk of records", lambda t: t.parse),
+    OfTimes("winnow_produce_seconds", "time to enqueue the lines of a chunk to send", lambda t: t.produce),
+    OfTimes("winnow_commit_seconds", "time to commit a partition", lambda t: t.commit),
 )
 SERVICE = (
     OfService("winnow_start_timestamp_seconds", "when the service started", lambda s, _: s.started),
-    OfService("winnow_alive_timestamp_seconds", "the driver's last sign of life", lambda s, _: s.alive),
-    OfService("winnow_ready", "1 while Kafka answers and rounds run", lambda s, _: int(not not_ready(s))),
-    OfService("winnow_taken_over", "how many partitions a later generation has taken over", lambda s, _: len(s.taken)),
+    OfService("winnow_alive_timestamp_seconds", "the driver's last heartbeat", lambda s, _: s.alive),
+    OfService("winnow_ready", "1 while Kafka responds and rounds run", lambda s, _: int(not not_ready(s))),
+    OfService("winnow_taken_over", "partitions taken over by a later generation", lambda s, _: len(s.taken)),
     OfService(
         "winnow_snapshot_age_seconds",
-        "how old the offsets are, from which the figures come: Kafka was asked then",
+        "age of the offsets from Kafka behind these metrics",
         lambda s, now: None if s.looked is None else max(0.0, now - s.looked),
     ),
     OfService(
         "winnow_outage_seconds",
-        "for how long Kafka has not answered the driver; 0 while it answers",
+        "how long Kafka has not been responding to the driver; 0 while it responds",
         lambda s, now: 0 if s.outage is None else max(0.0, now - s.outage.since),
     ),
     OfService(
         "winnow_problems",
-        "what is wrong now; `/api/status` has each with its cure",
+        "current problems; `/api/status` lists each with its cure",
         lambda s, _: len(s.problems),
     ),
     OfService(
@@ -185,7 +179,7 @@ SERVICE = (
 
 
 def described() -> Iterator[tuple[str, str, str]]:
-    """Yield each metric with its labels and its meaning, for documents."""
+    """Yield each metric with its labels and its meaning, for the documentation."""
     for of_partition in PARTITIONS:
         yield of_partition.name, "topic, partition", of_partition.meaning
     yield DEAD_LETTERS.name, "topic, partition, reason", DEAD_LETTERS.meaning
@@ -200,7 +194,7 @@ def described() -> Iterator[tuple[str, str, str]]:
 
 
 def exposition(snapshot: Snapshot, now: float) -> tuple[bytes, str]:
-    """Return what Prometheus reads, in its text format, and the content type."""
+    """Return the metrics in Prometheus' text format, and the content type."""
     return _text(SnapshotCollector(snapshot, now).collect()).encode(), CONTENT_TYPE_PLAIN_0_0_4
 
 
@@ -208,7 +202,7 @@ def _text(families: Iterable[Metric]) -> str:
     """
     Write families as prometheus-client's `generate_latest` does, in a third of the time.
 
-    A thousand partitions have 27,000 samples, and it builds the labels of each anew.
+    A thousand partitions have 27,000 samples, and `generate_latest` formats the labels of each one again.
     """
     lines: list[str] = []
     written: dict[tuple[tuple[str, str], ...], str] = {}

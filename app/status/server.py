@@ -1,4 +1,4 @@
-"""The HTTP server of the driver: threads that read the last snapshot, and never ask Kafka or Spark anything."""
+"""The driver's HTTP server. Its threads read the last snapshot and never ask Kafka or Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
 from app.status.connections import Connections
 from app.status.snapshot import Snapshot
 
-# Whoever takes longer to send a request and to take the answer is sent away.
+# The time limit for a client to send its request and read the response.
 CLIENT_SECONDS = 10.0
 MOST_CONNECTIONS = 64
 LARGEST_HEAD = 1 << 16
@@ -36,14 +36,14 @@ HEADERS = {
 
 class StatusServer:
     """
-    Answers while the `with` block runs.
+    Serves requests while the `with` block runs.
 
     Args:
-        address: the address to listen at; IPv6 has colons.
-        port: the port; 0 takes a free one.
+        address: the address to listen on; IPv6 has colons.
+        port: the port; 0 picks a free one.
         snapshot: returns the last snapshot.
         runtime: the clock.
-        allowed_hosts: names by which browsers may ask, besides those that always mean this server.
+        allowed_hosts: names that browsers may use, in addition to those that always mean this server.
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class StatusServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of the status page."""
         port = self._port if self._server is None else self._server.server_address[1]
         return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
 
     def __enter__(self) -> Self:
         """
-        Begin to answer.
+        Start to serve requests.
 
         Raises:
-            NotUsable: the address cannot be listened at.
+            NotUsable: the server cannot listen on the address.
         """
         try:
             self._server = _Server(self._address, self._port, self._answers, self._admission)
         except (OSError, OverflowError) as error:
             raise NotUsable(
-                f"the status page cannot listen at {self._address}, port {self._port} ({error})",
-                "set http.port to a free port, 0 takes any; or turn the page off by http.enabled: false",
+                f"the status page cannot listen on {self._address}, port {self._port} ({error})",
+                "set http.port to a free port or to 0 (any), or disable the page with http.enabled: false",
             ) from error
         threading.Thread(
             target=self._server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True
@@ -89,7 +89,7 @@ class StatusServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Answer no more."""
+        """Stop serving requests."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -98,7 +98,7 @@ class StatusServer:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = 128  # a client that comes while five others do must not wait for a second
+    request_queue_size = 128  # with the default of 5, the sixth client of a burst waits a second
 
     def __init__(self, address: str, port: int, answers: Answers, admission: Admission) -> None:
         self.answers, self.admission = answers, admission
@@ -108,42 +108,42 @@ class _Server(ThreadingHTTPServer):
         super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]  # the host and port of either family
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # TCP only
-        """Serve a connection in a thread, as soon as there is room for one."""
+        """Serve a connection in a thread, once there is room for one."""
         self._connections.entered(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # TCP only
-        """Close a connection, which makes room."""
+        """Close a connection and make room for another."""
         super().shutdown_request(request)
         self._connections.left(request)
 
     def service_actions(self) -> None:
-        """Send those away that take too long; called all the time."""
+        """End connections that have taken too long. The base class calls this continually."""
         self._connections.end_old_ones()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of a client that went away; its request was its own."""
+        """Ignore clients that disconnect."""
 
 
 class _Head:
-    """The bytes of a request up to its body, of which a client may send so many."""
+    """The head of a request, limited in size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._left = LARGEST_HEAD + 1  # one more, so that a request line that is too long looks like one
+        self._left = LARGEST_HEAD + 1  # one more, so that an oversized request line is recognized as one
         self.close = file.close
 
     def readline(self, limit: int) -> bytes:
-        """Return the next line; of a line that is too long, its beginning."""
+        """Return the next line, or the beginning of an oversized one."""
         if not self._left:
-            raise LineTooLong("head")  # its argument is no sentence
+            raise LineTooLong("head")  # its argument is not a sentence
         line = self._file.readline(min(limit, self._left))
         self._left -= len(line)
         return line
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves one connection, which is one request: that is what HTTP 1.0 means."""
+    """Serves one connection with one request, as in HTTP 1.0."""
 
     server: _Server
     server_version, sys_version = "winnow", ""
@@ -151,12 +151,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = CLIENT_SECONDS
 
     def setup(self) -> None:
-        """Get ready to read a head of a limited size."""
+        """Limit the size of the head."""
         super().setup()
-        self.rfile = _Head(self.rfile)  # type: ignore[assignment,arg-type]  # what the base class needs of it
+        self.rfile = _Head(self.rfile)  # type: ignore[assignment,arg-type]  # the part of the interface that is used
 
     def parse_request(self) -> bool:
-        """Read the head; return whether the request is to be answered, and otherwise say why not."""
+        """Read the head; return whether to answer the request. A refused one gets its response here."""
         if not super().parse_request():
             return False
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
@@ -166,15 +166,15 @@ class _Handler(BaseHTTPRequestHandler):
         return refusal is None
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Send the response."""
         self._send(self._answered())
 
     def do_HEAD(self) -> None:
-        """Answer without the body."""
+        """Send the response without its body."""
         self._send(self._answered())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002  # the base class's
-        """Refuse a request in one line, which repeats nothing of it."""
+        """Refuse a request in one line that repeats none of its contents."""
         status = HTTPStatus(code)
         self._send(Answer(status, TEXT, f"{status.phrase}\n".encode()))
 
@@ -193,9 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         try:
             return self.server.answers.at(path)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next request is answered
+        except Exception as error:  # noqa: BLE001 - the next request must be answered
             STATUS_PAGE_FAILED.log({"path": path, "exc_info": error})
             return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class
-        """Log no request: there is one every few seconds."""
+        """Log no requests: there is one every few seconds."""

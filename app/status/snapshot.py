@@ -1,4 +1,4 @@
-"""The snapshot: everything that a log, a metric, a health check or a page may show, as one frozen value."""
+"""The snapshot: everything that the log, metrics, health checks and status page show, as one frozen value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION = 1
 
 
 class Build(NamedTuple):
-    """What runs: versions, and the backend that tasks use (`winnow check` says why)."""
+    """The versions that run, and the backend of the tasks (`winnow check` gives the reason for it)."""
 
     version: str = __version__
     python: str = ""
@@ -30,11 +30,11 @@ class Build(NamedTuple):
 
 class About(NamedTuple):
     """
-    What runs, and what it is to do.
+    What runs, and its work.
 
     Args:
         build: the versions.
-        generation: of services of one group, that of the largest one works.
+        generation: the generation; of the services of one group, the one with the largest works.
         guarantee: the delivery guarantee.
         sources: the source topics, or the pattern that finds them.
         sink: the topic for cleansed lines.
@@ -53,36 +53,36 @@ NOTHING_KNOWN = About()
 
 
 class Phase(StrEnum):
-    """What the service as a whole does."""
+    """The phase of the whole service."""
 
     STARTING = "starting"
     RUNNING = "running"
-    LEAVING = "leaving"  # it is asked to stop, and works on until another service takes over
+    LEAVING = "leaving"  # asked to stop, but working until another service takes over
     STOPPING = "stopping"
     STOPPED = "stopped"
 
 
 class PartitionState(StrEnum):
-    """What happens to one partition."""
+    """The state of one partition."""
 
-    PLANNED = "planned"  # it is known, and no task works on it
+    PLANNED = "planned"  # no task is working on it
     RUNNING = "running"
-    FAILED = "failed"  # its task gave it up; the next round tries again
-    BLOCKED = "blocked"  # it waits for a person
-    PAUSED = "paused"  # a person has paused the service
+    FAILED = "failed"  # its task gave up; the next round retries
+    BLOCKED = "blocked"  # it needs an operator
+    PAUSED = "paused"  # an operator has paused the service
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """
-    Something that is wrong.
+    A current problem.
 
     Args:
         cause: what happened.
-        cure: what a person can do about it; empty where it mends itself.
+        cure: what an operator can do; empty if it resolves itself.
         since: when it began, in seconds since the epoch.
-        partition: where, if that is one partition.
-        offset: where in it.
+        partition: the affected partition; None if it affects the service.
+        offset: the affected offset.
     """
 
     cause: str
@@ -93,7 +93,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: WinnowError, since: float) -> Problem:
-        """Return an error as a problem that began at a time."""
+        """Return an error as a problem that began at `since`."""
         if isinstance(error, PartitionError):
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
@@ -107,32 +107,32 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """
-    One source partition.
+    The status of one source partition.
 
     Args:
-        partition: which partition.
-        state: what happens to it.
+        partition: the partition.
+        state: its state.
         since: when that state began, in seconds since the epoch.
-        committed: the next offset to read; None where no offset is committed.
-        next_offset: the same, or where the plan begins if none is committed.
-        last_stable: the last stable offset: committed records end there.
-        high_watermark: where all records end.
-        unstable_since: since when an open transaction of a producer keeps the last stable offset where it is; None
-            where records do not wait behind it.
-        log_start: the first offset that the partition still holds.
-        lag: how many offsets wait from the next one to the last stable one.
-        waiting: the first record that waits; None where none does, or that is not known.
-        lost: how many offsets retention deleted before they were read, as far as the service has seen since it started.
-        rate_limit: how many of its records are read in a second, as the configuration says; None where it does not.
-        moved: when the committed offset was seen to move last, in seconds since the epoch; None if it was not.
-        looks: where it stood in the last minutes, the newest last.
-        counts: what became of its records since the service started.
-        problem: what is wrong with it.
-        skipped: the offsets that `out.of.range` skipped last, first and after the last.
-        rewound: the offsets that `out.of.range` read again last, first and after the last.
-        recovered: the last error that its task got over by itself; empty if there was none.
-        reopened: how often a producer had to be replaced since the service started.
-        fenced: how often somebody else took it over since the service started.
+        committed: the committed offset; None if there is none.
+        next_offset: the next offset to read: the committed one, or else the planned start.
+        last_stable: the last stable offset, where committed records end.
+        high_watermark: the end of all records.
+        unstable_since: since when a producer's open transaction has held the last stable offset back; None if no
+            records wait behind it.
+        log_start: the first offset still in the partition.
+        lag: the number of offsets from the next one to the last stable one.
+        waiting: the first waiting record; None if there is none or it is unknown.
+        lost: how many offsets retention deleted unread since the service started.
+        rate_limit: the current limit in records per second; None if there is none.
+        moved: when the committed offset last moved, in seconds since the epoch; None if it has not.
+        looks: its positions in the last minutes, newest last.
+        counts: the counts of its records since the service started.
+        problem: its current problem.
+        skipped: the offsets that `out.of.range` last skipped, as a half-open range.
+        rewound: the offsets that `out.of.range` last read again, as a half-open range.
+        recovered: the last error that its task recovered from; empty if there was none.
+        reopened: how many producers were replaced since the service started.
+        fenced: how often another owner took it over since the service started.
     """
 
     partition: Partition
@@ -160,11 +160,11 @@ class PartitionStatus:
 
     @property
     def lag_to_high_watermark(self) -> int:
-        """How many offsets wait up to the high watermark, also those of open transactions."""
+        """The lag to the high watermark, including open transactions."""
         return self.lag + self.high_watermark - self.last_stable
 
     def still_unstable(self, found: Watermarks, now: float) -> float | None:
-        """Return since when records wait behind the last stable offset, which is not found to have moved."""
+        """Return since when records have been waiting behind an unchanged last stable offset; None if none are."""
         if found.high_watermark <= found.last_stable:
             return None
         stays = self.unstable_since is not None and self.last_stable == found.last_stable
@@ -172,21 +172,21 @@ class PartitionStatus:
 
     @property
     def lag_seconds(self) -> float | None:
-        """How old the first record was that waited at the last look; 0 where none did, None where that is not known."""
+        """The age of the first waiting record at the last look; 0 if none was waiting, None if unknown."""
         if self.lag and (self.waiting is None or not self.looks):
             return None
         since = self.waiting.since if self.lag and self.waiting else None
         return 0.0 if since is None else max(0.0, self.looks[-1].at - since)
 
     def retention_margin(self, now: float) -> float | None:
-        """Return in how many seconds the first record that waits may be deleted; None where none is in danger."""
+        """Return the seconds until the first waiting record may be deleted; None if no record is in danger."""
         since, retention = self.waiting or (None, None)
         return since + retention - now if self.lag and since is not None and retention is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was done between two refreshes from Kafka, and how many seconds lie between them."""
+    """What was done between two refreshes from Kafka, and the seconds between them."""
 
     counts: Counts
     seconds: float
@@ -197,30 +197,30 @@ class End(StrEnum):
 
     DONE = "done"  # its deadline or the agreed end was reached
     REBALANCE = "rebalance"
-    STARVED = "starved"  # a task found no slot
-    OVERDUE = "overdue"  # a task did not end
+    STARVED = "starved"  # a task had no slot
+    OVERDUE = "overdue"  # a task did not end in time
     STOPPED = "stopped"
-    LOST = "lost"  # Spark gave it up
+    LOST = "lost"  # Spark gave up on it
 
 
 @dataclass(frozen=True, slots=True)
 class RoundStatus:
     """
-    One round.
+    The status of one round.
 
     Args:
         number: 1 for the first round of this service.
         began: when it began, in seconds since the epoch.
         slots: how many tasks could run at once.
-        tasks: how many tasks it has.
-        partitions: how many partitions they work on.
-        lag_before: the offsets that waited when it began.
-        lost_tasks: how many attempts at its tasks were lost so far.
+        tasks: the number of tasks.
+        partitions: the number of their partitions.
+        lag_before: the lag when it began.
+        lost_tasks: how many task attempts have failed.
         ending: why it ends or ended; None while it runs.
         reason: the details of `ending`.
         killed: whether its tasks had to be killed.
-        seconds: how long it took; None while it runs.
-        counts: what its tasks report; None while it runs, and where they were killed or lost.
+        seconds: its duration; None while it runs.
+        counts: the tasks' counts; None while it runs and if they did not report.
     """
 
     number: int
@@ -240,33 +240,33 @@ class RoundStatus:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """
-    The service at one moment.
+    The state of the service at one moment.
 
     Args:
         at: the moment, in seconds since the epoch.
-        alive: when the service last gave a sign of life; it is newer than `at` where nothing has changed since.
-        looked: when the offsets were read from Kafka last; None before the first time.
+        alive: the last heartbeat; newer than `at` if nothing has changed since.
+        looked: when the offsets were last read from Kafka; None before the first time.
         group: the consumer group.
         started: when the service started, in seconds since the epoch.
-        about: what runs, and what it is to do.
-        phase: what it does.
-        cause: why it stops; empty while it runs.
+        about: what runs, and its work.
+        phase: the phase of the service.
+        cause: why it is stopping; empty while it runs.
         partitions: the status of every source partition.
         round: the last round; None before the first.
-        ended: the last rounds that have ended, the newest last.
-        endings: how many rounds have ended, and why.
-        progress: what the tasks did between the last two refreshes; None before the first.
-        outage: that Kafka does not answer the driver, or refuses it; None while it answers.
-        rival: that another run of this generation still works for the group; None while none does.
-        fenced: the partitions that somebody else took over before the last discovery, and who owns them; None where
-            nobody has committed there since.
-        taken: the partitions that a service of a later generation has taken over.
-        mirrors: the mirrors of the offsets, as the driver writes them.
-        totals: what became of all records since the service started.
-        warnings: what the preflight has found, and what to do about it.
-        paused: that a person has paused it; None while it works.
-        tasks: what the tasks have spent their time on since then, by their numbers in the rounds.
-        hour: the service in the last hour, the newest moment last.
+        ended: the last finished rounds, newest last.
+        endings: the number of finished rounds by ending.
+        progress: the progress between the last two refreshes; None before the first.
+        outage: the current outage of Kafka, including refusals; None while Kafka responds.
+        rival: another active run of this generation; None if there is none.
+        fenced: the partitions lost to other owners before the last discovery, with the new owner; None if that has not
+            committed yet.
+        taken: the partitions that a later generation has taken over.
+        mirrors: the status of the driver's offset mirrors.
+        totals: the counts of all records since the service started.
+        warnings: the warnings of the preflight, with their cures.
+        paused: the operator's pause; None while the service works.
+        tasks: the times of each task since the service started, by its number within a round.
+        hour: the moments of the last hour, newest last.
     """
 
     at: float
@@ -295,9 +295,9 @@ class Snapshot:
 
     @property
     def problems(self) -> list[Problem]:
-        """Everything that is wrong now, the service's own problems first."""
+        """All current problems, the service's own first."""
         of_mirrors = (
-            Problem(f"the mirror {mirror.name} fails: {mirror.error}", "the flow goes on; mend its store", mirror.since)
+            Problem(f"mirror {mirror.name} fails: {mirror.error}", "repair its store; the flow continues", mirror.since)
             for mirror in self.mirrors
             if mirror.error
         )
@@ -306,5 +306,5 @@ class Snapshot:
 
     @property
     def lag(self) -> int:
-        """How many offsets wait in all partitions."""
+        """The lag of all partitions."""
         return sum(status.lag for status in self.partitions.values())

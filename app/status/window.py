@@ -1,4 +1,4 @@
-"""Sliding windows: what was seen of a partition in the last minutes, and of the whole service in the last hour."""
+"""Sliding windows: each partition in the last minutes, and the whole service in the last hour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 # Long enough for two commits at the largest `commit.interval`, so that a slow committer does not look stalled.
 WINDOW_SECONDS = 120.0
 HOUR_SECONDS = 3600.0
-# Looks that are closer to each other show nothing more, and at a thousand partitions they would take much memory.
+# Closer looks would show nothing more, but take much memory with a thousand partitions.
 STEP_SECONDS = 5.0
 MOMENT_SECONDS = 10.0
 
@@ -17,10 +17,10 @@ class Look(NamedTuple):
     One partition when its offsets were read.
 
     Args:
-        at: when, in seconds since the epoch.
+        at: the time, in seconds since the epoch.
         end: the last stable offset.
         done: the next offset to read.
-        records: how many records had come in since the service started.
+        records: the records read since the service started.
     """
 
     at: float
@@ -34,11 +34,11 @@ class Moment(NamedTuple):
     The whole service at one moment: the counts since it started, and the lag of all partitions.
 
     Args:
-        at: when, in seconds since the epoch.
+        at: the time, in seconds since the epoch.
         records: source records.
         out: records written to the sink.
         dead: dead letters.
-        lag: offsets that waited.
+        lag: the lag in offsets.
     """
 
     at: float
@@ -49,12 +49,12 @@ class Moment(NamedTuple):
 
 
 def with_look(looks: tuple[Look, ...], look: Look) -> tuple[Look, ...]:
-    """Return the window with another look at its end; what is older than the window, or too close, is left out."""
+    """Return the window with a look appended; a look too close to the last one and looks too old are left out."""
     kept = looks[:-1] if len(looks) > 1 and look.at - looks[-2].at <= STEP_SECONDS else looks
     return (*(each for each in kept if each.at > look.at - WINDOW_SECONDS), look)
 
 
 def with_moment(moments: tuple[Moment, ...], moment: Moment) -> tuple[Moment, ...]:
-    """Return the hour with another moment at its end; what is older, or too close, is left out."""
+    """Return the hour with a moment appended; a moment too close to the last one and moments too old are left out."""
     kept = moments[:-1] if len(moments) > 1 and moment.at - moments[-2].at <= MOMENT_SECONDS else moments
     return (*(each for each in kept if each.at > moment.at - HOUR_SECONDS), moment)

@@ -215,7 +215,7 @@ def test_a_service_without_an_answer_is_ill(image: Image) -> None:
         ill, well = service.execute(*check), other.execute(*check)
 
     assert 1 == ill.code
-    assert "does not answer at port" in ill.errors
+    assert "is not responding on port" in ill.errors
     assert (0, "", "") == well
 
 

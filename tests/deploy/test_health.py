@@ -76,7 +76,7 @@ def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
 def test_silence_is_trouble(health: ModuleType) -> None:
     """Nobody answers where the service should."""
     ports = HeldPorts(1)
-    assert f"the service does not answer at port {ports[0]}" in health.trouble(ports[0])
+    assert f"the service is not responding on port {ports[0]}" in health.trouble(ports[0])
 
 
 def test_the_usual_port_is_that_of_the_service(health: ModuleType) -> None:

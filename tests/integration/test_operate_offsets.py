@@ -226,6 +226,6 @@ def test_the_cure_for_a_topic_that_was_created_again(
     code = run_service(config)[0]
 
     assert 1 == checked.exit_code
-    assert "deleted and created again" in checked.stdout
+    assert "deleted and recreated" in checked.stdout
     assert (0, 0) == (done.exit_code, code), done.output
     assert [*map(cleansed, range(4)), *map(cleansed, range(10, 16))] == values(read(centre.bootstrap, sink))

@@ -21,7 +21,7 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
     """
     No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once.
 
-    It lasts although the dead letters are deleted and created again, and with that topic all offsets beside it.
+    It lasts although the dead letters are deleted and recreated, and with that topic all offsets beside it.
     """
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)

@@ -165,12 +165,12 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
         picture(browser, "blocked")
 
         shown.now = replace(quiet(), paused=Pause(round((REAL.wall_clock() - 90) * 1000), "ops-1"))
-        browser.until(f"{STATE}.textContent.includes('paused from ops-1 for 1.5 min: winnow resume ends it')")
+        browser.until(f"{STATE}.textContent.includes('paused from ops-1 for 1.5 min; to resume, run winnow resume')")
 
         assert "the same page" == browser.value("window.mark")
         assert [] == browser.errors
         server.__exit__(None, None, None)
-        browser.until(f"{STATE}.textContent.startsWith('the driver has not answered for')")
+        browser.until(f"{STATE}.textContent.startsWith('the driver has not responded for')")
 
 
 @pytest.mark.parametrize("dark", [False, True])

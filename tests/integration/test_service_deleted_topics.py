@@ -59,6 +59,6 @@ def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> No
     assert all(
         f"topic '{lost}-lost.{lost}' does not exist" in text for lost, text in zip(("clean", "dead"), said, strict=True)
     )
-    assert "its topic does not exist any more" in blocked["error"]
+    assert "its topic no longer exists" in blocked["error"]
     assert 0 == stopped
     assert not {f"{lost}-lost.{lost}" for lost in ROLES} & existing(eager)

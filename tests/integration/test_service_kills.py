@@ -98,7 +98,7 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
 
     assert [3, 0] == [code, last]
     (error,) = [text for text in service.noise if text.startswith("winnow:")]
-    assert "Spark has ended while Winnow runs" in error
+    assert "Spark ended while Winnow was running" in error
     assert {} == amiss(feeder.written, read(broker.bootstrap, sink))
     assert [] == service.leftovers()
 

@@ -116,7 +116,7 @@ def test_the_history_of_a_deleted_topic(
         done = group.command("--restore", then)
 
         assert 1 == done.exit_code
-        assert f"{group.source}-0@10: the topic was deleted and created again" in done.stderr
+        assert f"{group.source}-0@10: the topic was deleted and recreated" in done.stderr
         assert {0: 30} == group.offsets()
 
 

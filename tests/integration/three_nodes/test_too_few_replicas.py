@@ -36,7 +36,7 @@ def test_too_few_replicas_in_sync(three: Broker) -> None:
 
     assert [0, 0] == codes
     for partition, each in enumerate(why):
-        assert f"-{partition} has 2 in-sync replicas, its min.insync.replicas is 3" in each["error"]
+        assert f"-{partition} has 2 in-sync replicas but min.insync.replicas is 3" in each["error"]
     exactly, at_least = [by_partition(read(three.bootstrap, sink)) for sink in sinks.values()]
     once = {each: [cleansed(n, each) for n in range(20)] for each in range(2)}
     assert once == exactly

@@ -18,7 +18,7 @@ from tests.unit.config.good import GOOD
 from tests.unit.driver.test_pause import Store
 
 
-@pytest.mark.parametrize("trouble", [None, NotAllowed("Winnow may not Read on group 'g.pause'", "allow it")])
+@pytest.mark.parametrize("trouble", [None, NotAllowed("Winnow lacks Read on group 'g.pause'", "allow it")])
 def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     trouble: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ def shown(done: int, seen: Verdict | None, *, ended: bool, terminal: bool) -> st
 
 
 def test_speed_is_of_the_last_second() -> None:
-    """Refreshes in quick succession make no peak, and the fastest second is remembered."""
+    """Refreshes in quick succession do not inflate the speed, and the fastest second is remembered."""
     speed = Speed()
     for at, done in ((0, 0), (0.5, 500), (0.6, 5_000), (1.0, 5_000), (2.0, 6_000)):
         speed.add(done, at)
@@ -44,21 +44,21 @@ def test_a_pipe_gets_lines() -> None:
     """Lines on a pipe show the progress of service and verification, without control characters."""
     text = shown(80, SEEN, ended=False, terminal=False)
 
-    assert text.startswith("  Spark is starting\n  cleansed 80, lag 20, fastest")
+    assert text.startswith("  starting Spark\n  cleansed 80, lag 20, fastest")
     assert text.endswith("verified 62\n")
     assert "\x1b" not in text
 
 
 def test_no_table_of_zeros() -> None:
-    """Until something is committed, a terminal shows that Spark is starting."""
+    """Until the first commit, a terminal shows that Spark is starting."""
     text = shown(0, None, ended=False, terminal=True)
 
-    assert "Spark is starting" in text
+    assert "starting Spark" in text
     assert "lag" not in text
 
 
 def test_a_terminal_gets_a_table() -> None:
-    """The table has the columns of the service, those of the verification, and the reasons."""
+    """The table has the service's columns, the verification's columns, and the reasons."""
     text = shown(100, SEEN, ended=True, terminal=True)
 
     assert all(word in text for word in ("cleansed", "lag", "fastest", "verified", "srcip", "verifying"))

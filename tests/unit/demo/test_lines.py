@@ -1,4 +1,4 @@
-"""The demo's recipe makes the lines that it describes."""
+"""The demo's recipe makes the expected lines."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_good_lines_have_fifteen_fields(raw: list[Line]) -> None:
 
 
 def test_lines_resemble_real_ones(raw: list[Line]) -> None:
-    """Lines are as long as real ones, and as odd: commas, bars, CRLF, IPv6, bytes that are not UTF-8."""
+    """Lines are as long and as odd as real ones: commas, bars, CRLF, IPv6, bytes that are not UTF-8."""
     good = [(line.value, line.expected) for line in raw if line.value and line.expected]
     seen = Counter[str]()
     for value, expected in good:

@@ -1,4 +1,4 @@
-"""What the demo takes from the service's log."""
+"""What the demo reads from the service's log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with StatusServer("127.0.0.1", 0, lambda: None) as server:
 
 
 def test_the_page_is_where_the_log_says() -> None:
-    """A service at a free port tells it in a line, whose format the demo knows; before that there is no page."""
+    """The log has the URL of a page on a free port, in a known format; before that line there is no page."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 
     assert "" == page_in("") == page_in(json.dumps({"url": "x", "event": "another"}))
@@ -31,7 +31,7 @@ def test_the_page_is_where_the_log_says() -> None:
 
 
 def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The board shows the figure that it saw last until the group's coordinator answers again."""
+    """The board shows the last figure until the group's coordinator responds again."""
     answers = iter([5, None, 7])
 
     class Reader:

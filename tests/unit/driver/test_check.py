@@ -1,4 +1,4 @@
-"""`winnow check --connect`: what would happen, each fact once, and nothing changes."""
+"""`winnow check --connect` reports each fact once and changes nothing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.fakes.driver import DriverKafka, FakeCluster
 from tests.unit.driver.test_pause import Marked
 from tests.unit.driver.test_service import config
 
-BRING_BACK = "bring the broker back; the partition resumes on its own"
+BRING_BACK = "restore the broker; the partition resumes on its own"
 
 
 def noted(said: list[str]) -> Say:
-    """Return what notes each finding as the command prints it."""
+    """Return a callback that records findings as the command prints them."""
     return lambda state, what: said.append(f"{state:<8} {what}")
 
 
 def test_every_partition_is_shown_once() -> None:
-    """Where each partition would start, how far behind it is, and what blocks the others; the log says nothing."""
+    """The output has each partition's start and lag, or why it is blocked; nothing is logged."""
     kafka = DriverKafka(p0=(50, 100), p1=(0, 7))
     kafka.committed[Partition("raw", 0)] = CommittedOffset(10)
     said: list[str] = []
@@ -42,30 +42,31 @@ def test_every_partition_is_shown_once() -> None:
     ] == said[:3]
     (blocked,) = said[3:]
     assert blocked.startswith(
-        "blocked  raw-0@10: offsets 10 to 49 (40 at most) were deleted before they were read: set "
+        "blocked  raw-0@10: offsets 10 to 49 (at most 40) were deleted before they were read: set "
     )
     assert [] == logs
     assert [] == kafka.fenced
 
 
 def test_a_kafka_that_can_be_worked_with_ends_with_0() -> None:
-    """Nothing is blocked."""
+    """It exits with 0 if nothing is blocked."""
     assert 0 == connected(config(), DriverKafka(p0=(0, 1)).clients, lambda *_: None)
 
 
 def test_a_pause_is_told() -> None:
-    """A service that is started would take no records."""
+    """A service started now would read nothing."""
     kafka, said = DriverKafka(p0=(0, 1)), list[str]()
     kafka.pauses = Marked(1)
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (
-        "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1: winnow resume -c winnow.yaml ends it" == said[-1]
+        "paused   paused since 1970-01-01T00:00:05+00:00, from ops 1; to resume, run winnow resume -c winnow.yaml"
+        == said[-1]
     )
 
 
 def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
-    """No task could open, so the command line prints the error; without transactions there is none."""
+    """No task could open, so the command prints the error. Without transactions there is none."""
     kafka = DriverKafka(p0=(0, 1))
     kafka.short_transactions = NotUsable("transaction.timeout is too long", "lower it")
 
@@ -78,23 +79,23 @@ def test_transactions_that_the_brokers_do_not_allow_are_told() -> None:
 
 
 def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
-    """A warning changes nothing; what is refused ends with 3, and nothing else is asked without the rights."""
+    """A warning keeps the exit code 0. A refusal exits with 3, and without the rights nothing else is checked."""
     kafka, said = DriverKafka(p0=(0, 1)), list[str]()
     kafka.clusters = sound = FakeCluster()
     sound.rights["g.pause"] = frozenset()
 
     assert 0 == connected(config(), kafka.clients, noted(said))
     assert (
-        "warns    Winnow may not Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls "
+        "warns    Winnow lacks Describe and Read on group 'g.pause', so winnow pause does not work: kafka-acls "
         "--bootstrap-server there:9092 --add --allow-principal User:NAME --operation Describe --operation Read --group g.pause"
     ) == said[0]
-    assert "ok       the brokers know the requests of Kafka 4.1" == said[1]
+    assert "ok       the brokers support the API of Kafka 4.1" == said[1]
 
     sound.rights["raw"] = frozenset({"Describe"})
     said.clear()
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert (
-        "refuses  Winnow may not Read on topic 'raw': kafka-acls --bootstrap-server there:9092 --add "
+        "refuses  Winnow lacks Read on topic 'raw': kafka-acls --bootstrap-server there:9092 --add "
         "--allow-principal User:NAME --operation Read --topic raw"
     ) == said[0]
     assert ["refuses", "warns"] == [line.split()[0] for line in said]
@@ -102,17 +103,17 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
 
 
 def test_a_sink_on_the_cluster_of_the_source_is_told() -> None:
-    """Only Kafka knows that two names of brokers are one cluster; a service that would feed itself does not start."""
+    """Only Kafka knows that two addresses are one cluster. A service that would read its own output refuses to start."""
     kafka, said = DriverKafka(p0=(0, 1)), list[str]()
     kafka.clusters, kafka.room = FakeCluster(), {}
     other = "sink.kafka.bootstrap.servers=elsewhere:1"
 
     assert 0 == connected(config(other), kafka.clients, noted(said))
-    assert said[0].startswith("warns    sink.kafka is the cluster of the source (id one): ")
+    assert said[0].startswith("warns    sink.kafka is the source's cluster (id one): ")
 
     said.clear()
     assert 3 == connected(config(other, "sink.topic=raw"), kafka.clients, noted(said))
-    assert said[0].startswith("refuses  sink.kafka is the cluster of the source (id one), and the source 'raw' is also")
+    assert said[0].startswith("refuses  sink.kafka is the source's cluster (id one), and the source 'raw' is also")
 
 
 def test_a_missing_topic_is_told() -> None:
@@ -127,7 +128,7 @@ def test_a_missing_topic_is_told() -> None:
 
 
 def test_what_a_task_has_found_is_told() -> None:
-    """It stands beside the offset, so that it needs no service; nor does a sink whose partition has no leader."""
+    """It is stored with the offset, so no service need run. The same holds for a sink partition without a leader."""
     kafka, said = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10)), list[str]()
     verdict = str(OffsetMetadata("id-1", blocked="9 of 9 records are dead letters: mend the parser"))
     kafka.committed = {Partition("raw", 0): CommittedOffset(4, verdict)}
@@ -136,13 +137,13 @@ def test_what_a_task_has_found_is_told() -> None:
     assert 1 == connected(config(), kafka.clients, noted(said))
     assert [
         "ok       raw-2: starts at 0, 10 offsets behind",
-        f"waits    raw-1: its lines cannot be delivered: no leader for clean-1: {BRING_BACK}",
+        f"waits    raw-1: its output cannot be delivered: clean-1 has no leader: {BRING_BACK}",
         "blocked  raw-0@4: 9 of 9 records are dead letters: mend the parser",
     ] == said[2:]
 
 
 def test_every_missing_topic_is_told() -> None:
-    """With the command that creates it; sink and dead letters get as many partitions as the largest source."""
+    """Each comes with the command to create it; sink and dead letters get as many partitions as the largest source."""
     kafka, said = DriverKafka(p0=(0, 1)), list[str]()
     kafka.clusters = FakeCluster()
     kafka.clusters.gone, kafka.clusters.partitions = {"more", "clean", "dead"}, {"raw": 12}
@@ -156,7 +157,7 @@ def test_every_missing_topic_is_told() -> None:
 
 
 def test_the_mirrors_are_left_alone() -> None:
-    """A check changes nothing, there neither."""
+    """A check changes nothing, not even in the mirrors."""
     kafka = DriverKafka(p0=(0, 10))
     kafka.committed[Partition("raw", 0)] = CommittedOffset(4)
     told: list[object] = []
@@ -170,19 +171,19 @@ def test_the_mirrors_are_left_alone() -> None:
 
 
 def test_what_winnow_would_create_is_told() -> None:
-    """On a second cluster, offsets need topics to stand for the sources; a check says which, and creates none."""
+    """On a second cluster, offsets need placeholder topics. A check names those missing and creates none."""
     kafka = DriverKafka(p0=(0, 1), p1=(0, 1))
     kafka.room = {}
     said: list[str] = []
 
     assert 0 == connected(config(), kafka.clients, noted(said))
 
-    assert "to do    raw.offsets: Winnow will give it 2 partitions on the sink's cluster, for offsets only" == said[-1]
+    assert "to do    raw.offsets: Winnow will create 2 partitions on the sink's cluster, for offsets only" == said[-1]
     assert {} == kafka.room
 
 
 def test_a_compacted_dead_letter_topic_is_refused() -> None:
-    """It would lose dead letters; a sink may be compacted, and which lines it takes is shown."""
+    """It would lose dead letters. A compacted sink is allowed, and its restriction is shown."""
     kafka = DriverKafka(p0=(0, 1))
     kafka.compacted = {"clean"}
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""What discovery makes of partitions that cannot be read: they wait, and the others go on."""
+"""Discovery of partitions that cannot be read: they wait, and the others continue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ A, B = Partition("raw", 0), Partition("raw", 1)
 
 
 def lose(kafka: DriverKafka, partition: Partition, how: str) -> None:
-    """Take a partition's leader away: the topic's description says so, or it only does not answer."""
+    """Take a partition's leader away; the topic's description shows it, or the partition just does not respond."""
     if how == "leaderless":
         kafka.leaderless.add(partition.number)
     kafka.silent.add(partition)
@@ -41,7 +41,7 @@ def lose(kafka: DriverKafka, partition: Partition, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
 def test_one_partition_without_a_leader_blocks_only_itself(how: str) -> None:
-    """The others are planned; it is planned as soon as it answers, where its group's offset says."""
+    """The others are planned. Once it responds, it is planned at its group's offset."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(4)
     lose(kafka, B, how)
@@ -59,7 +59,7 @@ def test_one_partition_without_a_leader_blocks_only_itself(how: str) -> None:
 
 
 def test_a_known_partition_that_loses_its_leader_is_not_gone() -> None:
-    """Its topic exists, and nobody needs to create it again."""
+    """Its topic exists, so it need not be recreated."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     discovery = Discovery(config(), kafka.clients)
     discovery.discover()
@@ -69,7 +69,7 @@ def test_a_known_partition_that_loses_its_leader_is_not_gone() -> None:
 
 
 def test_a_partition_that_was_leaderless_at_the_start_has_not_joined_later() -> None:
-    """It starts where starting.offsets says; one that is created while the service runs starts at its beginning."""
+    """It starts at starting.offsets, but one created while the service runs starts at its beginning."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     lose(kafka, B, "leaderless")
     discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
@@ -80,7 +80,7 @@ def test_a_partition_that_was_leaderless_at_the_start_has_not_joined_later() -> 
 
 
 def test_a_partition_that_joined_leaderless_starts_at_its_beginning() -> None:
-    """It is younger than the service, whenever it can be read first."""
+    """It is younger than the service, however late it can be read."""
     kafka = DriverKafka(p0=(0, 10))
     discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
     discovery.discover()
@@ -94,7 +94,7 @@ def test_a_partition_that_joined_leaderless_starts_at_its_beginning() -> None:
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
 def test_a_partition_that_was_added_while_its_siblings_cannot_be_read(how: str) -> None:
-    """The group's offsets show that it has worked on the topic, whoever leads its partitions: nothing is passed over."""
+    """The group's offsets show that it has worked on the topic, even without leaders, so no record is skipped."""
     kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
     kafka.committed[A] = CommittedOffset(7, OURS)
     lose(kafka, A, how)
@@ -103,7 +103,7 @@ def test_a_partition_that_was_added_while_its_siblings_cannot_be_read(how: str) 
 
 
 def test_an_offset_of_a_partition_that_cannot_be_read_is_remembered() -> None:
-    """If it is gone when the leader is back, it has vanished: that is no first start."""
+    """If the offset is gone when the leader is back, it has vanished; this is not a first start."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(4, OURS)
     lose(kafka, B, "leaderless")
@@ -117,7 +117,7 @@ def test_an_offset_of_a_partition_that_cannot_be_read_is_remembered() -> None:
 
 
 def test_a_topic_that_only_a_pattern_found_may_go() -> None:
-    """Nobody has named it, so nobody misses it; a topic that is named blocks its partitions."""
+    """The configuration does not name it, so it is not missed. A named topic blocks its partitions."""
     source = config().source
     named, matched = (
         config(),
@@ -133,7 +133,7 @@ def test_a_topic_that_only_a_pattern_found_may_go() -> None:
 
 
 def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
-    """It must not pass for a time after the last record: the records since then would be skipped."""
+    """Treating it as a time after the last record would skip the records since then."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.offsets_at = lambda partitions, milliseconds: {A: 5}  # type: ignore[method-assign]
     by_time = config().model_copy(update={"starting_offsets": FromTimestamp(timestamp=1_000)})
@@ -146,7 +146,7 @@ def test_a_start_by_time_that_cannot_be_read_is_waited_for() -> None:
 
 
 def test_only_where_a_time_decides_it_is_looked_up() -> None:
-    """Not for a partition that has an offset, nor for a new one, which starts at its beginning."""
+    """No time is looked up for a partition with an offset, nor for a new one, which starts at its beginning."""
     kafka, asked = DriverKafka(p0=(0, 10), p1=(0, 10)), list[list[Partition]]()
     kafka.committed[A] = CommittedOffset(4)
 
@@ -164,7 +164,7 @@ def test_only_where_a_time_decides_it_is_looked_up() -> None:
 
 
 def test_a_cluster_without_any_leader_is_an_outage() -> None:
-    """One line says that Winnow waits, not one for each partition."""
+    """One line says that Winnow waits, rather than one for each partition."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     for partition in (A, B):
         lose(kafka, partition, "leaderless")
@@ -174,7 +174,7 @@ def test_a_cluster_without_any_leader_is_an_outage() -> None:
 
 
 def test_a_refresh_keeps_the_last_known_offsets() -> None:
-    """A partition that cannot be read now has not gone; one that was never read stays away."""
+    """A partition that cannot be read now still exists; one that was never read stays unknown."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
     never = Partition("raw", 2)
     lose(kafka, never, "leaderless")
@@ -193,7 +193,7 @@ def test_a_refresh_keeps_the_last_known_offsets() -> None:
 
 
 class Moving(DriverKafka):
-    """A Kafka in which a producer writes and a task commits, with every request of the driver."""
+    """A Kafka in which a producer writes and a task commits with every request of the driver."""
 
     def _goes_on(self) -> None:
         end = self.watermark[A][1] + 10
@@ -212,7 +212,7 @@ class Moving(DriverKafka):
 
 
 def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
-    """The end is asked last, so that no offset is committed after it that lies beyond it."""
+    """The end is read last, so no offset can be committed beyond it afterwards."""
     discovery = Discovery(config(), Moving(p0=(0, 100)).clients)
 
     assert not discovery.discover().blocked
@@ -222,7 +222,7 @@ def test_an_offset_that_moves_meanwhile_does_not_look_out_of_range() -> None:
 
 
 def test_only_a_discovery_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It decides where tasks start; a refresh runs beside hundreds of commits, and would wait for one of them forever."""
+    """It decides where tasks start. A refresh runs during hundreds of commits, and might wait for one of them."""
     kafka, waits = DriverKafka(p0=(0, 10)), list[bool]()
     discovery = Discovery(config(), kafka.clients)
 
@@ -241,7 +241,7 @@ def test_only_a_discovery_waits_for_stable_offsets(monkeypatch: pytest.MonkeyPat
 def test_an_offset_that_is_pending_for_ever_is_planned_as_it_was(
     monkeypatch: pytest.MonkeyPatch, *, transactional: bool
 ) -> None:
-    """The task that opens its partition ends the transaction; a store without transactions is just out of reach."""
+    """The task that opens the partition ends the transaction. A store without transactions counts as unreachable."""
     kafka = DriverKafka(p0=(0, 10))
 
     def load(partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
@@ -262,7 +262,7 @@ def test_an_offset_that_is_pending_for_ever_is_planned_as_it_was(
 
 
 def test_another_sink_shows_on_a_partition_that_cannot_be_read() -> None:
-    """Two services must not split the records because a leader is away when one of them starts."""
+    """Two services must not split the records because a leader is missing when one of them starts."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(4, str(OffsetMetadata(owner=Owner(5, "there", "elsewhere"))))
     lose(kafka, B, "leaderless")
@@ -272,7 +272,7 @@ def test_another_sink_shows_on_a_partition_that_cannot_be_read() -> None:
 
 
 class TestBlockedByATask:
-    """A task found that a partition waits for a person: the plan leaves it out, so that it costs the others nothing."""
+    """A task reported a blocked partition: the plan leaves it out, so it costs the others nothing."""
 
     FOUND = Receipt(B, 0, 4, outcome=Outcome.BLOCKED, error="the broker refuses it", cure="raise its limit")
 
@@ -291,7 +291,7 @@ class TestBlockedByATask:
             assert "raw-1@4: the broker refuses it: raise its limit" == str(found.blocked[B])
 
     def test_it_stays_blocked_where_it_has_no_offset_yet(self) -> None:
-        """A task found that before it could commit where the partition starts."""
+        """The task blocked before it could commit the partition's start."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         discovery = Discovery(config(), kafka.clients)
 
@@ -300,7 +300,7 @@ class TestBlockedByATask:
         assert [B] == list(discovery.discover().blocked)
 
     def test_it_is_tried_again_as_soon_as_its_offset_is_moved(self) -> None:
-        """A person has acted; what was found is forgotten, also where the offset comes back later."""
+        """The operator has acted, so the report is forgotten, even if the offset returns to its old value."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         discovery = Discovery(config(), kafka.clients)
         discovery.reported([self.FOUND])
@@ -310,7 +310,7 @@ class TestBlockedByATask:
             assert offset == discovery.discover().ranges[B].start
 
     def test_it_is_tried_again_after_a_while(self) -> None:
-        """The cause may be mended in Kafka, where Winnow does not see it."""
+        """The cause may have been fixed in Kafka, where Winnow does not see it."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed[B] = CommittedOffset(4)
         now = 100.0
@@ -323,7 +323,7 @@ class TestBlockedByATask:
         assert not discovery.discover().blocked
 
     def test_after_too_many_dead_letters_it_waits_for_a_person(self) -> None:
-        """A new task would drain more of its records; a moved offset or a new start is what helps."""
+        """A new task would drain more records. Only a moved offset or a restart unblocks it."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed[B] = CommittedOffset(4)
         now = 100.0
@@ -354,7 +354,7 @@ def starts(found: Workload) -> dict[Partition, int]:
 class TestNewPartitions:
     @pytest.mark.parametrize("starting", STARTS)
     def test_a_partition_that_was_added_while_the_service_was_stopped(self, starting: str) -> None:
-        """A sibling's offset shows that the group has begun, so starting.offsets is not about a partition without one."""
+        """A sibling's offset shows that the group has begun, so starting.offsets does not apply."""
         kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
         kafka.committed[A] = CommittedOffset(7, OURS)
 
@@ -364,7 +364,7 @@ class TestNewPartitions:
 
     @pytest.mark.parametrize("metadata", ["", "kafka-consumer-groups", str(OffsetMetadata("another", 0, Counts(7, 7)))])
     def test_an_offset_that_a_task_did_not_commit_is_no_witness(self, metadata: str) -> None:
-        """An operator sets offsets before the first start, too; and a deleted topic says nothing of this one."""
+        """An operator may set offsets before the first start, and a deleted topic says nothing about this one."""
         kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
         kafka.committed[A] = CommittedOffset(7, metadata)
 
@@ -373,7 +373,7 @@ class TestNewPartitions:
         assert 9 == starts(found)[B]
 
     def test_a_first_start_that_has_stored_only_some_offsets_goes_on_as_it_began(self) -> None:
-        """A partition that was there at the start is not new because its siblings were faster."""
+        """A partition that existed at the start is not new, even if its siblings commit first."""
         kafka = DriverKafka(p0=(0, 10), p1=(3, 9))
         discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
         discovery.discover()
@@ -383,7 +383,7 @@ class TestNewPartitions:
 
     @pytest.mark.parametrize(("now", "start"), [((0, 15), 10), ((12, 15), 12), ((0, 8), 8)])
     def test_latest_is_what_it_was_at_the_start(self, now: tuple[int, int], start: int) -> None:
-        """A round may end before its tasks have committed, as on a busy machine; what has come in since is not skipped."""
+        """A busy machine may end a round before its tasks commit. Records that arrive meanwhile are not skipped."""
         kafka = DriverKafka(p0=(0, 10))
         discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
         discovery.discover()
@@ -392,7 +392,7 @@ class TestNewPartitions:
         assert start == starts(discovery.discover())[A]
 
     def test_latest_is_told_anew_for_a_topic_that_was_created_again(self) -> None:
-        """Its offsets have nothing to do with those of the one before."""
+        """Its offsets have nothing to do with those of the old topic."""
         kafka = DriverKafka(p0=(5, 10))
         discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
         discovery.discover()
@@ -401,7 +401,7 @@ class TestNewPartitions:
         assert 20 == starts(discovery.discover())[A]
 
     def test_a_partition_that_joined_later_is_read_from_its_beginning(self) -> None:
-        """It stays new until a task has stored its start, however many tasks that takes."""
+        """It stays new until a task has stored its start, however many attempts that takes."""
         kafka = DriverKafka(p0=(0, 10))
         discovery = Discovery(config("starting.offsets=latest"), kafka.clients)
         discovery.discover()
@@ -412,7 +412,7 @@ class TestNewPartitions:
 
 
 def test_a_duration_counts_from_the_first_discovery() -> None:
-    """However late a partition's start is decided, it starts at the same time as the others."""
+    """All partitions start at the same time, however late it is resolved for some."""
     kafka, now = DriverKafka(p0=(0, 10)), 10_000.0
     runtime = replace(REAL, wall_clock=lambda: now)
     discovery = Discovery(config("starting.offsets.by.duration=2h"), kafka.clients, runtime)
@@ -426,7 +426,7 @@ def test_a_duration_counts_from_the_first_discovery() -> None:
 
 
 def test_a_duration_longer_than_the_epoch_is_the_epoch() -> None:
-    """Kafka takes a negative time for something else."""
+    """Kafka gives negative times another meaning."""
     kafka = DriverKafka(p0=(0, 10))
     runtime = replace(REAL, wall_clock=lambda: 100.0)
 
@@ -436,7 +436,7 @@ def test_a_duration_longer_than_the_epoch_is_the_epoch() -> None:
 
 
 class TestCuts:
-    """A partition with the committed offset 1000, whose log is cut to 900."""
+    """A partition with the committed offset 1000 whose log is truncated to 900."""
 
     @pytest.fixture(autouse=True)
     def _cut(self) -> None:
@@ -450,7 +450,7 @@ class TestCuts:
         self.kafka.watermark[A] = (0, 1_100)
 
     def test_it_stays_blocked_after_it_has_grown_again(self) -> None:
-        """Offsets 900 to 999 are new records; if the partition unblocked by itself, they would be skipped in silence."""
+        """Offsets 900 to 999 hold new records, which would be skipped silently if the partition unblocked by itself."""
         discovery = self.discovery()
         before = discovery.discover().blocked
         self.grow()
@@ -461,7 +461,7 @@ class TestCuts:
         assert {B: 10} == starts(after)
 
     def test_a_cut_that_a_check_has_seen_counts(self) -> None:
-        """Until the tasks of a running round have ended, the partition may have grown again."""
+        """By the end of the running round's tasks, the partition may have grown again."""
         self.kafka.watermark[A] = (0, 1_000)
         discovery = self.discovery()
         discovery.discover()
@@ -473,7 +473,7 @@ class TestCuts:
 
     @pytest.mark.parametrize("offset", [900, 1_000])
     def test_an_operator_unblocks_it(self, offset: int) -> None:
-        """The offset that a person sets is believed, even if it is the old one."""
+        """An offset set by an operator is trusted, even if it is the old one."""
         discovery = self.discovery()
         discovery.discover()
         self.grow()
@@ -482,7 +482,7 @@ class TestCuts:
         assert {A: offset, B: 10} == starts(discovery.discover())
 
     def test_a_cut_that_a_task_found_counts(self) -> None:
-        """The partition had grown again before the driver looked; the leader epoch beside its offset told the task."""
+        """The partition grew again before the driver looked. The task saw the cut by the stored leader epoch."""
         self.grow()
         discovery = self.discovery()
         assert {A: 1_000, B: 10} == starts(discovery.discover())
@@ -493,7 +493,7 @@ class TestCuts:
             assert str(Truncated(A, 1_000, 900)) == str(discovery.discover().blocked[A])
 
     def test_what_a_task_found_is_forgotten_where_the_offset_was_set_meanwhile(self) -> None:
-        """The person who set it was faster than the driver."""
+        """The operator set the offset before the driver saw the report."""
         self.grow()
         discovery = self.discovery()
         discovery.discover()
@@ -513,7 +513,7 @@ class TestCuts:
     def test_a_policy_goes_on_from_a_cut(
         self, policy: str, start: int, again: tuple[int, int] | None, lost: tuple[int, int] | None
     ) -> None:
-        """Which offsets are read again or skipped is known."""
+        """The offsets that are read again or skipped are reported."""
         self.grow()
         discovery = self.discovery(f"out.of.range={policy}")
         discovery.reported([FOUND])
@@ -525,7 +525,7 @@ class TestCuts:
 
 
 def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
-    """The next discovery finds in the metadata who took the partition over; it is said once."""
+    """The next discovery finds the new owner in the metadata, and reports it once."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     discovery = Discovery(config(), kafka.clients)
     other = Owner(5, "there", "clean")
@@ -537,7 +537,7 @@ def test_a_fence_that_the_driver_did_not_cause_names_the_other_owner() -> None:
 
 
 def test_a_run_never_takes_itself_for_the_one_that_fenced_it() -> None:
-    """Whoever did has committed nothing yet: the last commit there is still our own."""
+    """The other run has not committed yet, so the last commit is still ours."""
     kafka = DriverKafka(p0=(0, 10))
     discovery = Discovery(config(), kafka.clients)
     kafka.committed = {A: CommittedOffset(4, str(OffsetMetadata(owner=discovery.owner)))}
@@ -547,7 +547,7 @@ def test_a_run_never_takes_itself_for_the_one_that_fenced_it() -> None:
 
 
 def test_a_later_run_ends_this_one() -> None:
-    """What it commits while this one works is seen by a refresh, too."""
+    """A refresh also sees its commits while this run works."""
     kafka = DriverKafka(p0=(0, 10))
     discovery = Discovery(config(), kafka.clients, replace(REAL, wall_clock=lambda: 100.0))
     discovery.discover()
@@ -561,7 +561,7 @@ def test_a_later_run_ends_this_one() -> None:
 
 
 def test_a_run_names_itself_by_its_start_in_milliseconds() -> None:
-    """Tasks commit it beside each offset; by it two runs know which of them is the later one."""
+    """Tasks commit the start time with each offset; by it, two runs know which one is later."""
     runtime = replace(REAL, wall_clock=lambda: 1_000_000.25, host="here")
 
     assert Owner(1_000_000_250, "here", "clean") == Discovery(config(), DriverKafka().clients, runtime).owner
@@ -577,7 +577,7 @@ def test_another_sink_is_refused_at_the_first_discovery() -> None:
 
 
 class LocalKafka(DriverKafka):
-    """A Kafka beside a store that only the driver's memory holds."""
+    """A Kafka with an offset store in the driver's memory."""
 
     is_local = True
 
@@ -586,7 +586,7 @@ class LocalKafka(DriverKafka):
 
 
 def test_without_a_store_the_driver_remembers_what_tasks_report() -> None:
-    """The next round goes on there; what a killed task did was not reported, and is done again."""
+    """The next round continues there. Unreported work of a killed task is repeated."""
     kafka = LocalKafka(p0=(0, 10), p1=(0, 10))
     discovery = Discovery(config("delivery.guarantee=at-least-once"), kafka.clients)
     discovery.discover()
@@ -602,14 +602,14 @@ def test_without_a_store_the_driver_remembers_what_tasks_report() -> None:
     ("kind", "cure"), [(DriverKafka, "winnow offsets reset"), (LocalKafka, "set starting.offsets to something else")]
 )
 def test_the_cure_fits_the_store(kind: type[DriverKafka], cure: str) -> None:
-    """An offset that an operator sets is of no use to a store that keeps nothing."""
+    """Setting an offset is useless with a store that keeps nothing."""
     found = Discovery(config("starting.offsets=error"), kind(p0=(0, 10)).clients).discover()
 
     assert cure in str(found.blocked[A])
 
 
 def test_an_offset_that_cannot_be_read_blocks_its_partition() -> None:
-    """A store that holds something else than an offset is a named reason; the other partitions go on."""
+    """A stored value that is not an offset is a named error, and the other partitions continue."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset.not_readable("field 1 holds '4x', which is not an offset")
 
@@ -621,7 +621,7 @@ def test_an_offset_that_cannot_be_read_blocks_its_partition() -> None:
 
 
 def test_the_mirrors_get_every_committed_offset_at_each_look() -> None:
-    """What tasks could not write there is caught up; what is not an offset is not copied. The status of each is told."""
+    """Offsets that tasks could not mirror are caught up, and invalid ones are not copied. Each mirror has a status."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
     kafka.committed = {A: CommittedOffset(4), B: CommittedOffset.not_readable("x")}
     told: list[object] = []
@@ -644,7 +644,7 @@ def test_the_mirrors_get_every_committed_offset_at_each_look() -> None:
 @pytest.mark.parametrize("metadata", ["", "winnow topic=id-1"])
 @pytest.mark.parametrize(("topic_id", "error"), [("id-1", OffsetVanished), ("id-2", TopicRecreated)])
 def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topic_id: str, error: type) -> None:
-    """It was there at one look, whoever committed it, and is gone at the next: that is no first start."""
+    """It was there at one look, whoever committed it, and is gone at the next; this is not a first start."""
     kafka = DriverKafka(p0=(0, 10))
     discovery = Discovery(config(), kafka.clients)
     if seen_by == "refresh":
@@ -658,7 +658,7 @@ def test_an_offset_that_was_seen_is_remembered(seen_by: str, metadata: str, topi
 
 
 class Copies(NoOffsets):
-    """The group on the source's cluster."""
+    """The group's offsets on the source's cluster."""
 
     def __init__(self, offsets: Mapping[Partition, int]) -> None:
         super().__init__(StoreContext("g", {}))
@@ -667,7 +667,7 @@ class Copies(NoOffsets):
 
 
 def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
-    """Where `sink.kafka` is new, nothing is read again in silence; an offset that is taken along is believed."""
+    """A new `sink.kafka` does not silently read everything again. An offset that is carried over is trusted."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.room = {}
     discovery = Discovery(config(), replace(kafka.clients, copies=Copies({A: 7})))
@@ -685,7 +685,7 @@ def test_offsets_that_stayed_on_the_sources_cluster_are_not_forgotten() -> None:
 
 @pytest.mark.parametrize("how", ["leaderless", "silent"])
 def test_an_offset_that_was_left_behind_is_found_without_a_leader(how: str) -> None:
-    """Its partition waits for its leader first and then for a person, and is never read from its beginning."""
+    """Its partition waits first for a leader, then for an operator, and is never read from its beginning."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.room = {}
     kafka.committed[B] = CommittedOffset(4)
@@ -701,7 +701,7 @@ def test_an_offset_that_was_left_behind_is_found_without_a_leader(how: str) -> N
 
 
 def test_an_offset_that_was_left_behind_is_found_when_its_topic_is_seen_later() -> None:
-    """Brokers do not learn of a topic all at once, so the first look may miss one."""
+    """Brokers do not learn about a topic all at once, so the first look may miss one."""
     kafka = DriverKafka(p0=(0, 10))
     discovery = Discovery(config(), replace(kafka.clients, copies=Copies({B: 7})))
     discovery.discover()
@@ -711,7 +711,7 @@ def test_an_offset_that_was_left_behind_is_found_when_its_topic_is_seen_later() 
 
 
 def test_nothing_is_decided_before_the_copies_are_told() -> None:
-    """While the source's cluster does not answer the whole service waits; then the partition is found left behind."""
+    """While the source's cluster is not responding, the whole service waits; then the offset is found left behind."""
     kafka, copies = DriverKafka(p0=(0, 10)), Copies({A: 7})
     asked = iter([Unreachable("away")])
 
@@ -729,7 +729,7 @@ def test_nothing_is_decided_before_the_copies_are_told() -> None:
 
 
 def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
-    """They follow the truth: later they would only tell what Winnow itself has written."""
+    """They follow the main store, so later they would only show what Winnow itself has written."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[A] = CommittedOffset(4)
     copies, asked = Copies({A: 7}), []
@@ -747,7 +747,7 @@ def test_copies_are_looked_at_only_once_and_only_for_what_is_missing() -> None:
 
 
 def test_a_topic_that_is_created_again_during_a_look() -> None:
-    """Its ends are those of the new topic, so its id must be, too: otherwise its log would look as if it had been cut."""
+    """Its ends are those of the new topic, so its id must be, too. Otherwise its log would look truncated."""
 
     class CreatedAgain(DriverKafka):
         def watermarks(self, partitions: Iterable[Partition]) -> dict[Partition, Watermarks]:

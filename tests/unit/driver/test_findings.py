@@ -1,4 +1,4 @@
-"""What a preflight finds: each finding from the facts that cause it, and none where all is well."""
+"""The findings of a preflight, each with the facts that cause it, and none if all is well."""
 
 from __future__ import annotations
 
@@ -43,84 +43,84 @@ def topic(replicas: int = 3, **settings: object) -> TopicFacts:
 
 
 class TestClusters:
-    """Two names of a cluster may be one; only the ids tell."""
+    """Two broker addresses may be one cluster; only the ids tell."""
 
     WRITTEN: ClassVar = {"sink.topic": "clean", "dead.letters.topic": "dead"}
 
     def test_two_are_two(self) -> None:
-        """A topic of each may have the same name."""
+        """Topics of two clusters may have the same name."""
         assert [] == list(of_clusters(("a", "b"), ["raw", "clean"], self.WRITTEN))
 
     def test_one_that_feeds_itself_refuses(self) -> None:
-        """Each topic that is read and written is named."""
+        """Each topic that is both read and written is named."""
         found = list(of_clusters(("a", "a"), ["clean", "dead"], self.WRITTEN))
 
         assert [Severity.REFUSES] * 2 == [each.severity for each in found]
         assert (
-            "sink.kafka is the cluster of the source (id a), and the source 'clean' is also sink.topic: Winnow would read "
-            "its own output: name another topic in sink.topic, or another cluster in sink.kafka"
+            "sink.kafka is the source's cluster (id a), and the source 'clean' is also sink.topic: Winnow would read "
+            "its own output: set sink.topic to another topic, or sink.kafka to another cluster"
         ) == str(found[0])
 
     def test_one_that_does_not_feed_itself_warns(self) -> None:
-        """It works, but its offsets stand where no other tool looks."""
+        """It works, but its offsets are stored where no other tool looks."""
         (finding,) = of_clusters(("a", "a"), ["raw"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("sink.kafka is the cluster of the source (id a): offsets are committed to")
+        assert str(finding).startswith("sink.kafka is the source's cluster (id a): offsets are committed to")
 
     @pytest.mark.parametrize("ids", [("", "a"), ("a", ""), ("", "")], ids=["source", "sink", "neither"])
     def test_what_is_not_known_is_said(self, ids: tuple[str, str]) -> None:
-        """A verdict is not given about what was not looked at; where no name is in both, nothing depends on it."""
+        """There is no verdict about unknown ids. If no topic name is in both, it does not matter."""
         (finding,) = of_clusters(ids, ["clean"], self.WRITTEN)
 
         assert Severity.WARNS is finding.severity
-        assert "a cluster does not tell its id: they may be one topic" in str(finding)
+        assert "a cluster has no id: they may be the same topic" in str(finding)
         assert [] == list(of_clusters(ids, ["raw"], self.WRITTEN))
 
 
 class TestRights:
-    """Only what is missing is named, with what to type."""
+    """Only the missing rights are named, with the command to grant them."""
 
     def test_a_missing_right_refuses(self) -> None:
-        """Nothing works without it."""
+        """The service cannot run without it."""
         (finding,) = lacking(Need("topic", "raw", ("Describe", "Read")), frozenset({"Describe"}), TOOLS)
 
         assert Severity.REFUSES is finding.severity
         assert isinstance(finding.error, NotAllowed)
         assert (
-            "Winnow may not Read on topic 'raw': "
+            "Winnow lacks Read on topic 'raw': "
             "kafka-acls --bootstrap-server there:9092 --add --allow-principal User:NAME --operation Read --topic raw"
         ) == str(finding)
 
     def test_a_right_that_only_a_part_needs_warns(self) -> None:
-        """It says which part."""
+        """The finding says which feature needs it."""
         (finding,) = lacking(Need("group", "g", ("Read",), "winnow pause does not work"), frozenset(), TOOLS)
 
         assert Severity.WARNS is finding.severity
-        assert str(finding).startswith("Winnow may not Read on group 'g', so winnow pause does not work: kafka-acls ")
+        assert str(finding).startswith("Winnow lacks Read on group 'g', so winnow pause does not work: kafka-acls ")
 
     @pytest.mark.parametrize("rights", [None, frozenset({"Read", "Write"})])
     def test_nothing_is_missing(self, rights: frozenset[str] | None) -> None:
-        """Also where the broker does not tell."""
+        """The same holds if the broker does not report rights."""
         assert [] == list(lacking(Need("topic", "raw", ("Read",)), rights, TOOLS))
 
 
 class TestFeatures:
-    """What the brokers cannot do."""
+    """Features that the brokers lack."""
 
     def test_brokers_that_know_everything(self) -> None:
-        """And those of which nothing is known."""
+        """The same holds if nothing is known about the brokers."""
         assert [] == list(without_features(BrokerFacts(NEW), Guarantee.EXACTLY_ONCE))
         assert [] == list(without_features(BrokerFacts(), Guarantee.EXACTLY_ONCE))
 
     def test_transactions_without_stable_offsets(self) -> None:
-        """Kafka 2.4 knows neither KIP-447 nor topic ids; at least once, only these are missed."""
+        """Kafka 2.4 supports neither KIP-447 nor topic ids. With at-least-once, only topic ids matter."""
         old = BrokerFacts(NEW | {"OffsetFetch": 6, "TxnOffsetCommit": 2, "Metadata": 9})
 
         refusal, other, warning = without_features(old, Guarantee.EXACTLY_ONCE)
 
         assert (
-            "a broker does not know OffsetFetch version 7: stable offsets (KIP-447): upgrade it to Kafka 2.5, or set "
+            "a broker does not support OffsetFetch version 7: stable offsets (KIP-447): upgrade it to Kafka 2.5, or set "
             "delivery.guarantee to at-least-once"
         ) == str(refusal)
         assert "TxnOffsetCommit version 3" in str(other)
@@ -132,15 +132,15 @@ class TestFeatures:
         [({"Produce": 13}, "4.1"), ({"Produce": 11}, "3.7"), ({"OffsetFetch": 7}, "2.5"), ({}, "")],
     )
     def test_the_release_is_told_by_its_requests(self, versions: dict[str, int], name: str) -> None:
-        """The newest whose request is known."""
+        """It is the newest one whose request version is supported."""
         assert name == release(BrokerFacts(versions))
 
 
 class TestTopics:
-    """What is wrong with the settings of topics."""
+    """Problems of topic settings."""
 
     def test_topics_as_they_should_be(self) -> None:
-        """Nothing is found, also where nothing may be read."""
+        """There are no findings, nor if the settings may not be read."""
         for each in (topic(), TopicFacts(None)):
             assert [] == [*of_source("raw", each, TOOLS), *of_destination("sink", "clean", each, TOOLS)]
             assert [] == [
@@ -149,49 +149,51 @@ class TestTopics:
             ]
 
     def test_a_compacted_source(self) -> None:
-        """Records vanish before they are read."""
+        """Records would vanish before they are read."""
         (finding,) = of_source("raw", topic(cleanup_policy="compact,delete"), TOOLS)
 
         assert "the source 'raw' is compacted" in str(finding)
         assert str(finding).endswith("there:9092 --alter --topic raw --add-config cleanup.policy=delete")
 
     def test_too_few_replicas_refuse(self) -> None:
-        """No write is ever acknowledged."""
+        """No write would ever be acknowledged."""
         (finding,) = of_destination("sink", "clean", topic(1, min_insync_replicas=2), TOOLS)
 
         assert Severity.REFUSES is finding.severity
-        assert "the sink 'clean' takes no record: its replication factor is 1, and min.insync.replicas is 2" in str(
+        assert "the sink 'clean' accepts no records: its replication factor is 1 but min.insync.replicas is 2" in str(
             finding
         )
 
     def test_the_time_of_writing(self) -> None:
-        """An audit knows lines by their time."""
+        """An audit matches lines by their timestamp."""
         (finding,) = of_times("clean", topic(message_timestamp_type="LogAppendTime"), TOOLS)
 
-        assert "winnow audit cannot know them: set lineage.headers to true, or kafka-configs" in str(finding)
+        assert "winnow audit cannot match them to their records: set lineage.headers to true, or kafka-configs" in str(
+            finding
+        )
         assert [] == list(of_times("clean", topic(message_timestamp_type="CreateTime"), TOOLS))
 
     def test_records_that_are_too_old_for_the_sink(self) -> None:
-        """They would all become dead letters; a sink that sets the time itself takes any."""
+        """They would all become dead letters, unless the sink sets timestamps itself."""
         sink = {"message_timestamp_before_max_ms": DAY_MS}
         sources = {"a": topic(retention_ms=DAY_MS), "b": topic(retention_ms=-1), "c": topic(retention_ms=2 * DAY_MS)}
 
         (finding,) = of_limits(sources, ("clean", topic(**sink)), TOOLS)
 
-        assert "older than 1 day (message.timestamp.before.max.ms), and 'b' (and 1 more) keeps older" in str(finding)
+        assert "older than 1 day (message.timestamp.before.max.ms), but 'b' (and 1 more) keeps older" in str(finding)
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_type="LogAppendTime", **sink)), TOOLS))
         assert [] == list(of_limits(sources, ("clean", topic(message_timestamp_before_max_ms=UNLIMITED_MS)), TOOLS))
 
     def test_dead_letters_that_are_cut(self) -> None:
-        """The headers of a dead letter need room, too."""
+        """A dead letter's headers need room, too."""
         (finding,) = of_sizes({"raw": topic(max_message_bytes=9000)}, ("dead", topic(max_message_bytes=1000)), TOOLS)
 
-        assert "takes 1000 bytes (max.message.bytes), and 'raw' takes 9000: a rejected record" in str(finding)
+        assert "accepts 1000 bytes (max.message.bytes), but 'raw' accepts 9000: larger rejected records" in str(finding)
         assert str(finding).endswith("--add-config max.message.bytes=17192")
 
 
 class TestExpiry:
-    """Where brokers forget offsets."""
+    """Brokers that delete offsets."""
 
     EXPIRY = Expiry("earliest", 600, 60)
 
@@ -201,17 +203,17 @@ class TestExpiry:
         return list(map(str, found))
 
     def test_offsets_that_outlive_the_records(self) -> None:
-        """Nothing is read again that is not there any more; and what may not be read is not known."""
+        """The records that would be read again are gone; unknown settings cause no finding."""
         assert [] == self.found(10_080, 7 * DAY_MS)
         assert [] == self.found(None, -1)
 
     def test_records_that_outlive_their_offsets(self) -> None:
-        """After a long stop they would be cleansed again."""
+        """After a long outage they would be cleansed again."""
         (said,) = self.found(10_080, 14 * DAY_MS)
 
         assert (
-            "brokers forget offsets that nobody commits after 7 days (offsets.retention.minutes), and 'raw' keeps records "
-            "for longer: after a stop of that length the service would begin at starting.offsets (earliest): set "
+            "brokers delete the offsets of an idle group after 7 days (offsets.retention.minutes), but 'raw' keeps records "
+            "for longer: after an outage of that length the service would start at starting.offsets (earliest): set "
             "starting.offsets to error once the group has offsets, or offsets.retention.minutes to 20160"
         ) == said
         assert [] == self.found(10_080, 14 * DAY_MS, self.EXPIRY._replace(starting="error"))
@@ -222,26 +224,26 @@ class TestExpiry:
         """Their offsets would vanish while the service runs."""
         (said,) = self.found(10, 1)
 
-        assert "10:00 (offsets.retention.minutes), and those of idle partitions are renewed every 0:10:00" in said
+        assert "10:00 (offsets.retention.minutes), but those of idle partitions are renewed only every 0:10:00" in said
         assert "set round.interval to 5s or less" in said
 
 
 class TestClocks:
-    """What can be known of the brokers' clock without writing anything."""
+    """What can be known about the brokers' clocks without writing anything."""
 
     @pytest.mark.parametrize(
         ("first", "second", "said"),
         [
             (Look(None, 1000), Look(None, 1001), ""),
             (Look(900, 1000), Look(900, 1001), ""),
-            (Look(1099, 1000), Look(1099, 1001), "98 s or more behind"),
-            (Look(899, 1000), Look(900, 1001), "100 s or more ahead of"),
+            (Look(1099, 1000), Look(1099, 1001), "at least 98 s behind"),
+            (Look(899, 1000), Look(900, 1001), "at least 100 s ahead of"),
             (Look(999, 1000), Look(1000, 1001), ""),
         ],
         ids=["nothing is known", "an old commit", "a commit in the future", "a new commit in the past", "alike"],
     )
     def test_clocks(self, first: Look, second: Look, said: str) -> None:
-        """An old commit says only that the brokers' clock is not earlier."""
+        """An old commit only shows that the brokers' clock is not behind it."""
         found = "".join(map(str, of_clocks(first, second)))
 
         assert said in found
@@ -249,14 +251,14 @@ class TestClocks:
 
 
 class TestRefuse:
-    """What a start makes of findings."""
+    """How a start handles findings."""
 
     RIGHT = Finding.refuses(NotAllowed("may not", "allow it"))
     OTHER = Finding.refuses(NotUsable("cannot", "mend it"))
     WARNING = Finding.warns("soon", "mind it")
 
     def test_warnings_are_returned(self) -> None:
-        """The service runs."""
+        """The service still runs."""
         assert ["soon: mind it"] == refuse([self.WARNING])
 
     @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ class TestRefuse:
         ],
     )
     def test_all_refusals_are_raised(self, findings: list[Finding], kind: type[NotUsable], text: str) -> None:
-        """Rights alone may come back: a broker that restarts knows no ACLs for a moment."""
+        """Missing rights alone are retried: a restarted broker knows no ACLs for a moment."""
         with pytest.raises(NotUsable) as raised:
             refuse(findings)
 

@@ -1,4 +1,4 @@
-"""Two runs of the service with one group: which of them goes on, and what both say."""
+"""Two runs of the service with one group: which one continues, and what they report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def offsets(*committed: tuple[Partition, int, Owner]) -> Mapping[Partition, Comm
 
 
 class Watch:
-    """Owners that have looked at what was left over, and their clock."""
+    """Owners that have seen the old commits, and their clock."""
 
     def __init__(self, left_over: Owner = NOBODY) -> None:
         self.now = 0.0
@@ -39,7 +39,7 @@ class Watch:
 
 @pytest.mark.parametrize("left_over", [EARLIER, LATER, NOBODY, ME])
 def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
-    """The clock of a host that is gone may have been ahead: an offset that stands proves nothing."""
+    """A vanished host's clock may have been ahead, so an offset that stands still proves nothing."""
     watch = Watch(left_over)
 
     for _ in range(3):
@@ -49,7 +49,7 @@ def test_what_is_left_over_is_no_sign_of_life(left_over: Owner) -> None:
 
 
 def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life() -> None:
-    """Between the first discovery and the first round they may go on; then they are fenced."""
+    """They may continue between the first discovery and the first round, until they are fenced."""
     owners = Owners(ME, "g", Runtime(lambda: 0.0))
     owners.look(offsets((A, 5, LATER)))
     owners.look(offsets((A, 6, LATER)))
@@ -60,7 +60,7 @@ def test_what_tasks_of_an_earlier_run_commit_before_ours_open_is_no_sign_of_life
 
 @pytest.mark.parametrize("later", [LATER, Owner(1_000, "there", "clean")])
 def test_the_earlier_run_ends(later: Owner) -> None:
-    """A run that started later commits: this one names it, and what to do. Of two that start at once the host decides."""
+    """A later run commits; this one names it and the cure. If both started at once, the host name decides."""
     watch = Watch()
 
     with pytest.raises(
@@ -72,7 +72,7 @@ def test_the_earlier_run_ends(later: Owner) -> None:
 
 
 def test_a_commit_at_the_same_offset_is_a_sign_of_life() -> None:
-    """Without traffic only the metadata changes."""
+    """Without traffic, only the metadata change."""
     watch = Watch(ME)
 
     with pytest.raises(Superseded):
@@ -80,7 +80,7 @@ def test_a_commit_at_the_same_offset_is_a_sign_of_life() -> None:
 
 
 def test_one_later_run_among_earlier_ones_is_enough() -> None:
-    """More than two runs may have met; only the latest of all works on."""
+    """More than two runs may meet; only the latest continues."""
     watch = Watch()
 
     with pytest.raises(Superseded):
@@ -88,7 +88,7 @@ def test_one_later_run_among_earlier_ones_is_enough() -> None:
 
 
 def test_a_rival_that_pauses_is_still_there() -> None:
-    """One look at which its offsets stand is no sign that it has ended."""
+    """A single look without a commit does not show that it has ended."""
     watch = Watch()
 
     watch.look(EARLIER, 6)
@@ -99,7 +99,7 @@ def test_a_rival_that_pauses_is_still_there() -> None:
 
 @pytest.mark.parametrize("earlier", [EARLIER, Owner(1_000, "a-host", "clean")])
 def test_the_later_run_goes_on(earlier: Owner) -> None:
-    """It knows the other one while that commits, and for a while after."""
+    """It reports the other run while that commits, and for a while after."""
     watch = Watch()
 
     watch.look(earlier, 6)
@@ -111,7 +111,7 @@ def test_the_later_run_goes_on(earlier: Owner) -> None:
 
 
 def test_an_outage_is_no_silence() -> None:
-    """While Kafka does not answer us, the other one may not reach it either, and we would not see it if it did."""
+    """While Kafka is not responding to us, the other run may not reach it either, nor could we see its commits."""
     watch = Watch()
     watch.look(EARLIER, 6)
     watch.now += GONE_SECONDS - 1
@@ -127,7 +127,7 @@ def test_an_outage_is_no_silence() -> None:
 
 
 def test_who_is_gone_does_not_come_back_with_an_outage() -> None:
-    """Only a commit shows that it is there again."""
+    """Only a commit shows that it is back."""
     watch = Watch()
     watch.look(EARLIER, 6)
     watch.now += GONE_SECONDS
@@ -142,11 +142,11 @@ def test_who_is_gone_does_not_come_back_with_an_outage() -> None:
 
 
 class TestBeforeWork:
-    """A run that looks first whether another one of its generation works."""
+    """A run that first looks for others of its generation."""
 
     @pytest.mark.parametrize(("commit_seconds", "seconds"), [(0.5, 3.0), (15.0, 30.0)])
     def test_it_looks_for_as_long_as_a_commit_may_take(self, commit_seconds: float, seconds: float) -> None:
-        """Only then it can say that nobody works, and only where Kafka has answered all the time."""
+        """Only then can it rule out others, and only if Kafka has responded all the time."""
         watch = Watch(EARLIER)
         watch.owners.look_before_work(commit_seconds, refuse=False)
         watch.now += seconds - 0.1
@@ -169,7 +169,7 @@ class TestBeforeWork:
 
     @pytest.mark.parametrize("other", [EARLIER, LATER])
     def test_it_refuses(self, other: Owner) -> None:
-        """Whichever is later: a backfill neither ends the service nor fights with it, and is told what to do."""
+        """Even if it is the later one, a backfill neither ends nor fights the service, and reports the cure."""
         watch = Watch(other)
         watch.owners.look_before_work(0.5, refuse=True)
 
@@ -181,7 +181,7 @@ class TestBeforeWork:
 
 @pytest.mark.parametrize("started", [900, 1_100])
 def test_another_generation_is_no_rival(started: int) -> None:
-    """Of two generations none ends the other by an error: the larger one takes over, whenever it has started."""
+    """Generations do not end each other by an error: the larger one takes over, whenever it started."""
     watch = Watch()
 
     watch.look(Owner(started, "there", "clean", 1), 6)
@@ -191,7 +191,7 @@ def test_another_generation_is_no_rival(started: int) -> None:
 
 
 def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> None:
-    """A topic that joins later may have been read by an earlier run."""
+    """An earlier run may have read a topic that joins later."""
     watch = Watch()
 
     watch.owners.look(offsets((Partition("raw", 2), 5, LATER)))
@@ -200,7 +200,7 @@ def test_a_partition_that_is_seen_for_the_first_time_may_hold_a_leftover() -> No
 
 
 def test_an_operator_is_no_rival() -> None:
-    """An offset that a person sets names nobody."""
+    """An offset set by an operator names no run."""
     watch = Watch()
 
     watch.look(NOBODY, 3)
@@ -210,7 +210,7 @@ def test_an_operator_is_no_rival() -> None:
 
 @pytest.mark.parametrize("looks", [0, 1, 2])
 def test_another_sink_is_refused_at_once(looks: int) -> None:
-    """Dead or alive, its owner wrote the group's records elsewhere; the error names both sinks and the way out."""
+    """Active or not, its owner wrote the group's records elsewhere. The error names both sinks and the cure."""
     owners = Owners(ME, "g", Runtime(lambda: 0.0))
     for _ in range(looks):
         owners.look(offsets((A, 5, ME)))

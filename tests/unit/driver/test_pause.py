@@ -1,4 +1,4 @@
-"""A pause: the mark, what the service does while there is one, and what must not expire meanwhile."""
+"""A pause: its mark, the paused service, and what must not expire in the meantime."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Store:
 
 class TestMark:
     def test_it_is_set_and_cleared(self) -> None:
-        """Whoever reads it learns since when, and from where."""
+        """The mark says since when and from where."""
         mark = PauseMark(Store(), TOPICS)
 
         assert mark.read() is None
@@ -65,7 +65,7 @@ class TestMark:
         assert mark.read() is None
 
     def test_a_mark_of_somebody_else(self) -> None:
-        """It counts, whatever stands beside it."""
+        """It counts, whatever its metadata contain."""
         store = Store()
         store.stored[Partition("dead", 0)] = CommittedOffset(1, "since=x")
 
@@ -73,7 +73,7 @@ class TestMark:
 
     @pytest.mark.parametrize("topic", TOPICS)
     def test_it_outlives_each_of_its_topics(self, topic: str) -> None:
-        """Kafka deletes offsets with their topic; the service is paused until somebody resumes it."""
+        """Kafka deletes offsets with their topic. The service stays paused until an operator resumes it."""
         store = Store()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
@@ -86,7 +86,7 @@ class TestMark:
         assert PauseMark(store, TOPICS).read() is None
 
     def test_it_is_set_while_a_topic_is_missing(self) -> None:
-        """A person may pause the service to create one again; where no topic takes it, nobody is told that it is set."""
+        """An operator may pause the service to recreate a topic. If no topic accepts the mark, it is an error."""
         store = Store()
         store.missing.add("dead")
         mark = PauseMark(store, TOPICS)
@@ -98,7 +98,7 @@ class TestMark:
             mark.set(PAUSE)
 
     def test_a_refusal_does_not_end_it(self) -> None:
-        """A broker that restarts may not know our rights for a moment: what was read last holds until it is read again."""
+        """A restarted broker may not know our rights for a moment, so the last mark read holds."""
         store = Store()
         mark = PauseMark(store, TOPICS)
         mark.set(PAUSE)
@@ -109,7 +109,7 @@ class TestMark:
         assert PAUSE == mark.read()
 
     def test_who_may_not_ask(self) -> None:
-        """A service without the right to read the mark works; an outage is one."""
+        """A service without the right to read the mark works, but an outage is an error."""
         store = Store()
         store.trouble = NotAllowed("no")
         assert PauseMark(store, TOPICS).read() is None
@@ -118,7 +118,7 @@ class TestMark:
             PauseMark(store, TOPICS).read()
 
     def test_who_may_not_ask_asks_rarely(self) -> None:
-        """Each such question takes seconds; the right may come later."""
+        """Each denied request takes seconds; the right may be granted later."""
         store, now = Store(), [0.0]
         mark = PauseMark(store, TOPICS, lambda: now[0])
         mark.set(PAUSE)
@@ -133,7 +133,7 @@ class TestMark:
 
 
 class Marked:
-    """A mark that is there for so many questions."""
+    """A mark that exists for a number of requests."""
 
     def __init__(self, times: int, *, after: int = 0) -> None:
         self.answers = [None] * after + [PAUSE] * times
@@ -150,7 +150,7 @@ class Marked:
 
 
 class Waits(Stop):
-    """A stop whose waits take no time, but tell how long they were."""
+    """A stop whose waits take no time but are recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,13 +164,13 @@ class Waits(Stop):
 
     @property
     def runtime(self) -> Runtime:
-        """The time passes in these waits only."""
+        """Time passes only in these waits."""
         return Runtime(monotonic=lambda: sum(self.waited))
 
 
 class TestService:
     def test_a_service_that_starts_paused(self) -> None:
-        """It plans no round until it is resumed, and says both."""
+        """It plans no round until it is resumed, and logs both events."""
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
         kafka.pauses = Marked(3)
         rounds = FakeRounds(works(kafka))
@@ -183,7 +183,7 @@ class TestService:
         assert ["paused", "resumed"] == [each["event"] for each in logs if each["event"] in ("paused", "resumed")]
 
     def test_how_old_what_waits_is(self) -> None:
-        """While it is paused that grows, and whoever watches must see it before retention deletes records."""
+        """The age grows during a pause, and operators must see it before retention deletes records."""
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
         kafka.pauses = Marked(1)
         kafka.ages = {A: Waiting(5.0, 60.0)}
@@ -196,7 +196,7 @@ class TestService:
         assert [Waiting(5.0, 60.0)] == seen
 
     def test_offsets_do_not_expire_meanwhile(self) -> None:
-        """From time to time the mark and the offsets are committed again, behind a fence."""
+        """The mark and the offsets are renewed regularly, behind a fence."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Waits()
         kafka.committed[A] = CommittedOffset(4, "metadata")
         kafka.pauses = mark = Marked(8)
@@ -211,7 +211,7 @@ class TestService:
 
 
 def test_a_running_round_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check of a round sees the mark; its tasks are ended as for a rebalance."""
+    """The check of a round sees the mark, and the tasks end as for a rebalance."""
     kafka = DriverKafka(p0=(0, 10))
     found: list[str] = []
 

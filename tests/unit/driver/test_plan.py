@@ -19,7 +19,7 @@ def ranges(of: dict[Partition, int]) -> list[OffsetRange]:
 
 @given(loads, slots)
 def test_every_partition_is_planned_exactly_once(of: dict[Partition, int], many: int) -> None:
-    """No partition is forgotten and none has two owners."""
+    """No partition is missing and none has two owners."""
     tasks = plan(ranges(of), of, many)
 
     assert sorted(of) == sorted(offset_range.partition for task in tasks for offset_range in task)
@@ -27,7 +27,7 @@ def test_every_partition_is_planned_exactly_once(of: dict[Partition, int], many:
 
 @given(loads, slots)
 def test_tasks_never_outnumber_the_slots_and_none_is_empty(of: dict[Partition, int], many: int) -> None:
-    """A task that waits for a slot would leave its partitions idle, and an empty task would waste a slot."""
+    """A task without a slot would leave its partitions idle, and an empty task would waste a slot."""
     tasks = plan(ranges(of), of, many)
 
     assert min(many, len(of)) == len(tasks)
@@ -36,7 +36,7 @@ def test_tasks_never_outnumber_the_slots_and_none_is_empty(of: dict[Partition, i
 
 @given(loads, slots)
 def test_the_heaviest_task_is_near_the_best_possible(of: dict[Partition, int], many: int) -> None:
-    """The busiest task has at most 4/3 of what any plan could reach (Graham's bound)."""
+    """The busiest task has at most 4/3 of the optimum (Graham's bound)."""
     tasks = plan(ranges(of), of, many)
 
     if tasks:
@@ -76,7 +76,7 @@ def test_ten_thousand_partitions_are_balanced_within_a_tenth() -> None:
 
 
 def test_a_partition_without_a_load_is_planned_last() -> None:
-    """Nobody takes what it would bring; its task still owns it, and the first partition of the task is another one."""
+    """Its output cannot be delivered. A task still owns it, but never as its first partition."""
     three = [OffsetRange(Partition("raw", number), 0, 0) for number in range(3)]
 
     (task,) = plan(three, {Partition("raw", 1): 0, Partition("raw", 2): 5}, 1)
@@ -85,7 +85,7 @@ def test_a_partition_without_a_load_is_planned_last() -> None:
 
 
 def test_a_partition_without_a_load_weighs_what_an_idle_one_does() -> None:
-    """Its lane, its producer and its commits are there all the same."""
+    """It still has a lane, a producer and commits."""
     task = [OffsetRange(Partition("raw", 0), 0, 0)]
 
     assert IDLE_LOAD == heaviest([task], {}) == heaviest([task], {Partition("raw", 0): 0})

@@ -1,4 +1,4 @@
-"""Whether a round's plan is still good: what a check notices, and what it leaves alone."""
+"""Whether a round's plan is still good: what a check notices, and what it ignores."""
 
 from __future__ import annotations
 
@@ -53,29 +53,29 @@ LATER = everywhere(at(500, stable=1_500))
 
 
 def test_a_good_plan_is_left_alone() -> None:
-    """If every partition makes progress, there is no reason for a rebalance."""
+    """No rebalance is needed while every partition makes progress."""
     assert not balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 2, 10)
 
 
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        ({}, "partitions came or went"),
-        (LATER | {Partition("raw", 4): at()}, "partitions came or went"),
-        (LATER | {B: at(500, topic_id="other")}, "raw-1: its topic was deleted and created again"),
+        ({}, "partitions were added or removed"),
+        (LATER | {Partition("raw", 4): at()}, "partitions were added or removed"),
+        (LATER | {B: at(500, topic_id="other")}, "raw-1: its topic was deleted and recreated"),
         (LATER | {B: at(None)}, "raw-1: the group's offset vanished"),
-        (LATER | {B: at(99)}, "raw-1: the group's offset was set back"),
+        (LATER | {B: at(99)}, "raw-1: the group's offset was moved back"),
         (LATER | {B: at(100, low=200)}, "raw-1: its next record was deleted"),
         (LATER | {B: at(100, stable=50)}, "raw-1: its next record was deleted"),
     ],
 )
 def test_a_change_that_a_task_cannot_handle_is_noticed(now: At, why: str) -> None:
-    """The round ends, and the next discovery decides what the change means."""
+    """The round ends, and the next discovery handles the change."""
     assert why == balance(BEFORE).needs_rebalance(SourceOffsets(now), 2, 10)
 
 
 def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:
-    """Records may be deleted as soon as they are read; as long as commits go on, nothing is lost."""
+    """Records may be deleted as soon as they are read. As long as commits continue, nothing is lost."""
     assert not balance(BEFORE).needs_rebalance(SourceOffsets(everywhere(at(500, low=600))), 2, 10)
 
 
@@ -98,40 +98,40 @@ def test_a_task_has_time_to_commit_where_out_of_range_has_chosen(out_of_range: P
 
 
 def test_an_operator_unblocks_a_partition() -> None:
-    """No restart is needed: the check notices the offset that the operator set, and nothing else."""
+    """No restart is needed: the check notices the operator's offset, and nothing else."""
     before = BEFORE | {B: at(None)}
     round_ = balance(before, blocked=(B,))
 
     assert not round_.needs_rebalance(SourceOffsets(LATER | {B: at(None)}), 2, 10)
-    assert "raw-1: it was blocked, and the group's offset was set" == round_.needs_rebalance(
+    assert "raw-1: it was blocked, and the group's offset has been set" == round_.needs_rebalance(
         SourceOffsets(LATER | {B: at(7)}), 2, 20
     )
 
 
 def test_a_stalled_partition() -> None:
-    """If records wait and nothing is committed, the task hangs or cannot write, so the partition is planned again."""
+    """If records wait without commits, the task hangs or cannot write, so the partition is planned again."""
     round_ = balance(BEFORE)
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, STALLED_SECONDS + 5
     )
 
 
 def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
-    """Records wait for their commit by intention; only what waits longer than that is stalled."""
+    """Records wait for their commit by design; only a longer wait is a stall."""
     round_ = balance(BEFORE, commit_seconds=60)
     waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 80 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 80 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(waiting), 2, 80
     )
 
 
 def test_a_partition_of_a_large_task_may_wait_longer() -> None:
-    """Opening many partitions takes long, and while they catch up, it is seldom the turn of each."""
+    """Opening many partitions takes long, and each rarely gets its turn while they catch up."""
     few, many = (balance(BEFORE, slots=slots) for slots in (4, 1))  # one partition in a task, and all four
     for round_, slots in ((few, 4), (many, 1)):
         assert not round_.needs_rebalance(SourceOffsets(LATER), slots, 0.0)
@@ -139,17 +139,17 @@ def test_a_partition_of_a_large_task_may_wait_longer() -> None:
 
     assert not few.needs_rebalance(stuck, 4, 15.75)
     assert not many.needs_rebalance(stuck, 1, 16.5)
-    assert "raw-1: nothing was committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
-    assert "raw-1: nothing was committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
+    assert "raw-1: nothing has been committed for 16 s" in few.needs_rebalance(stuck, 4, 16.0)
+    assert "raw-1: nothing has been committed for 17 s" in many.needs_rebalance(stuck, 1, 16.75)
 
 
 def test_a_task_that_has_not_committed_yet_may_take_longer() -> None:
-    """On a busy machine its worker takes long to start; that another task has started does not help it."""
+    """On a busy machine its worker takes long to start, whether or not another task has started."""
     round_ = balance(BEFORE, slots=4)
     stuck = SourceOffsets(LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))})
 
     assert not round_.needs_rebalance(stuck, 4, START_SECONDS + 15.75)
-    assert "raw-1: nothing was committed for 46 s" in round_.needs_rebalance(stuck, 4, START_SECONDS + 16.0)
+    assert "raw-1: nothing has been committed for 46 s" in round_.needs_rebalance(stuck, 4, START_SECONDS + 16.0)
 
 
 def test_an_idle_partition_is_not_stalled() -> None:
@@ -172,7 +172,7 @@ def test_records_after_an_agreed_end_do_not_count_as_waiting() -> None:
 
 
 def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
-    """No task could commit during the outage, and the tasks go on after it."""
+    """No task could commit during the outage, and the tasks continue after it."""
     round_ = balance(BEFORE)
     round_.pause(1_000)
 
@@ -180,23 +180,23 @@ def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
 
 
 def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
-    """Its last known offsets say nothing of its task, so the round goes on; its time counts again once it answers."""
+    """Its last known offsets say nothing about its task. Its time counts again once it responds."""
     round_ = balance(BEFORE)
     stuck = everywhere(at(1_000)) | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(stuck, frozenset({B})), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + STALLED_SECONDS)
-    assert "raw-1: nothing was committed for 20 s; see its executor's log" == round_.needs_rebalance(
+    assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, 1_020
     )
 
 
 def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
-    """No other task could deliver it, and its backlog is no reason to divide the work anew; its time counts later."""
+    """No other task could deliver it, so its backlog is no reason to replan. Its time counts again later."""
     round_ = balance(BEFORE)
     lost = [partition for partition in PARTITIONS if partition.number % 2]
     backlog = everywhere(at(1_000)) | dict.fromkeys(lost, at(100, stable=1_000_000))
-    undeliverable = {each: Undeliverable(each, "no leader for clean-1") for each in lost}
+    undeliverable = {each: Undeliverable(each, "clean-1 has no leader") for each in lost}
 
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(backlog, undeliverable=undeliverable), 2, 2_000)
@@ -206,7 +206,7 @@ def test_a_partition_whose_output_nobody_takes_is_not_stalled() -> None:
 
 
 def test_an_election_is_no_time_to_divide_the_work_anew() -> None:
-    """When a partition loses its leader, all partitions pause, and what each task keeps up with is not to be seen."""
+    """When a partition loses its leader, all partitions pause, and their loads cannot be judged."""
     round_ = balance(BEFORE)
     backlog = {partition: at(500, stable=1_000_000) for partition in PARTITIONS if partition.number % 2}
     found = SourceOffsets(LATER | backlog, frozenset({A}))
@@ -217,18 +217,18 @@ def test_an_election_is_no_time_to_divide_the_work_anew() -> None:
 
 
 def test_a_leaderless_partition_that_answers_again_is_planned() -> None:
-    """It took no part in the round, and needs no restart; while it is silent, the round goes on."""
+    """It was not part of the round and needs no restart; until it responds, the round continues."""
     without = {partition: each for partition, each in BEFORE.items() if partition != B}
     round_ = balance(without)
     later = {partition: LATER[partition] for partition in without}
 
     assert not round_.needs_rebalance(SourceOffsets(later, frozenset({B})), 2, 10)
-    assert "partitions came or went" == round_.needs_rebalance(SourceOffsets(LATER), 2, 20)
+    assert "partitions were added or removed" == round_.needs_rebalance(SourceOffsets(LATER), 2, 20)
 
 
 def test_slots_that_came_or_went() -> None:
     """A new executor gets work after the next check."""
-    assert "there are slots for 3 tasks, not 2" == balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 3, 10)
+    assert "there are slots for 3 tasks instead of 2" == balance(BEFORE).needs_rebalance(SourceOffsets(LATER), 3, 10)
     assert not balance(BEFORE, slots=4).needs_rebalance(SourceOffsets(LATER), 5, 10)  # no more tasks than partitions
 
 
@@ -267,7 +267,7 @@ def test_uneven_work_that_is_done_in_time_is_left_alone() -> None:
 def test_a_load_is_what_waits_and_what_arrives(
     quiet: tuple[int, int, int], busy: tuple[int, int, int], uneven: bool
 ) -> None:
-    """Given are the lag of a partition at the last refresh, and the records that were done and that arrived since."""
+    """The load is computed from the lag at the last refresh, and the records processed and arrived since."""
     before, now = dict[Partition, PartitionOffsets](), dict[Partition, PartitionOffsets]()
     for partition in PARTITIONS:
         lag, done, arrived = busy if partition.number % 2 else quiet

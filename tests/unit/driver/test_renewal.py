@@ -1,4 +1,4 @@
-"""The offsets that no task renews: brokers must not forget them."""
+"""Offsets that no task renews: the driver keeps brokers from deleting them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scene:
 
 
 def test_it_changes_nothing() -> None:
-    """Offset and metadata stay, and what is no offset is left alone; a fence comes first."""
+    """Offset and metadata stay the same, invalid offsets are skipped, and the partitions are fenced first."""
     scene = Scene()
     before = dict(scene.kafka.committed)
 
@@ -35,7 +35,7 @@ def test_it_changes_nothing() -> None:
 
 
 def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
-    """A service that runs for minutes a day renews them, too."""
+    """A service that runs for a few minutes a day renews them, too."""
     scene = Scene()
     for scene.now in (0, RENEW_SECONDS - 1, RENEW_SECONDS, 2 * RENEW_SECONDS - 1):
         scene.renewal.renew([A])
@@ -47,7 +47,7 @@ def test_it_is_done_at_once_and_then_when_it_is_time() -> None:
     ("retention", "every"), [(None, RENEW_SECONDS), (60.0, 60 / SHARE), (604_800.0, RENEW_SECONDS)]
 )
 def test_brokers_that_forget_soon_are_told_often(retention: float | None, every: float) -> None:
-    """Where that may not be asked, Kafka's default of 7 days is believed."""
+    """Without the right to ask, Kafka's default of 7 days is assumed."""
     scene = Scene()
     scene.kafka.retention = retention
 
@@ -58,9 +58,9 @@ def test_brokers_that_forget_soon_are_told_often(retention: float | None, every:
 
 def test_without_a_fence_nothing_is_committed() -> None:
     """
-    Where Kafka is away, a task might be alive; it is tried again at the next look.
+    If Kafka is unavailable, a task might be alive; the driver retries at the next look.
 
-    At least once there is no fence, and the store refuses to go back.
+    At-least-once has no fence, but its stores refuse to go back.
     """
     scene, unfenced = Scene(), Scene(transactional=False)
     scene.kafka.reachable = unfenced.kafka.reachable = False
@@ -76,7 +76,7 @@ def test_without_a_fence_nothing_is_committed() -> None:
 
 
 def test_only_what_is_fenced_is_committed() -> None:
-    """A task that was thought dead may still commit the others: an older offset after that would repeat records."""
+    """A task believed dead may still commit the others; renewing an older offset after that would repeat records."""
     scene = Scene()
     scene.kafka.committed[B] = CommittedOffset(7)
     scene.kafka.unfenced = {B}
@@ -90,7 +90,7 @@ def test_only_what_is_fenced_is_committed() -> None:
 
 
 def test_an_outage_is_no_error() -> None:
-    """It is tried again at the next look."""
+    """The driver retries at the next look."""
     scene = Scene()
 
     def away() -> None:
@@ -103,7 +103,7 @@ def test_an_outage_is_no_error() -> None:
 
 
 def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task works on it, so the driver renews its offset; the tasks renew the others."""
+    """No task works on it, so the driver renews its offset; tasks renew the others."""
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(5, 10))
     kafka.committed[B] = CommittedOffset(2)
@@ -114,7 +114,7 @@ def test_a_blocked_partition_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_partition_without_a_leader_keeps_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The group has it all the same, and brokers forget it like any other."""
+    """The group has the offset anyway, and brokers delete it like any other."""
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed[B] = CommittedOffset(2)
@@ -126,7 +126,7 @@ def test_a_partition_without_a_leader_keeps_its_offset(monkeypatch: pytest.Monke
 
 
 def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
-    """A run from time to time is all that idle partitions see of the service."""
+    """An occasional run may be all that idle partitions get."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     kafka.committed = {A: CommittedOffset(10), B: CommittedOffset(4)}
 
@@ -136,7 +136,7 @@ def test_a_backfill_renews_what_it_has_nothing_to_do_for() -> None:
 
 
 def test_a_round_is_no_longer_than_an_offset_may_wait() -> None:
-    """Its tasks renew the offsets of idle partitions when it ends."""
+    """A round's tasks renew the offsets of idle partitions when they end."""
     kafka = DriverKafka(p0=(0, 10))
     kafka.retention = 60.0
     rounds = FakeRounds(works(kafka))

@@ -24,7 +24,7 @@ LONG = 3_600.0
     ],
 )
 def test_refusals_are_final_when_they_last(refused_at: list[float | None], final: bool) -> None:
-    """It takes three in a row, and eight seconds from the first to the last; when the service began does not matter."""
+    """It takes three in a row over eight seconds, no matter when the service began."""
     for began in (0.0, 100.0):
         time = SimulatedTime()
         refusals, result = Refusals(time), None
@@ -40,7 +40,7 @@ def test_refusals_are_final_when_they_last(refused_at: list[float | None], final
 
 
 class Kafka:
-    """Answers at a time, and notes when it was asked."""
+    """Responds at a given time and records the requests."""
 
     def __init__(self, time: SimulatedTime, back_at: float) -> None:
         self.asked_at: list[float] = []
@@ -55,7 +55,7 @@ class Kafka:
 
 
 def test_the_pauses_grow_to_five_seconds() -> None:
-    """A broker that is back soon is found soon, and one that is away for long is not asked all the time."""
+    """A short outage ends soon, and a long one causes few requests."""
     time = SimulatedTime()
     kafka, tracker = Kafka(time, back_at=16.0), StatusTracker("g", (), time.runtime)
 
@@ -66,7 +66,7 @@ def test_the_pauses_grow_to_five_seconds() -> None:
 
 
 def test_an_outage_begins_and_ends() -> None:
-    """Whoever looks at the status sees the outage as long as it lasts, and not longer."""
+    """The status shows the outage exactly as long as it lasts."""
     time = SimulatedTime()
     tracker = StatusTracker("g", (), time.runtime)
 

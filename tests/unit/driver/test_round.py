@@ -1,4 +1,4 @@
-"""How a round ends: by itself, or in steps, each with its time. On a clock that only waiting moves."""
+"""How a round ends: by itself, or in timed steps. On a clock that only waiting moves."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ A, B, C = (Partition("raw", number) for number in range(3))
 CONTROL, EVERY = [A, C], [A, B, C]
 SECONDS = 60.0
 OVERRUN = 4.2
-"""What the larger of the two tasks may take longer, with its two partitions."""
+"""The extra time of the larger task, which has two partitions."""
 A_LOOK = 1.2
-"""How much later than it was due a round is looked at, and a bit."""
+"""How late a due round is looked at, and a bit."""
 
 
 class Tasks:
-    """The tasks of a round, which end at a time, or so many seconds after some partitions are fenced."""
+    """The tasks of a round, which end at a given time, or some time after some partitions are fenced."""
 
     done_tasks = 0
 
@@ -136,12 +136,12 @@ class Scene:
 
 
 def soon_after(moment: float) -> Any:
-    """Equal a time at which somebody looks who was to look at that moment."""
+    """Matches a time shortly after a due one."""
     return pytest.approx(moment + A_LOOK / 2, abs=A_LOOK / 2)
 
 
 def test_a_round_that_ends_by_itself_is_left_alone() -> None:
-    """Its end is noticed at once, nobody is fenced, and the log has nothing to say."""
+    """Its end is noticed at once; nothing is fenced or logged."""
     scene = Scene(ends_at=35.0)
 
     assert not scene.watch()
@@ -151,7 +151,7 @@ def test_a_round_that_ends_by_itself_is_left_alone() -> None:
 
 
 def test_a_plan_is_looked_at_again_and_again() -> None:
-    """A check begins so many seconds after the last one has ended, however long Kafka took to answer."""
+    """The interval begins when the last check has ended, however long Kafka took to respond."""
     scene = Scene(ends_at=50.0)
 
     def slowly() -> str:
@@ -164,7 +164,7 @@ def test_a_plan_is_looked_at_again_and_again() -> None:
 
 
 def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None:
-    """Its tasks have the time that their last commits need; then they have ended, and nobody is killed."""
+    """Its tasks get the time for their last commits, end, and are not killed."""
     scene = Scene()
     scene.tasks.after_fence = {1: OVERRUN - 0.2}
 
@@ -175,11 +175,11 @@ def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None
 
 
 def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
-    """A task that opened after the fence of its control partition is shut out from all partitions, and not killed."""
+    """A task that opened after the fence of its control partition is fenced on all partitions, and not killed."""
     scene = Scene()
     scene.tasks.after_fence = {2: FENCE_ALL_SECONDS - 0.2}
 
-    assert not scene.watch(lambda: "partitions came or went")
+    assert not scene.watch(lambda: "partitions were added or removed")
     assert [CONTROL, EVERY] == scene.fenced
     first, second = scene.fenced_at
     assert OVERRUN == pytest.approx(second - first, abs=0.2)
@@ -187,10 +187,10 @@ def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
 
 
 def test_tasks_that_do_not_end_are_killed() -> None:
-    """After both fences the job is cancelled; another fence shuts out what may still run, and the status tells it."""
+    """After both fences the job is cancelled. Another fence stops whatever still runs, and the status shows it."""
     scene = Scene()
 
-    assert scene.watch(lambda: "partitions came or went")
+    assert scene.watch(lambda: "partitions were added or removed")
     assert [CONTROL, EVERY, EVERY] == scene.fenced
     _, second, third = scene.fenced_at
     assert scene.tasks.cancelled_at is not None
@@ -201,7 +201,7 @@ def test_tasks_that_do_not_end_are_killed() -> None:
 
 
 def test_tasks_that_no_fence_reaches_are_killed_at_once() -> None:
-    """While Kafka is away there is nothing to wait for."""
+    """Waiting is pointless while Kafka is unavailable."""
     scene = Scene()
     scene.tasks.reachable = False
 
@@ -211,7 +211,7 @@ def test_tasks_that_no_fence_reaches_are_killed_at_once() -> None:
 
 
 def test_a_round_that_overruns_its_deadline() -> None:
-    """Its largest task has had the time for its last commits, so all partitions are fenced, then the job is killed."""
+    """Its largest task has had time for its last commits, so all partitions are fenced, then the job is killed."""
     scene = Scene()
 
     assert scene.watch()
@@ -221,7 +221,7 @@ def test_a_round_that_overruns_its_deadline() -> None:
 
 
 def test_a_task_without_a_slot_ends_the_round() -> None:
-    """The others are ended as by a stop: an executor is missing, and their partitions are planned for what is left."""
+    """The others end as for a stop: an executor is missing, and its partitions are planned on the remaining ones."""
     scene = Scene()
     scene.tasks.starved_at = 1_003.0
 
@@ -256,7 +256,7 @@ class TestStop:
         assert (Phase.STOPPING, "the simulation ends") == (scene.tracker.snapshot.phase, scene.tracker.snapshot.cause)
 
     def test_tasks_that_do_not_end_are_killed_within_ten_seconds(self) -> None:
-        """Kubernetes waits for 30 s; each step has its time, and no more."""
+        """Kubernetes waits for 30 s, so each step is limited."""
         scene = Scene(stop_at=5.0)
 
         assert scene.watch()
@@ -266,7 +266,7 @@ class TestStop:
         assert CONTROL_FENCE_SECONDS + FENCE_ALL_SECONDS + KILL_SECONDS == pytest.approx(scene.now - first, abs=0.4)
 
     def test_a_round_that_has_ended_meanwhile_needs_no_fence(self) -> None:
-        """A stop in the moment of its end changes nothing."""
+        """A stop just as the round ends changes nothing."""
         scene = Scene(ends_at=5.0, stop_at=5.0)
 
         assert not scene.watch()
@@ -274,7 +274,7 @@ class TestStop:
         assert Phase.RUNNING is scene.tracker.snapshot.phase
 
     def test_a_stop_does_not_wait_for_a_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Kafka may take long to answer."""
+        """Kafka may take long to respond."""
         monkeypatch.setattr("app.driver.round.STOP_SECONDS", 0.001)
         scene = Scene()
         scene.tasks.after_fence = {1: 1.0}
@@ -293,7 +293,7 @@ class TestStop:
 
 
 def test_without_a_fence_a_round_is_not_ended_for_a_better_plan() -> None:
-    """At least once, what was written since the last commit would come twice; only a stop kills the tasks."""
+    """With at-least-once, work since the last commit would be repeated; only a stop kills the tasks."""
     scene = Scene(stop_at=30.0)
 
     assert scene.watch(lambda: "the work has become uneven", has_fence=False)
@@ -313,7 +313,7 @@ def test_the_deadline_counts_from_the_beginning_of_the_round() -> None:
 
 
 def test_a_round_that_is_watched_shows_that_the_service_is_alive() -> None:
-    """While tasks work there is a sign of life every second at least, and none while a check does not return."""
+    """The heartbeat continues every second while tasks work, and stops while a check hangs."""
     scene, seen = Scene(ends_at=40.0), []
 
     def check() -> str:
@@ -345,7 +345,7 @@ class TestTakeover:
     LATER = Owner(1, "there", "clean", 1)
 
     def test_what_is_taken_over_is_not_fenced(self) -> None:
-        """That would only disturb its new owner; each task is ended by the first partition that it still has."""
+        """It would only disturb the new owner. Each task ends by the first partition that it still has."""
         scene = Scene(stop_at=5.0)
         scene.tracker.taken_over({A: self.LATER})
 
@@ -354,11 +354,11 @@ class TestTakeover:
         assert [[B, C], [B, C], [B, C]] == [fenced for _, fenced in scene.tasks.fenced]
 
     def test_tasks_that_have_nothing_left_are_killed_at_once(self) -> None:
-        """Without traffic they would not notice that somebody else has everything."""
+        """Without traffic they would not notice that they have lost everything."""
         scene = Scene()
         scene.tracker.taken_over(dict.fromkeys(EVERY, self.LATER))
 
-        assert scene.watch(lambda: "everything is taken over")
+        assert scene.watch(lambda: "all partitions were taken over")
 
         assert scene.tasks.cancelled_at is not None
         assert scene.tasks.cancelled_at - 1_000 < 10 + A_LOOK + 0.5

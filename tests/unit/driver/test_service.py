@@ -1,4 +1,4 @@
-"""The driver's loop with a fake Kafka and fake rounds: what it plans, when it ends, and what it logs."""
+"""The driver's loop with a fake Kafka and fake rounds: its plans, its exits, and its log."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TestUntilEnd:
         assert rounds.stopped
 
     def test_records_that_arrive_later_are_left(self) -> None:
-        """The ends are those of the start: a busy topic cannot keep a backfill from ending."""
+        """The ends are fixed at the start, so a busy topic cannot keep a backfill from ending."""
         kafka = DriverKafka(p0=(0, 10))
         act = works(kafka)
 
@@ -119,7 +119,7 @@ class TestUntilEnd:
         assert 10 == kafka.committed[A].offset
 
     def test_a_start_is_stored_although_nothing_is_left_to_read(self) -> None:
-        """`latest` must not move on with every run, so a task commits it once; after that there is nothing to do."""
+        """`latest` must not move on with every run, so a task commits it once; then there is nothing to do."""
         kafka = DriverKafka(p0=(0, 10))
         rounds = FakeRounds(works(kafka))
 
@@ -130,7 +130,7 @@ class TestUntilEnd:
         assert [OffsetRange(A, None, 10, 10, "id-1", backlog=10)] == list(task.ranges)
 
     def test_records_that_are_deleted_meanwhile_end_a_backfill(self) -> None:
-        """Where out.of.range goes on behind the end that was seen, that is stored, and nothing more is read."""
+        """If out.of.range continues past the agreed end, that offset is stored and nothing more is read."""
         kafka = DriverKafka(p0=(0, 100))
         act = works(kafka)
 
@@ -147,7 +147,7 @@ class TestUntilEnd:
         assert [(0, 100), (200, 200)] == [(each.start, each.end) for (task,) in rounds.rounds for each in task.ranges]
 
     def test_a_leaderless_partition_that_heals_is_read_to_the_end_that_it_had_then(self) -> None:
-        """A backfill does not end with 0 before it; one that stays leaderless makes the exit code 1."""
+        """A backfill does not exit with 0 before that; if the partition stays leaderless, it exits with 1."""
         for heals, code, rest in ((True, 0, {A: 10, B: 7}), (False, 1, {A: 10})):
             kafka = DriverKafka(p0=(0, 10), p1=(0, 7))
             kafka.leaderless = {1}
@@ -169,7 +169,7 @@ class TestUntilEnd:
         assert any("offsets 10 to 49" in entry.get("error", "") for entry in logs)
 
     def test_a_partition_that_was_cut_stays_blocked_after_it_has_grown_again(self) -> None:
-        """No round skips the records that were written at offsets that are committed."""
+        """No round skips the records written at offsets that were already committed."""
         kafka = DriverKafka(p0=(0, 900), p1=(0, 7))
         kafka.committed[A] = CommittedOffset(1_000)
         grow = {A: (0, 1_100)}
@@ -193,7 +193,7 @@ class TestUntilEnd:
     def test_every_skip_and_every_rewind_is_logged(
         self, policy: str, committed: int, event: str, start: int, end: int
     ) -> None:
-        """Whatever out.of.range does to an offset, an operator reads which offsets it concerns."""
+        """Whatever out.of.range does to an offset, the log names the affected offsets."""
         kafka = DriverKafka(p0=(50, 100))
         kafka.committed[A] = CommittedOffset(committed)
 
@@ -208,7 +208,7 @@ class TestUntilEnd:
 
 class TestTwoClusters:
     def test_there_is_room_for_offsets_before_the_tasks_begin(self) -> None:
-        """The sink's cluster takes no offset of a topic or partition that it does not know, so no task could commit."""
+        """The sink's cluster rejects offsets of unknown topics or partitions, so no task could commit."""
         kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
         kafka.room = {"raw.offsets": 1}
         found: list[dict[str, int]] = []
@@ -223,7 +223,7 @@ class TestTwoClusters:
         assert [{"raw.offsets": 2}] == found
 
     def test_tasks_know_both_clusters(self) -> None:
-        """They read from the one and write to the other."""
+        """They read from one and write to the other."""
         kafka = DriverKafka(p0=(0, 5))
         rounds = FakeRounds(works(kafka))
 
@@ -249,7 +249,7 @@ class TestRounds:
         assert {"id-1"} == {assignment.ranges[0].topic_id for assignment in assignments}
 
     def test_leftovers_of_a_crash_are_cleared_before_spark_starts(self) -> None:
-        """Open transactions hold up readers of the sink, so all of them are ended before Spark starts."""
+        """Open transactions hold back readers of the sink, so all of them are ended before Spark starts."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 0))
         seen: list[int] = []
 
@@ -271,10 +271,10 @@ class TestRounds:
         assert [] == kafka.fenced
 
     def test_a_receipt_that_does_not_balance_stops_the_service(self) -> None:
-        """A receipt with in ≠ out + dead letters is a bug that must not go on."""
+        """A receipt with in ≠ out + dead letters is a bug, so the service stops."""
         rounds = FakeRounds(lambda _: [Receipt(A, 0, 10, records=10, out=8, dead={"empty": 1})])
 
-        with pytest.raises(AccountingError, match="10 records came in, 8 went out, 1"):
+        with pytest.raises(AccountingError, match="10 records in, but 8 out and 1"):
             service(DriverKafka(p0=(0, 10)), rounds).run(until_end=True)
 
         assert rounds.stopped
@@ -290,7 +290,7 @@ class TestRounds:
         assert FAILED_ROUNDS_IN_A_ROW == len(rounds.rounds)
 
     def test_one_failed_round_costs_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The next round goes on from the committed offsets."""
+        """The next round continues from the committed offsets."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, results = works(kafka), [SparkFailed("once")]
@@ -336,17 +336,17 @@ class TestRounds:
         with capture_logs() as logs:
             assert 1 == service(kafka, rounds).run(until_end=True)
 
-        assert any("deleted and created again" in entry.get("error", "") for entry in logs)
+        assert any("deleted and recreated" in entry.get("error", "") for entry in logs)
 
     def test_a_topic_that_is_deleted_while_we_run_blocks_its_partitions(self) -> None:
-        """The service goes on, because there may be other topics and this one may be created again."""
+        """The service continues, because there may be other topics and this one may be recreated."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         rounds = FakeRounds(works(kafka, lambda: setattr(kafka, "topic_gone", True)))
 
         with capture_logs() as logs:
             assert 1 == service(kafka, rounds).run(until_end=True)
 
-        assert [0, 1] == [entry["partition"] for entry in logs if "does not exist any more" in entry.get("error", "")]
+        assert [0, 1] == [entry["partition"] for entry in logs if "no longer exists" in entry.get("error", "")]
 
     def test_a_topic_that_is_created_again_with_fewer_partitions(self) -> None:
         """The error names the missing partition, the cause and the cure."""
@@ -359,7 +359,7 @@ class TestRounds:
         assert [1] == [entry["partition"] for entry in logs if "fewer partitions" in entry.get("error", "")]
 
     def test_rounds_that_we_end_are_no_failures(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """However often a task finds no slot, the service waits for the missing executor."""
+        """However often a task has no slot, the service waits for the missing executor."""
         monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
         kafka = DriverKafka(p0=(0, 10))
         act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
@@ -373,7 +373,7 @@ class TestRounds:
 
 
 class TestPace:
-    """What follows a round, and when; time passes only where somebody works or waits."""
+    """What follows a round, and when. Time passes only during work and waits."""
 
     def run(
         self,
@@ -381,7 +381,7 @@ class TestPace:
         rounds: Sequence[tuple[float, Result]],
         *settings: str,
     ) -> tuple[list[float], FakeRounds]:
-        """Run rounds that take so long and end so; return the pause before each of them but the first."""
+        """Run rounds of this duration and ending; return the pause before each but the first."""
         time = SimulatedTime()
         stop, script = SimulatedStop(time, at=100_000), iter(rounds)
         began, ended = list[float](), list[float]()
@@ -401,7 +401,7 @@ class TestPace:
         return [later - one for one, later in zip(ended, began[1:], strict=True)], fakes
 
     def test_a_task_that_is_lost_at_the_end_of_a_round_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Between two looks at a round a task may be lost, and the round end."""
+        """A task may be lost, and the round end, between two looks."""
         monkeypatch.setattr(FakeRound, "lost_tasks", 1)
 
         with capture_logs() as logs:
@@ -410,7 +410,7 @@ class TestPace:
         assert 1 in {entry["lost"] for entry in logs if entry["event"] == "task_lost"}
 
     def test_a_plan_expects_what_waits_and_what_arrives(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A partition's load is its lag, and what came between two checks of the round before, however long that was."""
+        """A partition's load is its lag plus the arrivals between two checks of the last round, of whatever length."""
         loads: list[Mapping[Partition, int]] = []
 
         def watched(ranges: Iterable[OffsetRange], of: Mapping[Partition, int], slots: int) -> Any:
@@ -427,7 +427,7 @@ class TestPace:
         assert [{A: 10_000, B: 500}, {A: 11_000, B: 500}, {A: 10_000, B: 3_500}] == loads
 
     def test_a_task_learns_how_slow_the_sink_was_in_the_last_round(self) -> None:
-        """Otherwise the first transaction of each round would be as large as it was when that was found out."""
+        """Otherwise the first transaction of each round would be as large as before the sink was known to be slow."""
         slow: Result = [Receipt(A, 0, 0, allowance=100_000), Receipt(B, 0, 0)]
         quick: Result = [Receipt(A, 0, 0), Receipt(B, 0, 0)]
 
@@ -437,7 +437,7 @@ class TestPace:
         assert [{}, {A: 100_000}, {}] == learned
 
     def test_a_round_ends_at_its_deadline(self) -> None:
-        """It goes on for sixty checks; the deadline is the time of day at which it began, and that."""
+        """It runs for sixty checks; the deadline is its start by the wall clock plus that time."""
         _, rounds = self.run(DriverKafka(p0=(0, 10)), [(50.0, []), (20.0, [])], "round.interval=5s")
 
         assert [300.0, 350.0, 370.0] == [task.deadline for (task,) in rounds.rounds]
@@ -454,7 +454,7 @@ class TestPace:
     def test_a_partition_that_fails_at_once_is_not_tried_without_a_pause(
         self, outcomes: Sequence[Outcome], seconds: float, pause: float
     ) -> None:
-        """Otherwise its round would begin and end many times a second; a round that worked for a while needs none."""
+        """Otherwise rounds would begin and end many times a second. A round that worked for a while needs no pause."""
         result: Result = [
             Receipt(partition, 0, 0, outcome=outcome) for partition, outcome in zip((A, B), outcomes, strict=True)
         ]
@@ -464,7 +464,7 @@ class TestPace:
         assert [pause] == pauses
 
     def test_failed_rounds_are_tried_again_after_longer_and_longer_pauses(self) -> None:
-        """Spark may need a while to replace what it lost; a round that succeeds makes the next pause short again."""
+        """Spark may need time to replace what it lost; a successful round resets the pause."""
         failed, good = (0.0, SparkFailed("no worker starts")), (5.0, list[Receipt]())
 
         pauses, _ = self.run(DriverKafka(p0=(0, 10)), [*[failed] * 4, good, failed])
@@ -472,7 +472,7 @@ class TestPace:
         assert [2, 4, 8, 16, 0, 2] == pauses
 
     def test_a_round_is_logged_with_its_time(self) -> None:
-        """How long its tasks had, and what they did in that time."""
+        """The log has the time that its tasks had, and their work in that time."""
         result: Result = [Receipt(A, 0, 0, records=6_000, out=5_000, dead={"empty": 1_000})]
 
         with capture_logs() as logs:
@@ -484,7 +484,7 @@ class TestPace:
 
     @pytest.mark.parametrize("killed", [True, False])
     def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No task goes on after it; where Spark gave the round up, its reason is logged, where we did, it is no failure."""
+        """No task continues after it. If Spark gave up, its reason is logged; if we ended the round, it is no failure."""
         monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1_000 if killed else 0)
         kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
         stop = SimulatedStop(time, at=1_000)
@@ -511,7 +511,7 @@ class TestPace:
         ]
 
     def test_a_service_without_work_looks_again_after_an_interval(self) -> None:
-        """All partitions are blocked, so no round runs; a person may set an offset at any time."""
+        """All partitions are blocked, so no round runs; an operator may set an offset at any time."""
         kafka, time = DriverKafka(p0=(50, 100)), SimulatedTime()
         kafka.committed[A] = CommittedOffset(10)
         began = list[float]()
@@ -534,7 +534,7 @@ class TestPace:
 
 class TestStop:
     def test_a_spark_that_does_not_start_is_the_error(self) -> None:
-        """Whoever runs the service reads Spark's own words."""
+        """The operator reads Spark's own words."""
 
         def start() -> FakeRounds:
             raise SparkFailed("no executor")
@@ -556,7 +556,7 @@ class TestStop:
 
     @pytest.mark.parametrize(("trouble", "counted"), [(None, 10), (TopicMissing("no topic"), 0)])
     def test_what_killed_tasks_have_committed_counts(self, trouble: NotUsable | None, counted: int) -> None:
-        """They report nothing, so the driver looks once more before it stops; what fails then is no error any more."""
+        """They report nothing, so the driver looks once more before it stops, ignoring errors."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         act = works(kafka)
 
@@ -573,7 +573,7 @@ class TestStop:
         assert counted == logs[-1]["records"]
 
     def test_a_stop_fences_the_control_partitions_then_all_then_kills(self) -> None:
-        """A round that does not end by itself is ended in steps, and no task is left that could still commit."""
+        """A round that does not end by itself is ended in steps, and no task remains that could still commit."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
         rounds = FakeRounds(lambda _: SparkFailed("cancelled"), slots=1, unending=True)
 
@@ -591,7 +591,7 @@ class TestStop:
         assert rounds.stopped
 
     def test_where_kafka_is_away_a_stop_fences_once_and_kills(self) -> None:
-        """What no fence reaches now, none will reach a moment later: the stop must not take longer."""
+        """If one fence fails to reach Kafka, so would the next, and the stop must not take longer."""
         kafka, stop = DriverKafka(p0=(0, 10), p1=(0, 10)), Stop()
         rounds = FakeRounds(lambda _: SparkFailed("cancelled"), slots=1, unending=True)
 
@@ -620,7 +620,7 @@ class TestStop:
 
 
 def test_a_round_begins_although_a_sink_partition_has_no_leader() -> None:
-    """The partition whose output nobody takes is planned, too, and controls no task: its lane goes on by itself."""
+    """An undeliverable partition is planned, too, but never as a control partition; its lane recovers by itself."""
     kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
     kafka.sink_leaderless.add(0)
     rounds = FakeRounds(works(kafka), slots=1)
@@ -633,7 +633,7 @@ def test_a_round_begins_although_a_sink_partition_has_no_leader() -> None:
 
 
 def test_a_sink_partition_with_too_few_replicas_in_sync_takes_nothing() -> None:
-    """The error says how many there are and how many are needed; a partition with enough of them takes lines."""
+    """The error has the actual and the required number; a partition with enough replicas accepts lines."""
     kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
     kafka.sink_behind = {0: 1, 1: 2}
 
@@ -641,11 +641,11 @@ def test_a_sink_partition_with_too_few_replicas_in_sync_takes_nothing() -> None:
 
     (error,) = found.values()
     assert {A} == found.keys()
-    assert "its lines cannot be delivered: clean-0 has 1 in-sync replicas, its min.insync.replicas is 2" == error.cause
+    assert "its output cannot be delivered: clean-0 has 1 in-sync replicas but min.insync.replicas is 2" == error.cause
 
 
 def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
-    """Where one of them has no leader, no source partition can deliver; the tasks are told key and partitioner."""
+    """If one of them has no leader, no source partition can deliver. Tasks get key and partitioner."""
     kafka = DriverKafka(p0=(0, 5), p1=(0, 5))
     kafka.sink_leaderless.add(0)
     rounds = FakeRounds(works(kafka))
@@ -654,7 +654,7 @@ def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
     found = Destinations(settings, kafka.clients.destinations).undeliverable([A, B])
     service(kafka, rounds, settings).run(until_end=True)
 
-    assert dict.fromkeys((A, B), "its lines cannot be delivered: no leader for clean-0") == {
+    assert dict.fromkeys((A, B), "its output cannot be delivered: clean-0 has no leader") == {
         partition: error.cause for partition, error in found.items()
     }
     ((assignment, *_), *_) = rounds.rounds
@@ -680,7 +680,7 @@ def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_round_that_ended_while_the_driver_slept() -> None:
-    """A driver that slept past the deadline checks first whether the round has ended; if so, it fences nothing."""
+    """A driver that slept past the deadline first checks whether the round has ended; if so, it fences nothing."""
     clock = iter(range(0, 1_000_000, 1_000))
     runtime = replace(REAL, monotonic=lambda: float(next(clock)))
     kafka = DriverKafka(p0=(0, 10))
@@ -718,7 +718,7 @@ class TestKafkaTrouble:
         assert 1 == events.count("kafka_available")
 
     def test_a_compacted_dead_letter_topic_ends_the_service_before_spark_starts(self) -> None:
-        """It would refuse and forget dead letters."""
+        """It would reject or delete dead letters."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.compacted = {"dead"}
         rounds = FakeRounds(works(kafka))
@@ -729,7 +729,7 @@ class TestKafkaTrouble:
         assert [] == rounds.rounds
 
     def test_a_refusal_that_lasts_ends_the_service(self) -> None:
-        """A wrong password is an error that a person must mend, told within seconds; the log names it before."""
+        """A wrong password needs an operator, so the service ends within seconds; the log names the error before."""
         time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
         kafka.troubles = [NotAllowed("wrong password", "correct it") for _ in range(1_000)]
         stop = SimulatedStop(time, at=3_600)
@@ -743,7 +743,7 @@ class TestKafkaTrouble:
         ]
 
     def test_a_refusal_that_passes_is_waited_for(self) -> None:
-        """While brokers restart one by one they may refuse now and then; only refusals in a row count."""
+        """Restarting brokers may refuse now and then; only refusals in a row count."""
         time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
         refused = [NotAllowed("not yet")] * (REFUSALS_IN_A_ROW - 1)
         kafka.troubles = [*refused, Unreachable("restarting")] * 5
@@ -753,7 +753,7 @@ class TestKafkaTrouble:
         assert [] == kafka.troubles
 
     def test_a_long_wait_is_logged_each_minute(self) -> None:
-        """Silence would suggest that all is well."""
+        """Silence would look as if all were well."""
         time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
         kafka.troubles = [Unreachable("connection refused") for _ in range(1_000)]
         stop = SimulatedStop(time, at=301)
@@ -766,7 +766,7 @@ class TestKafkaTrouble:
 
     @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
     def test_transactions_that_the_brokers_do_not_allow(self, guarantee: str) -> None:
-        """No task could ever open, so the service ends before Spark starts; without transactions it does not matter."""
+        """No task could ever open, so the service ends before Spark starts. Without transactions it does not matter."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.short_transactions = NotUsable("transaction.timeout is too long", "lower it")
         run = service(kafka, FakeRounds(works(kafka)), config(f"delivery.guarantee={guarantee}"))
@@ -797,7 +797,7 @@ class TestKafkaTrouble:
         assert [] == [*rounds.rounds, *kafka.fenced]
 
     def test_a_warning_of_the_preflight_is_logged(self) -> None:
-        """Once, at the start; the service runs."""
+        """It is logged once, at the start, and the service runs."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.clusters = FakeCluster()
         kafka.clusters.settings = {"raw": {"cleanup.policy": "compact"}}
@@ -832,7 +832,7 @@ class TestKafkaTrouble:
 
 
 class TestChecks:
-    """A round that goes on, with a fake clock: each reading of it advances it by a tenth of a second."""
+    """A long round with a fake clock, which each reading advances by a tenth of a second."""
 
     idle = False
     """Whether the tasks commit nothing."""
@@ -855,7 +855,7 @@ class TestChecks:
         seconds: float = 200,
         **round_: object,
     ) -> tuple[FakeRounds, list[Any]]:
-        """Run a service for so long, with tasks that end when their control partitions are fenced; return rounds and log."""
+        """Run a service this long, with tasks that end when their control partitions are fenced; return rounds and log."""
         stop, waits, at_start = Stop(), count(), 1
         rounds = FakeRounds((lambda _: []) if self.idle else works(kafka), slots=2)
 
@@ -901,17 +901,17 @@ class TestChecks:
 
         assert [2, 3] == [sum(len(task.ranges) for task in round_) for round_ in rounds.rounds]
         assert [A, B] == sorted(kafka.fenced[1])
-        assert any("partitions came or went" in entry.get("reason", "") for entry in logs)
+        assert any("partitions were added or removed" in entry.get("reason", "") for entry in logs)
 
     def test_a_task_that_has_reported_ends_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A round ends when one of its tasks has returned its receipts, because the slot would stay empty."""
         rounds, logs = self.run(DriverKafka(p0=(0, 10)), monkeypatch, seconds=20, done_tasks=1)
 
         assert 1 < len(rounds.rounds)
-        assert any("a task has nothing left to do" == entry.get("reason") for entry in logs)
+        assert any("a task has no work left" == entry.get("reason") for entry in logs)
 
     def test_our_own_fences_are_no_news(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Tasks report that their control partitions were fenced, which ended the round; a third one is somebody's doing."""
+        """The round ended by the fences of its control partitions; only a fence of another one is another owner's."""
         fenced: Result = [Receipt(Partition("raw", number), 0, 10, outcome=Outcome.FENCED) for number in range(3)]
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
 
@@ -933,7 +933,7 @@ class TestChecks:
     def test_a_partition_whose_offsets_cannot_be_read_does_not_end_the_round(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The others go on, the log names it once, and it is not stalled however long its broker is away."""
+        """The others continue, the log names it once, and it is not stalled however long its broker is unavailable."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed[B] = CommittedOffset(5)
         monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.silent.add(B)))
@@ -946,7 +946,7 @@ class TestChecks:
     def test_a_partition_whose_output_nobody_takes_does_not_end_the_round(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The log names it, its cause and its cure when that begins, and says when it goes on."""
+        """The log names it with cause and cure when that begins, and again when it recovers."""
         kafka, checks = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10), p3=(0, 10)), count()
         monkeypatch.setattr(FakeRounds, "submit", _then(FakeRounds.submit, lambda: kafka.sink_leaderless.add(1)))
 
@@ -961,12 +961,12 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
         waiting = [each for each in logs if each["event"] == "partition_waiting"]
         assert [1, 3] == [each["partition"] for each in waiting]
-        cause = "its lines cannot be delivered: no leader for clean-1"
-        assert f"raw-1: {cause}: bring the broker back; the partition resumes on its own" == waiting[0]["error"]
+        cause = "its output cannot be delivered: clean-1 has no leader"
+        assert f"raw-1: {cause}: restore the broker; the partition resumes on its own" == waiting[0]["error"]
         assert [1, 3] == [each["partition"] for each in logs if each["event"] == "partition_wait_over"]
 
     def test_a_sink_that_is_deleted_ends_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The round ends at the next check, and the service with a named error: nobody creates the topic again."""
+        """The round ends at the next check, and the service with a named error, because only an operator can help."""
         kafka = DriverKafka(p0=(0, 10))
         monkeypatch.setattr(Stop, "wait", lambda stop, seconds: False)
         gone = TopicMissing("topic 'clean' does not exist", "create it")
@@ -978,7 +978,7 @@ class TestChecks:
         assert 2 == len(kafka.fenced)  # the clean-up before Spark starts, and the control partition
 
     def test_one_refusal_does_not_end_the_round(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that restarts may refuse once; the tasks have their connections."""
+        """A restarted broker may refuse once; the tasks keep their connections."""
         kafka, calls = DriverKafka(p0=(0, 10)), count()
 
         def refuse_once() -> None:
@@ -992,7 +992,7 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
 
     def test_a_refusal_that_lasts_ends_the_round_and_then_the_service(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Tasks whose connections are older than the new password go on at first; the service ends with the error."""
+        """Tasks keep connections that predate the new password for a while; the service ends with the error."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.refuse_foreign_members = _raising_after_the_first(NotAllowed("wrong password"))  # type: ignore[method-assign]
 
@@ -1003,7 +1003,7 @@ class TestChecks:
         assert [[A], [A]] == kafka.fenced
 
     def test_refusals_that_pass_do_not_add_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Only refusals in a row end a round; an answer in between shows that we are welcome."""
+        """Only refusals in a row end a round; a response in between resets the count."""
         kafka, calls = DriverKafka(p0=(0, 10)), count()
 
         def refuse_every_other_time() -> None:
@@ -1017,7 +1017,7 @@ class TestChecks:
         assert 1 == len(rounds.rounds)
 
     def test_a_partition_that_waits_for_kafka_is_not_stalled(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No task could commit while Kafka was away, so its time counts from when it is back."""
+        """No task could commit while Kafka was unavailable, so the time counts from its return."""
         kafka, answers = DriverKafka(p0=(0, 10)), count()
 
         def be_away_for_a_minute() -> None:
@@ -1035,7 +1035,7 @@ class TestChecks:
         assert any(entry["event"] == "kafka_available" for entry in logs)
 
     def test_tasks_go_on_while_kafka_does_not_answer_the_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Kafka may still answer the tasks, so the round goes on."""
+        """Kafka may still respond to the tasks, so the round continues."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.refuse_foreign_members = _raising_after_the_first(Unreachable("no answer"))  # type: ignore[method-assign]
 
@@ -1057,7 +1057,7 @@ class TestChecks:
         assert [[A], [A]] == kafka.fenced
 
     def test_who_leaves_is_glad_of_a_later_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another run of the same generation is an error for a service, but not for one that has got SIGTERM."""
+        """A later run of the same generation is an error for a service, but not after SIGTERM."""
         kafka, stop = DriverKafka(p0=(0, 10)), Stop()
         later = Superseded("a later run works here", "")
         kafka.refuse_foreign_members = _raising_after_the_first(later)  # type: ignore[method-assign]
@@ -1070,7 +1070,7 @@ class TestChecks:
         assert "taken over: a later run works here" == logs[-1]["cause"]
 
     def test_a_stop_does_not_wait_for_a_round_that_is_being_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Hundreds of partitions may need a minute for their last commits; a stop has seconds, so it fences them all."""
+        """Hundreds of partitions may need a minute for their last commits; a stop fences them all within seconds."""
         kafka = DriverKafka(**{f"p{number}": (0, 10) for number in range(500)})
         stop, stopped = Stop(), list[float]()
         rounds = FakeRounds(works(kafka), slots=2)
@@ -1101,7 +1101,7 @@ class TestChecks:
 
 
 def test_a_spark_that_takes_long_to_start_is_no_sign_of_death() -> None:
-    """The snapshot shows signs of life while the service waits for it."""
+    """The heartbeat continues while the service waits for it."""
     kafka, now = DriverKafka(p0=(0, 10)), 1_000.0
     one = service(kafka, rounds := FakeRounds(works(kafka)), runtime=Runtime(wall_clock=lambda: now))
     seen: list[float] = []
@@ -1140,10 +1140,10 @@ def _raising_after_the_first(error: Exception) -> Callable[[], None]:
 
 
 class TestPage:
-    """What shows the status while the service runs."""
+    """The status page while the service runs."""
 
     def test_it_is_up_from_before_spark_starts_to_the_end(self) -> None:
-        """Whoever looks sees a start that takes long, and the last snapshot says that the service has stopped."""
+        """A slow start is visible, and the last snapshot says that the service has stopped."""
         kafka, seen = DriverKafka(p0=(0, 10)), []
         tracker = StatusTracker("g")
 
@@ -1163,7 +1163,7 @@ class TestPage:
         assert [("up", Phase.STARTING), ("Spark", Phase.STARTING), ("down", Phase.STOPPED)] == seen
 
     def test_a_port_that_is_taken_ends_the_start(self) -> None:
-        """Nothing is fenced, and Spark does not start: the service that has the port may be this one's own."""
+        """Nothing is fenced and Spark does not start: the port's owner may be this service itself."""
         kafka = DriverKafka(p0=(0, 10))
 
         @contextmanager
@@ -1182,7 +1182,7 @@ class TestPage:
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
-    """Whatever the guarantee; at least once, a round is not looked at before its end."""
+    """This holds for both guarantees; with at-least-once, a round is not looked at before its end."""
     kafka = DriverKafka(p0=(0, 10))
     kafka.ages = {A: Waiting(5.0, 60.0)}
     seen = []
@@ -1202,7 +1202,7 @@ def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
 
 @pytest.mark.parametrize("error", [ForeignMember("somebody"), SparkFailed("no Java"), RuntimeError()])
 def test_why_a_service_has_stopped(error: Exception) -> None:
-    """Its last line says why, also where no signal came and the work is not done; its first one, that it has started."""
+    """The last line says why, even without a signal and with work left; the first one, that it has started."""
     kafka = DriverKafka(p0=(0, 10))
 
     def fail() -> Rounds:

@@ -1,4 +1,4 @@
-"""Where a partition starts: at the group's offset, else by the user's policy, else it is blocked with a reason."""
+"""A partition starts at the group's offset, else by the user's policy, else it is blocked with a reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = Partition("raw", 3)
 
 
 def offsets(committed: int | None, metadata: str = "", topic_id: str = "id-1") -> PartitionOffsets:
-    """A partition that holds 100 to 199, of which 190 and more belong to open transactions."""
+    """A partition with offsets 100 to 199, of which those from 190 on belong to open transactions."""
     at = None if committed is None else CommittedOffset(committed, metadata)
     return PartitionOffsets(P, topic_id, Watermarks(100, 190, 200), at)
 
@@ -50,7 +50,7 @@ def test_a_timestamp_starts_at_the_first_record_of_that_time_or_at_the_end() -> 
 
 
 def test_without_an_offset_error_is_an_error() -> None:
-    """`starting.offsets: error` blocks the partition, and the error names the command that sets an offset."""
+    """`starting.offsets: error` blocks the partition, and the error has the command to set an offset."""
     with pytest.raises(
         NoStartingOffset, match=r"raw-3: .*winnow offsets reset -c winnow.yaml --topic raw:3 --to-earliest"
     ):
@@ -64,14 +64,14 @@ def test_an_offset_that_vanished_is_an_error() -> None:
 
 
 def test_an_offset_that_vanished_with_its_topic_is_not_a_first_start() -> None:
-    """Kafka deletes a group's offsets with their topic; a new topic of that name still waits for an operator."""
-    with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and created again"):
+    """Kafka deletes a group's offsets with their topic; a new topic of that name still needs an operator."""
+    with pytest.raises(TopicRecreated, match="raw-3: the topic was deleted and recreated"):
         start(offsets(None, topic_id="id-2"), "earliest", had_offset_in="id-1")
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest", "error", "time"])
 def test_a_new_partition_is_read_from_its_beginning(starting: str) -> None:
-    """Whatever starting.offsets says of the first start, it is not about a partition that was added later."""
+    """Whatever starting.offsets says about the first start, it does not apply to a partition added later."""
     assert 100 == start(offsets(None), starting, first_seen=123, is_new=True).start
 
 
@@ -88,7 +88,7 @@ def test_a_new_partition_is_read_from_its_beginning(starting: str) -> None:
 def test_only_an_offset_that_a_task_committed_is_a_witness(
     committed: int | None, metadata: str, expected: bool
 ) -> None:
-    """An offset that an operator set, or one of a deleted topic, does not show that the group has begun."""
+    """An offset set by an operator, or one of a deleted topic, does not show that the group has begun."""
     assert expected is is_witness(offsets(committed, metadata).committed, "id-1")
 
 
@@ -100,7 +100,7 @@ def test_the_edges_are_in_range(committed: int) -> None:
 
 def test_out_of_range_names_the_lost_range() -> None:
     """The error names the offsets that were deleted unread."""
-    with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(60 at most\)"):
+    with pytest.raises(OutOfRange, match=r"raw-3@40: offsets 40 to 99 \(at most 60\)"):
         start(offsets(40))
 
 
@@ -120,14 +120,14 @@ def test_an_offset_above_the_end_is_a_cut() -> None:
     ],
 )
 def test_a_cut_partition_that_has_grown_again_stays_blocked(at: PartitionOffsets, cut: int | None) -> None:
-    """The committed offset is inside the partition again, but the records below it are others: no growth unblocks it."""
+    """The committed offset is inside the partition again, but over new records, so growth unblocks nothing."""
     with pytest.raises(Truncated, match=r"raw-3@150: the partition was truncated to 120, .*offsets 120 to 149"):
         start(at, cut=cut)
 
 
 @pytest.mark.parametrize(("remembered", "lowest"), [(220, 200), (150, 150)])
 def test_a_partition_that_was_cut_twice_was_cut_to_the_lower_offset(remembered: int, lowest: int) -> None:
-    """It ends below its committed offset now, and ended there before, too: all records from the lower end on are others."""
+    """It ended below its committed offset before, and does again: all records from the lower end on are new ones."""
     with pytest.raises(
         Truncated, match=rf"raw-3@250: the partition was truncated to {lowest}, .*offsets {lowest} to 249"
     ):
@@ -150,7 +150,7 @@ def test_a_partition_that_was_cut_twice_was_cut_to_the_lower_offset(remembered: 
     ],
 )
 def test_out_of_range_can_go_on(policy: str, committed: int, cut: int | None, expected: int) -> None:
-    """`earliest` goes to the beginning, `latest` to the end, from both sides; `nearest` to the side where the offset is."""
+    """`earliest` goes to the beginning and `latest` to the end, from both sides; `nearest` to the nearer one."""
     at = offsets(committed)
 
     offset_range = start(at, out_of_range=policy, cut=cut)
@@ -185,7 +185,7 @@ def test_a_recreated_topic_is_a_named_error() -> None:
     ],
 )
 def test_an_offset_that_an_operator_set_is_believed(metadata: str) -> None:
-    """Kafka's tools write no metadata of ours, and the offsets that they set are used."""
+    """Kafka's tools write none of our metadata, but the offsets that they set are used."""
     assert 150 == start(offsets(150, metadata=metadata)).start
 
 

@@ -22,7 +22,7 @@ def _handlers() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_asks_the_service_to_stop(number: signal.Signals) -> None:
-    """Its name is the cause, and a wait ends at once; a second signal does not change the cause."""
+    """Its name is the cause, and waits end at once; a second signal does not change the cause."""
     stop = Stop()
     stop.on_signals()
     assert not stop.requested
@@ -38,7 +38,7 @@ def test_a_signal_asks_the_service_to_stop(number: signal.Signals) -> None:
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_service_that_hands_over_stops_at_the_second_signal(second: signal.Signals) -> None:
-    """After the first SIGTERM it is leaving, and no wait ends."""
+    """After the first SIGTERM it is leaving, but waits do not end."""
     stop = Stop()
     stop.on_signals()
     stop.hand_over_within(600)
@@ -53,7 +53,7 @@ def test_a_service_that_hands_over_stops_at_the_second_signal(second: signal.Sig
 
 
 def test_a_service_that_nobody_takes_over_from_stops_when_its_time_is_over() -> None:
-    """The signal is the cause; Ctrl-C waits for nobody."""
+    """The signal is the cause; Ctrl-C stops at once."""
     causes = []
     for number, seconds in ((signal.SIGTERM, 0.01), (signal.SIGINT, 600)):
         stop = Stop()
@@ -67,7 +67,7 @@ def test_a_service_that_nobody_takes_over_from_stops_when_its_time_is_over() -> 
 
 
 def test_a_wait_for_a_result_shows_that_it_is_alive() -> None:
-    """What is to be done meanwhile is done until the result is there."""
+    """`meanwhile` is called until the result is there."""
     future: Future[str] = Future()
     beats: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Which partitions may hold a record that kills or hangs the workers."""
+"""Partitions that may hold a record that kills or hangs the workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B, C = Partition("raw", 0), Partition("raw", 1), Partition("raw", 2)
 
 
 def test_who_stood_still_although_records_wait() -> None:
-    """Not one that went on after it was last seen, and not one that has nothing to read."""
+    """A partition that made progress, or has nothing to read, is not one."""
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10), p2=(0, 10))
     kafka.committed = {A: CommittedOffset(4), B: CommittedOffset(4), C: CommittedOffset(10)}
     discovery, suspects = Discovery(config(), kafka.clients), Suspects(lambda: 0.0)
@@ -29,7 +29,7 @@ def test_who_stood_still_although_records_wait() -> None:
 
 
 def test_a_suspicion_ends() -> None:
-    """One record may be followed by others, but not for ever; what happened before another round is forgotten."""
+    """More such records may follow one, but not forever; what happened before another round is forgotten."""
     kafka, now = DriverKafka(p0=(0, 10)), [0.0]
     discovery, suspects = Discovery(config(), kafka.clients), Suspects(lambda: now[0])
     suspects.round_died(discovery.discover().offsets)
@@ -42,7 +42,7 @@ def test_a_suspicion_ends() -> None:
 
 
 def test_the_next_round_isolates_the_parser_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only that of their tasks: it costs a little."""
+    """Only for their tasks, because isolation has a small cost."""
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: False)
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act = works(kafka)

@@ -1,4 +1,4 @@
-"""A take-over as both services see it: who has what, what the later one leaves alone until it is ready, how both end."""
+"""A take-over as seen by both services: who owns what, when the later one acts, and how both end."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TestTakeover:
         assert not scene.takeover.to_take
 
     def test_a_later_generation_that_shows_no_sign_of_life_has_nothing(self) -> None:
-        """Its partitions are ours again after a minute; one commit shows that it is back."""
+        """Its partitions are ours again after a minute; a single commit shows that it is back."""
         scene = Scene()
         scene.look({A: LATER, B: LATER})
 
@@ -100,7 +100,7 @@ class TestTakeover:
         assert not scene.takeover.has_all([A, B])
 
     def test_what_a_later_generation_leaves_for_a_minute_is_not_wanted(self) -> None:
-        """A partition may wait for a person there; the earlier service must not wait for ever."""
+        """A partition may need an operator there; the earlier service must not wait forever."""
         scene = Scene()
         for _ in range(3):
             scene.look({A: LATER})
@@ -110,7 +110,7 @@ class TestTakeover:
         assert scene.takeover.has_all([A, B])
 
     def test_an_outage_counts_for_nothing(self) -> None:
-        """Neither as the silence of the later generation, nor as time in which it could have taken what it wants."""
+        """It is neither silence of the later generation nor time in which that could have taken partitions."""
         scene = Scene()
         scene.look({A: LATER})
 
@@ -123,7 +123,7 @@ class TestTakeover:
         assert not scene.takeover.has_all([A, B])
 
     def test_a_second_attempt_has_its_own_minute(self) -> None:
-        """A later generation that came back after a crash is not as far as one that never left."""
+        """A later generation that restarts after a crash gets the full time again."""
         scene = Scene()
         scene.look({A: LATER})
         scene.now += 2 * GONE_SECONDS
@@ -138,7 +138,7 @@ def owned(offset: int, owner: Owner) -> CommittedOffset:
 
 
 class Flow:
-    """A service of generation 2 beside others, on simulated time."""
+    """A service of generation 2 among others, on simulated time."""
 
     def __init__(self, kafka: DriverKafka, rounds: FakeRounds, *, seconds: float = 500.0) -> None:
         self.kafka, self.rounds, self.time = kafka, rounds, SimulatedTime()
@@ -167,7 +167,7 @@ class Flow:
 
 
 def test_the_control_partition_of_the_other_service_comes_last() -> None:
-    """Its task would end at that fence, and leave the others alone before they are taken over."""
+    """Fencing it would end the other task, and leave its remaining partitions idle before they are taken over."""
     report = TaskReport(Attempt(1, 0), NO_TIME)
     texts = {
         A: str(OffsetMetadata("id-1", 0, owner=EARLIER, report=report)),
@@ -186,7 +186,7 @@ def test_the_control_partition_of_the_other_service_comes_last() -> None:
 
 class TestTheLater:
     def test_it_is_ready_before_it_fences_anything(self) -> None:
-        """Spark and its workers are up, and the driver itself fences nobody: each task does, partition by partition."""
+        """Spark and its workers are up. The driver itself fences nothing; each task does, partition by partition."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, EARLIER), B: owned(4, ME)}
         rounds = FakeRounds(works(kafka))
@@ -199,7 +199,7 @@ class TestTheLater:
 
     @pytest.mark.parametrize("owner", [ME, Owner(1, "there", "clean", 2)])
     def test_a_restart_takes_nothing_over(self, owner: Owner) -> None:
-        """Where all offsets are of its own generation, what a crash left open is ended before Spark starts."""
+        """If all offsets are of its own generation, leftovers of a crash are ended before Spark starts."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, owner)}
         rounds = FakeRounds(works(kafka))
@@ -212,7 +212,7 @@ class TestTheLater:
         assert [[False]] == [[each.takes_over for each in tasks] for tasks in rounds.rounds]
 
     def test_later_rounds_open_their_partitions_side_by_side(self) -> None:
-        """Once its tasks have committed everything in its name there is nobody to take over from."""
+        """Once its tasks have committed everything in its name, there is no one left to take over from."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, EARLIER)}
         seen: list[bool] = []
@@ -229,7 +229,7 @@ class TestTheLater:
         assert [True, False] == seen[:2]
 
     def test_a_service_of_an_earlier_generation_is_no_rival(self) -> None:
-        """It ends by itself, so nobody needs to be told."""
+        """It ends by itself, so no action is needed."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, ME)}
         offsets = iter(range(4, 10_000))
@@ -246,7 +246,7 @@ class TestTheLater:
 
 
 class Beside(FakeRounds):
-    """A round that goes on until it is killed, while others commit."""
+    """A round that runs until it is killed, while others commit."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class Beside(FakeRounds):
 
 class TestTheEarlier:
     def test_it_ends_with_0_and_names_who_took_over(self) -> None:
-        """Its tasks are killed when nothing is left to them, and nothing is fenced that somebody else has."""
+        """Its tasks are killed when they have nothing left, and nothing that others own is fenced."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER)}, 65.0: {B: owned(4, LATER)}})
@@ -291,7 +291,7 @@ class TestTheEarlier:
         assert "of generation 3 on there that started at 1970-01-01T00:00:01" in str(LATER)
 
     def test_it_goes_on_with_what_it_still_has(self) -> None:
-        """While only a part is taken, its round does not end, however uneven the work is, or done."""
+        """While only a part is taken, its round does not end, even if the work is uneven or done."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         alive = {float(at): {A: owned(at, LATER)} for at in range(40, 80, 5)}
@@ -305,7 +305,7 @@ class TestTheEarlier:
         assert all(A not in fenced for fenced in kafka.fenced[1:])
 
     def test_when_the_later_one_is_gone_it_works_on_everything_again(self) -> None:
-        """A crash in the middle of a take-over must leave somebody who works."""
+        """After a crash in the middle of a take-over, one service must still work."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
 
@@ -326,7 +326,7 @@ class TestTheEarlier:
         assert "takeover_abandoned" in events
 
     def test_whoever_fences_its_tasks_has_a_moment_to_say_who_they_are(self) -> None:
-        """A new round at once would fence the later one before its first commit, and so on."""
+        """A new round at once would fence the later run before its first commit, and so on."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, OURS)}
 
@@ -366,7 +366,7 @@ class TestTheEarlier:
         assert 3 <= began[1] - began[0] < 6
 
     def test_one_that_starts_beside_a_later_one_stands_by(self) -> None:
-        """Kubernetes starts it again after its end; it takes nothing back, not even Spark's memory, until it must."""
+        """Kubernetes restarts it after its end; it takes nothing back, nor starts Spark, until it must."""
         kafka = DriverKafka(p0=(0, 10))
         kafka.committed = {A: owned(3, LATER)}
         flow = Flow(kafka, FakeRounds(works(kafka)))
@@ -379,7 +379,7 @@ class TestTheEarlier:
         assert "standing_by" == said[0]
 
     def test_of_several_the_last_generation_is_named(self) -> None:
-        """Two may take over at the same time; only the last one goes on."""
+        """Two may take over at the same time; only the last one continues."""
         kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
         kafka.committed = {A: owned(3, ME), B: owned(3, ME)}
         rounds = Beside(kafka, lambda: flow.time, {45.0: {A: owned(4, LATER), B: owned(4, LATEST)}})
@@ -389,7 +389,7 @@ class TestTheEarlier:
 
 
 class Occupied(DriverKafka):
-    """Kafka with one partition, on which another run commits once a second until it is gone."""
+    """Kafka with one partition on which another run commits once a second until it is gone."""
 
     def __init__(self, owner: Owner, until: float) -> None:
         super().__init__(p0=(0, 10))
@@ -397,7 +397,7 @@ class Occupied(DriverKafka):
         self.owner, self.until = owner, until
         self.time: Callable[[], float] = lambda: 0.0
         self.away = (0.0, 0.0)
-        """From when to when it does not answer."""
+        """The start and end of an outage."""
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, CommittedOffset]:
         began, ended = self.away
@@ -410,10 +410,10 @@ class Occupied(DriverKafka):
 
 
 class TestUntilEnd:
-    """A backfill beside the service of its group."""
+    """A backfill while the group's service may run."""
 
     def test_it_refuses_beside_a_service_that_works(self) -> None:
-        """It fences nobody, and Spark does not start."""
+        """It fences nothing, and Spark does not start."""
         kafka = Occupied(Owner(0, "!", "clean", 2), until=100)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
@@ -426,7 +426,7 @@ class TestUntilEnd:
         assert flow.time.now < 3
 
     def test_it_works_where_the_other_one_is_gone(self) -> None:
-        """A second run by cron finds what the first has committed, standing still."""
+        """A second cron run finds the commits of the first one standing still."""
         kafka = Occupied(Owner(0, "!", "clean", 2), until=0)
         flow = Flow(kafka, FakeRounds(works(kafka)))
 
@@ -436,7 +436,7 @@ class TestUntilEnd:
         assert 3 <= flow.time.now < 4
 
     def test_a_later_generation_takes_over(self) -> None:
-        """That is what a generation is for."""
+        """This is the purpose of generations."""
         kafka = Occupied(EARLIER, until=3)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
@@ -447,11 +447,11 @@ class TestUntilEnd:
 
 
 class TestStandBy:
-    """A driver that starts itself again must not take the work back from the one that has replaced it."""
+    """A driver that restarts itself must not take the work back from its replacement."""
 
     @pytest.mark.parametrize("host", ["!", "~"])
     def test_it_waits_for_another_service_of_its_generation(self, host: str) -> None:
-        """Whichever of the two is later: it fences nobody before that one is gone."""
+        """Even if the other one started earlier, it fences nothing before that is gone."""
         kafka = Occupied(Owner(0, host, "clean", 2), until=100)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
@@ -476,7 +476,7 @@ class TestStandBy:
         assert least <= flow.time.now < least + 1
 
     def test_it_waits_for_no_earlier_generation(self) -> None:
-        """That one waits to be taken over."""
+        """That one is waiting to be taken over."""
         kafka = Occupied(EARLIER, until=2.9)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time = flow.time
@@ -487,7 +487,7 @@ class TestStandBy:
         assert 3 <= flow.time.now < 10
 
     def test_an_outage_of_its_own_is_no_silence_of_the_other(self) -> None:
-        """After 90 s without Kafka it waits until that one has been silent for a minute, and fences nobody before."""
+        """After 90 s without Kafka it waits until the other has been silent for a minute, and fences nothing before."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=50)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time, kafka.away = flow.time, (50.0, 140.0)
@@ -498,7 +498,7 @@ class TestStandBy:
         assert 140 + GONE_SECONDS <= flow.time.now < 140 + GONE_SECONDS + 20
 
     def test_an_outage_at_its_start_shows_nobody(self) -> None:
-        """It has seen nothing yet when Kafka answers; then it sees the other one, and leaves the work to it."""
+        """It has seen nothing when Kafka responds; then it sees the other run and leaves the work to it."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=100)
         flow = Flow(kafka, FakeRounds(works(kafka)))
         kafka.time, kafka.away = flow.time, (0.0, 20.0)
@@ -509,7 +509,7 @@ class TestStandBy:
         assert 100 + GONE_SECONDS - 10 <= flow.time.now
 
     def test_it_can_be_stopped(self) -> None:
-        """Before Spark has started."""
+        """This works even before Spark has started."""
         kafka = Occupied(Owner(0, "~", "clean", 2), until=1_000)
         flow = Flow(kafka, FakeRounds(works(kafka)), seconds=90)
         kafka.time = flow.time

@@ -1,4 +1,4 @@
-"""The snapshot follows what the driver reads; its counts are those that tasks have committed."""
+"""The snapshot follows what the driver reads; its counts are those committed by tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ A, B = Partition("raw", 0), Partition("raw", 1)
 
 
 class Watch:
-    """A tracker with its own clock and a list of what it published."""
+    """A tracker with its own clock and a list of the published snapshots."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -88,7 +88,7 @@ def test_a_discovery_shows_every_partition(watch: Watch) -> None:
 
 
 def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
-    """Between two refreshes, records, dead letters by reason and bytes are counted exactly as the metadata has them."""
+    """Between two refreshes, records, dead letters by reason and bytes are counted exactly as in the metadata."""
     begin(watch, at(A, 40, Counts(9, 9), since=5), at(B, None))
     watch.now += 10
 
@@ -107,7 +107,7 @@ def test_counts_are_those_that_tasks_have_committed(watch: Watch) -> None:
 
 
 def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
-    """What passes between two rounds, while nobody works, is no part of it."""
+    """Idle time between two rounds is not part of it."""
     begin(watch, at(A, 0, Counts(1, 1)))
     watch.now += 100
     begin(watch, at(A, 0, Counts(1, 1)))
@@ -120,7 +120,7 @@ def test_progress_is_what_was_done_since_the_last_look(watch: Watch) -> None:
 
 
 def test_what_waits_in_a_blocked_partition_is_lag(watch: Watch) -> None:
-    """It is not the tasks' to read, and readers wait for it all the same."""
+    """Tasks cannot read it, but readers are waiting for it all the same."""
     found = workload(at(A, 40), at(B, 10))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset")})
     watch.tracker.discovered(blocked)
@@ -131,7 +131,7 @@ def test_what_waits_in_a_blocked_partition_is_lag(watch: Watch) -> None:
 
 
 def test_a_limited_partition_shows_its_limit() -> None:
-    """That of the backlog, while it is in the one that the group began with; none where nothing limits it."""
+    """It is the backlog's limit until the group has passed its initial backlog; None without a limit."""
     limited, free = StatusTracker("g", rates=Rates(50, 20)), StatusTracker("g")
     metadata = str(OffsetMetadata("id", 0, Counts(1, 1), backlog=40))
     for offset, limit in ((39, 20), (40, 50)):
@@ -174,7 +174,7 @@ def receipt(partition: Partition, start: int, end: int, counts: Counts, **more: 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from(["refresh", "receipt", "killed"])), max_size=12))
 def test_every_record_is_counted_once(steps: list[tuple[int, str]]) -> None:
-    """A commit is counted once, whether a refresh, a receipt or only a later round shows it to the driver."""
+    """A commit is counted once, whether the driver sees it in a refresh, a receipt or a later round."""
     watch, done = Watch(), 0
     begin(watch, at(A, 0, Counts(5, 5)))
     for records, how in steps:
@@ -194,14 +194,12 @@ def test_a_receipt_that_does_not_balance_is_an_error(watch: Watch) -> None:
     """The error names the partition and the counts, and calls it a bug."""
     begin(watch, at(A, 0))
 
-    with pytest.raises(
-        AccountingError, match="raw-0@0: 10 records came in, 8 went out, 1 to the dead letters: this is"
-    ):
+    with pytest.raises(AccountingError, match="raw-0@0: 10 records in, but 8 out and 1 dead letters: this is"):
         watch.tracker.round_ended([Receipt(A, 0, 10, 10, 8, {"empty": 1})], 1.0)
 
 
 def test_a_state_has_the_time_it_began(watch: Watch) -> None:
-    """A state keeps the time it began for as long as it lasts."""
+    """A state keeps its beginning for as long as it lasts."""
     found = workload(at(A, 0), at(B, 0))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
     watch.tracker.discovered(blocked)
@@ -220,7 +218,7 @@ def test_a_state_has_the_time_it_began(watch: Watch) -> None:
 
 
 def test_a_pause_is_the_state_of_what_could_be_worked_on(watch: Watch) -> None:
-    """From the pause until it is over, at each look; a blocked partition stays that."""
+    """It lasts from the pause to its end, at each look; a blocked partition stays blocked."""
     found = workload(at(A, 0), at(B, 0))
     blocked = replace(found, ranges={A: found.ranges[A]}, blocked={B: NoStartingOffset(B, "no offset", cure="set one")})
     pause = Pause(1_000_000, "ops-1")
@@ -273,13 +271,13 @@ def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch
 def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
     """The snapshot has its number, slots, tasks and the reason for its end."""
     begin(watch, at(A, 40))
-    watch.tracker.round_ends(End.REBALANCE, "partitions came or went")
+    watch.tracker.round_ends(End.REBALANCE, "partitions were added or removed")
     watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
 
     ended = watch.snapshot.round
     assert ended is not None
     assert (1, 2, 1, 1, 60) == (ended.number, ended.slots, ended.tasks, ended.partitions, ended.lag_before)
-    assert (End.REBALANCE, "partitions came or went", 12.5) == (ended.ending, ended.reason, ended.seconds)
+    assert (End.REBALANCE, "partitions were added or removed", 12.5) == (ended.ending, ended.reason, ended.seconds)
     assert Counts(60, 60) == ended.counts
 
     begin(watch, at(A, 100))
@@ -288,7 +286,7 @@ def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
 
 
 def test_an_outage_is_one_problem(watch: Watch) -> None:
-    """However often a request fails, the outage began once; it is over when Kafka answers, and that is published once."""
+    """However often a request fails, the outage began once; its end is published once."""
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
     watch.now += 30
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
@@ -302,7 +300,7 @@ def test_an_outage_is_one_problem(watch: Watch) -> None:
 
 
 def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -> None:
-    """A broker that comes back with another password ends no wait: it began when Kafka was last heard of."""
+    """A broker that returns with another password does not end the outage, which began at the last response."""
     watch.tracker.kafka_is_away(Unreachable("connection refused"))
     watch.now += 30
     watch.tracker.kafka_is_away(NotAllowed("wrong password"))
@@ -311,7 +309,7 @@ def test_an_outage_whose_reason_changes_is_still_the_same_outage(watch: Watch) -
 
 
 def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> None:
-    """Its state and its last known offset stay; the problem is over when it answers."""
+    """Its state and last known offset stay; the problem ends when it responds."""
     begin(watch, at(A, 10), at(B, 10))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 20), B: at(B, 10)}, frozenset({B})))
 
@@ -326,36 +324,36 @@ def test_a_running_partition_that_cannot_be_read_has_a_problem(watch: Watch) -> 
 
 
 def test_a_partition_whose_output_nobody_takes_has_a_problem_from_the_first_discovery(watch: Watch) -> None:
-    """Before a task has it and while it works, the same one; it goes when the next discovery does not find it any more."""
+    """It is the same before and while a task has the partition, and ends when a discovery no longer finds it."""
     found = workload(at(A, 10), at(B, 10))
-    lost = replace(found, undeliverable={B: Undeliverable(B, "no leader for clean-1")})
+    lost = replace(found, undeliverable={B: Undeliverable(B, "clean-1 has no leader")})
     for _ in range(2):
         watch.tracker.discovered(lost)
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
         watch.now += 10
         watch.tracker.round_began(2, 1, list(found.ranges.values()))
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
         watch.tracker.round_ended([receipt(B, 10, 10, Counts())], 1.0)
-        assert [("no leader for clean-1", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+        assert [("clean-1 has no leader", 1_000.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
     watch.tracker.discovered(found)
     assert [] == watch.snapshot.problems
 
 
 def test_another_problem_of_a_partition_begins_anew(watch: Watch) -> None:
-    """It has its own cause, and its own time."""
+    """It has its own cause and beginning."""
     begin(watch, at(A, 10))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, frozenset({A})))
     watch.now += 10
-    undeliverable = {A: Undeliverable(A, "no leader for clean-0")}
+    undeliverable = {A: Undeliverable(A, "clean-0 has no leader")}
     watch.tracker.refreshed(SourceOffsets({A: at(A, 10)}, undeliverable=undeliverable))
 
-    assert [("no leader for clean-0", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
+    assert [("clean-0 has no leader", 1_010.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
 
 def test_what_a_task_got_over_is_known(watch: Watch) -> None:
-    """The last error of that kind stays, and the producers that it cost are counted; what ended a task is a problem."""
+    """The last such error is kept, and the replaced producers are counted; an error that ended the task is a problem."""
     begin(watch, at(A, 0))
     receipts = [
         receipt(A, 0, 10, Counts(10, 10), error="slow", reopened=2),
@@ -374,7 +372,7 @@ def test_what_a_task_got_over_is_known(watch: Watch) -> None:
 
 
 def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
-    """From the start that was chosen, up to the agreed end; a partition that cannot be planned lags by all that it holds."""
+    """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
     watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
 
@@ -396,7 +394,7 @@ def test_a_partition_whose_task_has_ended_has_no_problem_left(watch: Watch) -> N
 
 
 def test_a_snapshot_never_changes(watch: Watch) -> None:
-    """A snapshot is frozen; a change makes another one."""
+    """A snapshot is frozen; a change makes a new one."""
     begin(watch, at(A, 0))
     first, kept = watch.snapshot, replace(watch.snapshot)
 
@@ -432,7 +430,7 @@ def test_a_blocked_partition_that_is_tried_again(watch: Watch) -> None:
 
 
 def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) -> None:
-    """Its problem names the offset and the cure; the next discovery, which says the same, does not make it younger."""
+    """Its problem has the offset and the cure. The same finding of the next discovery does not restart its age."""
     begin(watch, at(A, 40))
     receipt = Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise the limit")
 
@@ -446,7 +444,7 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
 
 
 def test_a_partition_that_a_task_found_cut_is_shown_as_the_driver_would_show_it(watch: Watch) -> None:
-    """The problem names the offsets that are not what they were."""
+    """The problem names the truncated offsets."""
     begin(watch, at(A, 40))
 
     watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="cut", cut=30)], 10.0)
@@ -474,7 +472,7 @@ def test_an_open_transaction_has_an_age(watch: Watch) -> None:
 
 
 def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
-    """Its beginning does not move, and it goes when the other one is gone."""
+    """Its beginning does not move, and it ends when the other run is gone."""
     rival = Owner(5, "there", "clean")
     for _ in range(2):
         watch.now += 10
@@ -500,20 +498,18 @@ def test_what_to_do_about_another_service(watch: Watch) -> None:
 
 @pytest.mark.parametrize("look", ["discovered", "refreshed"])
 def test_a_mirror_that_fails_is_a_problem(watch: Watch, look: str) -> None:
-    """Its problem says since when and why; a mirror that works is shown, and no problem."""
+    """Its problem has beginning and cause; a working mirror is shown without a problem."""
     failing, well = MirrorStatus("redis", 3, 1, "refused", 990.0), MirrorStatus("mysql", 7)
     found = workload(at(A, 40)) if look == "discovered" else SourceOffsets({A: at(A, 40)})
 
     getattr(watch.tracker, look)(replace(found, mirrors=(failing, well)))
 
     assert (failing, well) == watch.snapshot.mirrors
-    assert [("the mirror redis fails: refused", 990.0)] == [
-        (each.cause, each.since) for each in watch.snapshot.problems
-    ]
+    assert [("mirror redis fails: refused", 990.0)] == [(each.cause, each.since) for each in watch.snapshot.problems]
 
 
 def test_the_window_has_each_look(watch: Watch) -> None:
-    """It has the last stable offset, what is done and what was counted; the service's hour has the totals and the lag."""
+    """It has the last stable offset, the progress and the counts; the service's hour has the totals and the lag."""
     begin(watch, at(A, 40, Counts(9, 9)), at(B, None))
     watch.now += 10
     watch.tracker.refreshed(SourceOffsets({A: at(A, 60, Counts(29, 26, {"empty": 3})), B: at(B, 10)}))
@@ -524,7 +520,7 @@ def test_the_window_has_each_look(watch: Watch) -> None:
 
 
 def test_the_last_commit_is_when_the_offset_moved(watch: Watch) -> None:
-    """The first look shows no movement, and an outage no look; a receipt shows one as well."""
+    """The first look shows no movement, and there is none in an outage; a receipt shows one, too."""
 
     def moved() -> float | None:
         watch.now += 10
@@ -544,7 +540,7 @@ def test_the_last_commit_is_when_the_offset_moved(watch: Watch) -> None:
 
 
 def test_what_retention_took_is_counted_once(watch: Watch) -> None:
-    """While the partition is blocked, more is deleted; where it goes on afterwards, nothing is counted twice."""
+    """More is deleted while the partition is blocked; when it resumes, nothing is counted twice."""
 
     def look(log_start: int, committed: int) -> int:
         offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
@@ -562,7 +558,7 @@ def test_what_retention_took_is_counted_once(watch: Watch) -> None:
 
 
 def test_a_partition_that_somebody_took_counts_that(watch: Watch) -> None:
-    """Each discovery tells which partitions were lost to somebody else since the last one."""
+    """Each discovery has the partitions lost to other owners since the last one."""
     for _ in range(2):
         watch.tracker.discovered(replace(workload(at(A, 0), at(B, 0)), fenced={A: Owner(1, "there", "clean")}))
 
@@ -570,7 +566,7 @@ def test_a_partition_that_somebody_took_counts_that(watch: Watch) -> None:
 
 
 def test_rounds_that_ended_are_remembered_with_their_reason(watch: Watch) -> None:
-    """Twenty of them with all that is known, and for all of them how often each reason ended one."""
+    """Twenty are kept in full; of all of them, the number by ending is kept."""
     for number in range(30):
         begin(watch, at(A, number))
         watch.tracker.round_ends(End.REBALANCE, f"reason {number}")
@@ -584,7 +580,7 @@ def test_rounds_that_ended_are_remembered_with_their_reason(watch: Watch) -> Non
 
 
 def test_a_heartbeat_tells_nobody(watch: Watch) -> None:
-    """It moves only the last sign of life; each change is one, too."""
+    """It only updates the last heartbeat, as each change does."""
     begin(watch, at(A, 0))
     before, published = watch.snapshot, len(watch.published)
     watch.now += 5
@@ -597,7 +593,7 @@ def test_a_heartbeat_tells_nobody(watch: Watch) -> None:
 
 
 def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(watch: Watch) -> None:
-    """It is told again and again, and published once; before a signal there is nothing to tell."""
+    """It is reported repeatedly but published once; before a signal there is nothing to report."""
     begin(watch, at(A, 0))
     watch.tracker.leaving("")
     assert Phase.RUNNING is watch.snapshot.phase
@@ -612,7 +608,7 @@ def test_a_service_that_leaves_begins_rounds_and_is_leaving_still(watch: Watch) 
 
 
 class Ages:
-    """Notes what it is asked for, and what it says."""
+    """Records the requests, and returns prepared ages."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[Partition, int]] = []
@@ -624,7 +620,7 @@ class Ages:
 
 
 class TestAges:
-    """How old the records are that wait."""
+    """The age of waiting records."""
 
     def look(self, watch: Watch, committed: int | None, ages: Ages) -> tuple[float | None, float | None]:
         watch.now += 10
@@ -635,9 +631,9 @@ class TestAges:
 
     def test_a_record_that_waits_has_an_age(self, watch: Watch) -> None:
         """
-        It is that of the last look, or one before it: what follows is younger.
+        It is that of the last look or an earlier one, because later records are younger.
 
-        Once nothing waited, or the offset was set back, that says nothing about what waits now.
+        Once nothing waited, or the offset was moved back, it says nothing about the records that wait now.
         """
         begin(watch, at(A, 40))
         ages = Ages()
@@ -653,7 +649,7 @@ class TestAges:
         assert (None, None) == self.look(watch, 90, ages)
 
     def test_only_what_lags_is_read(self, watch: Watch) -> None:
-        """From its next offset on, which without a committed one is where the plan begins; if its leader answers."""
+        """It is read from its next offset, or else from the planned start, if its leader responds."""
         begin(watch, at(A, None), at(B, 100))
         ages = Ages()
 
@@ -664,7 +660,7 @@ class TestAges:
 
 
 class TestTimes:
-    """Where the time of tasks goes, as their control partitions report it."""
+    """The times of tasks, as reported with the offsets of their control partitions."""
 
     def told(self, partition: Partition, waits: float, attempt: Attempt, run: int = 1_000_000) -> PartitionOffsets:
         report = TaskReport(attempt, TaskTimes(waits, commit=Histogram(waits, (int(waits),))))
@@ -676,7 +672,7 @@ class TestTimes:
         return {task: times.waits for task, times in watch.snapshot.tasks.items()}
 
     def test_they_are_counted_once(self, watch: Watch) -> None:
-        """However often they are seen, and whichever partition tells them; an older report takes nothing away."""
+        """However often they are seen, and on whichever partition; an older report has no effect."""
         first = Attempt(1, 0)
 
         assert {0: 3} == self.look(watch, self.told(A, 3, first))
@@ -687,7 +683,7 @@ class TestTimes:
         assert 6 == watch.snapshot.tasks[0].commit.seconds
 
     def test_a_round_goes_on_counting(self, watch: Watch) -> None:
-        """Its task begins anew, and so does a retry; what is left of the round before counts no more."""
+        """Its task starts from zero, and so does a retry; late reports of the previous round do not count."""
         self.look(watch, self.told(A, 3, Attempt(1, 0)))
 
         assert {0: 4} == self.look(watch, self.told(A, 3, Attempt(1, 0)), self.told(B, 1, Attempt(2, 0)))
@@ -695,7 +691,7 @@ class TestTimes:
         assert {0: 9} == self.look(watch, self.told(B, 5, Attempt(2, 0, 1)))
 
     def test_those_of_an_earlier_run_are_not_ours(self, watch: Watch) -> None:
-        """They are still there when the service starts."""
+        """They still exist when the service starts."""
         assert {} == self.look(watch, self.told(A, 3, Attempt(9, 0), run=999_999))
         assert {0: 1} == self.look(watch, self.told(A, 1, Attempt(1, 0)))
 

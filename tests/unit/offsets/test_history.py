@@ -75,7 +75,7 @@ def test_offsets_of_a_deleted_topic_are_not_restored(then: str, now: str) -> Non
     store.save(A0, 100, str(OffsetMetadata(now, 0, Counts(100, 100))))
     past = Past(("a", PastOffsets(10, {0: 1}, {0: then})), ("b", PastOffsets(10, {})))
 
-    with pytest.raises(TopicRecreated, match="a-0@1: the topic was deleted and created again"):
+    with pytest.raises(TopicRecreated, match="a-0@1: the topic was deleted and recreated"):
         list(moves_back(past, store, TOPICS, 19))
 
 

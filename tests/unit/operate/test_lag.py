@@ -122,9 +122,9 @@ def test_a_partition_without_a_leader_hides_no_other() -> None:
             (),
             "'x' is not an offset: stop Winnow, then winnow offsets reset",
         ),
-        (CommittedOffset(3), (), "offsets 3 to 4 (2 at most) were deleted before they were read: set out.of.range"),
+        (CommittedOffset(3), (), "offsets 3 to 4 (at most 2) were deleted before they were read: set out.of.range"),
         (CommittedOffset(3), ("out.of.range=nearest",), "2 offsets were deleted before they were read"),
-        (CommittedOffset(7, str(OffsetMetadata("id-0"))), (), "the topic was deleted and created again"),
+        (CommittedOffset(7, str(OffsetMetadata("id-0"))), (), "the topic was deleted and recreated"),
         (CommittedOffset(7, str(OffsetMetadata("id-1", blocked="9 of 9: mend it"))), (), "9 of 9: mend it"),
         (None, ("starting.offsets=error",), "the group has no offset here"),
         (None, (), ""),
@@ -153,7 +153,7 @@ def test_a_sink_that_takes_nothing_is_a_problem() -> None:
     both = measured(kafka)
 
     assert not first.problem
-    assert second.problem.startswith("its lines cannot be delivered: no leader for clean-1")
+    assert second.problem.startswith("its output cannot be delivered: clean-1 has no leader")
     assert ["the sink topic 'clean' does not exist: create it"] * 2 == [each.problem for each in both]
 
 
@@ -166,7 +166,7 @@ def test_an_offset_that_was_left_behind_is_a_problem() -> None:
 
     first, second = measured(kafka)
 
-    assert first.problem.startswith("only the source's cluster has the group's offset")
+    assert first.problem.startswith("the group's offset exists only on the source's cluster")
     assert "winnow offsets migrate" in first.problem
     assert not second.problem
 

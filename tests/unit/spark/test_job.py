@@ -49,12 +49,12 @@ def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNam
 
 
 def test_a_lost_task_that_finds_no_slot(clock: SimpleNamespace) -> None:
-    """The round ends soon, because the executor is lost and no task reads its partitions."""
+    """The round ends soon, because the executor is lost and the task's partitions are not read."""
     assert starved_after(2.1, Context(active=2), 2, clock)
 
 
 def test_tasks_that_are_not_started_yet(clock: SimpleNamespace) -> None:
-    """The round waits for a new executor on a busy machine; to end it would only add load."""
+    """The round waits for a new executor on a busy machine; ending it would only add load."""
     assert not starved_after(10, Context(active=2), 3, clock)
     assert starved_after(16, Context(active=2), 3, clock)
 
@@ -65,7 +65,7 @@ def test_tasks_that_run_or_are_done(clock: SimpleNamespace) -> None:
 
 
 def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line of a task has its group, its round and its number; the second attempt is told from the first."""
+    """Each line of a task has its group, round and number, and that of the attempt."""
     told: dict[str, object] = {}
     seen: list[Attempt] = []
 
@@ -86,7 +86,7 @@ def test_a_worker_logs_whose_lines_they_are(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Executors:
-    """A SparkContext whose executors have so many cores each."""
+    """A SparkContext whose executors have these numbers of cores."""
 
     def __init__(self, cores: list[int], per_task: int) -> None:
         self._cores = cores
@@ -108,12 +108,12 @@ class Executors:
     ("cores", "per_task", "slots"), [([0, 2, 2], 1, 4), ([3, 3], 2, 2), ([5, 3], 2, 3), ([1, 1], 2, 1)]
 )
 def test_a_slot_lies_in_one_executor(cores: list[int], per_task: int, slots: int) -> None:
-    """What is left over in two executors makes no slot: a task that is planned for it would wait."""
+    """Leftover cores of two executors do not make a slot; a task planned for it would wait."""
     assert slots == SparkRounds(Executors(cores, per_task)).slots  # type: ignore[arg-type]  # a fake context
 
 
 class Stoppable:
-    """A SparkContext that notes what its properties were when it was stopped."""
+    """A SparkContext that records its properties when it is stopped."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -128,7 +128,7 @@ class Stoppable:
 
 
 def test_a_stop_deletes_no_pod() -> None:
-    """Executors end when they hear of the stop; the right to delete them all at once is one that the driver does not have."""
+    """Executors end by themselves after the stop; the driver lacks the right to delete all of them at once."""
     context = Stoppable()
 
     SparkRounds(context).stop()  # type: ignore[arg-type]  # a fake context

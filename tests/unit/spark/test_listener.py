@@ -1,4 +1,4 @@
-"""The listener for Structured Streaming queries, with progress that a real query on Spark 4.0.0 has reported."""
+"""The listener for Structured Streaming queries, with progress reported by a real query on Spark 4.0.0."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 30
 
 
 class FakeStore:
-    """A store that can be away or slow, and remembers each offset that it was asked to save."""
+    """A store that can be unavailable or slow, and records each saved offset."""
 
     transactional = False
 
@@ -61,7 +61,7 @@ class FakeStore:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do not wait long between two attempts."""
+    """Shorten the waits between attempts."""
     monkeypatch.setattr(listener, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(listener, "LAST_PAUSE", 0.001)
 
@@ -80,7 +80,7 @@ def clock() -> SimulatedTime:
 
 @pytest.fixture
 def saver(store: FakeStore, clock: SimulatedTime) -> Iterator[OffsetSaver]:
-    """Return a saver; afterwards its thread has ended, and the store is closed."""
+    """Yield a saver; afterwards its thread has ended and the store is closed."""
     made = OffsetSaver(store, clock)
     yield made
     made.close(0)
@@ -89,7 +89,7 @@ def saver(store: FakeStore, clock: SimulatedTime) -> Iterator[OffsetSaver]:
 
 
 def away_for(store: FakeStore, saver: OffsetSaver, attempts: int) -> None:
-    """Let so many attempts to reach the store fail, then let it answer."""
+    """Let this many attempts to reach the store fail."""
     tried = threading.Semaphore(0)
     answer = store.load
 
@@ -106,12 +106,12 @@ def away_for(store: FakeStore, saver: OffsetSaver, attempts: int) -> None:
 
 
 def test_the_end_offsets_of_all_sources() -> None:
-    """Each partition of each topic of each Kafka source counts, and no source that is not Kafka's."""
+    """All partitions of all Kafka sources count, but no other sources."""
     assert {("raw-logs", 0): 5, ("raw-logs", 1): 0, ("audit", 0): 0, ("events", 0): 3} == end_offsets(FIRST)
 
 
 def test_added_partitions_and_a_restart() -> None:
-    """A partition that was added counts, and so does what was read after a restart from the checkpoint."""
+    """An added partition counts, and so do reads after a restart from the checkpoint."""
     grown = {("raw-logs", 0): 5, ("raw-logs", 1): 0, ("raw-logs", 2): 7, ("audit", 0): 2, ("events", 0): 3}
 
     assert grown == end_offsets(GROWN)
@@ -119,7 +119,7 @@ def test_added_partitions_and_a_restart() -> None:
 
 
 def test_two_sources_that_read_the_same_partition() -> None:
-    """The query has read a partition as far as the slower of its sources."""
+    """The offset is that of the slower source."""
     progress = json.loads(FIRST)
     twin = json.loads(json.dumps(progress["sources"][0]))
     twin["endOffset"]["raw-logs"]["0"] = 4
@@ -137,7 +137,7 @@ def test_a_source_without_an_end() -> None:
 
 
 def test_offsets_are_saved(store: FakeStore, saver: OffsetSaver) -> None:
-    """What was offered is in the store, each change once."""
+    """The store receives each change once."""
     saver.offer({PARTITION: 5})
     assert saver.close(SECONDS)
 
@@ -155,7 +155,7 @@ def test_the_same_offset_is_saved_once(store: FakeStore, saver: OffsetSaver) -> 
 
 
 def test_only_the_newest_offset_is_saved(store: FakeStore, saver: OffsetSaver) -> None:
-    """While the store is slow, nobody waits for it, and what is old by then is never saved."""
+    """While the store is slow, the query does not wait, and outdated offsets are never saved."""
     store.ready.clear()
     for offset in range(1, 1_000):
         saver.offer({PARTITION: offset})
@@ -169,7 +169,7 @@ def test_only_the_newest_offset_is_saved(store: FakeStore, saver: OffsetSaver) -
 def test_an_outage(
     store: FakeStore, saver: OffsetSaver, clock: SimulatedTime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A store that is away is asked again until it answers; the log says so once a minute, and once at the end."""
+    """The saver retries until the store responds; it logs once a minute, and once at the end."""
     away_for(store, saver, 20)
     with saver._changed:
         assert saver._changed.wait_for(lambda: not saver._due, SECONDS)
@@ -187,7 +187,7 @@ def test_an_outage(
 
 
 def test_an_offset_never_goes_back(store: FakeStore, saver: OffsetSaver, caplog: pytest.LogCaptureFixture) -> None:
-    """A query that begins anew leaves the offset where it is, and the log says so once a minute."""
+    """A query that starts afresh leaves the offset as it is, and logs that once a minute."""
     store.committed[PARTITION] = 100
     for offset in (10, 20):
         saver.offer({PARTITION: offset})
@@ -213,7 +213,7 @@ def test_one_partition_in_trouble_does_not_hold_up_the_others(store: FakeStore, 
 
 
 def test_an_idle_query_keeps_its_offsets(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets that have not changed for long are saved again, before the broker expires them."""
+    """Unchanged offsets are saved again before the broker expires them."""
     monkeypatch.setattr(listener, "RENEW_SECONDS", 0.01)
     renewed = threading.Event()
     saver = OffsetSaver(store)
@@ -246,7 +246,7 @@ def followed(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> OffsetListene
 
 
 def test_other_queries_are_not_followed(store: FakeStore, followed: OffsetListener) -> None:
-    """A listener for one query saves nothing of the others in its session."""
+    """A listener for one query ignores the others in its session."""
     followed.onQueryProgress(event("other", GROWN))
     followed.onQueryProgress(event("mine", FIRST))
 
@@ -272,6 +272,6 @@ def test_close_waits_for_the_last_progress(store: FakeStore, followed: OffsetLis
 
 
 def test_a_store_that_does_not_exist() -> None:
-    """A wrong name is an error where the listener is made, not in the middle of a query."""
+    """A wrong name is an error when the listener is created, not in the middle of a query."""
     with pytest.raises(UnknownStore, match="no offset store is called 'kafak'"):
         OffsetListener("group", {}, store={"name": "kafak"})

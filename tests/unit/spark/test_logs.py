@@ -1,4 +1,4 @@
-"""Spark's own log and page, made one with Winnow's."""
+"""Spark's own log and UI, in the form of Winnow's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.spark.logs import CONFIGURATION, LONGEST_NAME, TEMPLATE, job_name, json
 
 
 def test_driver_and_executors_log_alike() -> None:
-    """By the options that come first, so that a user's own win; a group's name may hold anything."""
+    """It uses the options that come first, so a user's own override them. A group's name may hold any character."""
     properties = json_lines("my group's name")
 
     assert {"spark.driver.defaultJavaOptions", "spark.executor.defaultJavaOptions"} == properties.keys()
@@ -22,7 +22,7 @@ def test_driver_and_executors_log_alike() -> None:
 
 
 def test_the_shape_of_a_line_is_that_of_winnow() -> None:
-    """Its first fields have the same names; the template is the one that the configuration names."""
+    """Its first fields have the same names, and the configuration names this template."""
     assert ["timestamp", "level", "event"] == [*json.loads(TEMPLATE.read_text())][:3]
     assert {"group", "round"} < json.loads(TEMPLATE.read_text()).keys()
     assert "${sys:winnow.log.template}" in CONFIGURATION.read_text()
@@ -37,12 +37,12 @@ def test_the_shape_of_a_line_is_that_of_winnow() -> None:
     ],
 )
 def test_a_round_is_named_by_its_partitions(partitions: list[tuple[str, int]], name: str) -> None:
-    """As short as it can be told."""
+    """The name is as short as possible."""
     assert name == job_name(12, [Partition(*each) for each in partitions])
 
 
 def test_a_name_ends_somewhere() -> None:
-    """A round of many topics."""
+    """A round of many topics has a truncated name."""
     name = job_name(1, [Partition(f"topic-{number}", 0) for number in range(100)])
 
     assert LONGEST_NAME == len(name)

@@ -1,4 +1,4 @@
-"""What Winnow sets of Spark's properties, whatever others have set."""
+"""The Spark properties that Winnow sets, whatever else is set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def conf() -> Any:
 
 
 def test_a_property_that_would_do_harm_is_overruled_aloud(conf: Any) -> None:
-    """A cluster's defaults may say speculation: every task would fence its twin, so it stays off, and a person is told."""
+    """A cluster may enable speculation, which would make tasks fence each other. It stays off, and the log says so."""
     conf.set("spark.speculation", "true")
 
     with capture_logs() as logs:
@@ -32,7 +32,7 @@ def test_a_property_that_would_do_harm_is_overruled_aloud(conf: Any) -> None:
 
 
 def test_a_property_that_is_right_is_set_in_silence(conf: Any) -> None:
-    """Nobody is told what nobody has done."""
+    """There is nothing to log."""
     conf.set("spark.speculation", "false")
 
     with capture_logs() as logs:
@@ -53,12 +53,12 @@ def test_a_property_that_is_right_is_set_in_silence(conf: Any) -> None:
     ],
 )
 def test_a_local_spark_retries_lost_tasks(master: str, started: str) -> None:
-    """Without a number it gives up at the first."""
+    """Without a number, Spark fails at the first lost task."""
     assert started == session.retrying(master)
 
 
 def test_a_jvm_is_not_started_with_a_secret() -> None:
-    """What it is started with stands among its arguments, for everybody to see; its own Java options do so anyway."""
+    """Its properties become process arguments that all users can see; its own Java options always do."""
     properties = {
         "spark.authenticate": "true",
         "spark.authenticate.secret": "hunter2",

@@ -1,4 +1,4 @@
-"""Snapshots for the tests of what is made of them."""
+"""Snapshots for the tests of app/status."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NOTHING_YET = Snapshot(at=9_990.0, alive=9_990.0, group="idc", started=9_990.0)
 
 
 def large(partitions: int) -> Snapshot:
-    """Return a snapshot with so many partitions, each with dead letters for many reasons."""
+    """Return a snapshot with this many partitions, each with dead letters for many reasons."""
     reasons = ["empty", "no_marker", "field_count", "houseid", "gathertime", "srcip", "destip", "too_large"]
     looks = tuple(Look(9_870.0 + 10 * n, 10**9 + 1_000 * n, 10**9 + 900 * n, 900 * n) for n in range(13))
     statuses = {}

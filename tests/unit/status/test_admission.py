@@ -1,4 +1,4 @@
-"""Which requests the HTTP server answers, by method, host and origin."""
+"""The HTTP requests that the server answers, by method, host and origin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refused(host: str | None, origin: str | None = None, method: str = "GET") ->
     ],
 )
 def test_these_hosts_mean_us(host: str | None) -> None:
-    """No stranger can own such a name, or a person has allowed it."""
+    """A stranger cannot own such a name, or an operator has allowed it."""
     assert refused(host) is None
 
 
@@ -56,16 +56,16 @@ def test_these_hosts_mean_us(host: str | None) -> None:
     ],
 )
 def test_a_name_that_a_stranger_can_own_is_not_us(host: str) -> None:
-    """Its page would read ours, once it makes that name point here (DNS rebinding)."""
+    """Its page could read ours once the name points here (DNS rebinding)."""
     assert HTTPStatus.MISDIRECTED_REQUEST == refused(host)
 
 
 def test_one_of_two_hosts_is_enough() -> None:
-    """A request that names two hosts is refused for the wrong one."""
+    """A request that names two hosts is refused if one is wrong."""
     found = ADMISSION.refusal("GET", ["localhost", "evil.example"], [])
     assert found is not None
     assert HTTPStatus.MISDIRECTED_REQUEST == found.status
-    assert b"this server has another name: use its IP address, or add the name to http.allowed.hosts\n" == found.body
+    assert b"unknown host name: use this server's IP address, or add the name to http.allowed.hosts\n" == found.body
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_one_of_two_hosts_is_enough() -> None:
     ],
 )
 def test_only_our_own_page_may_ask(origin: str, status: HTTPStatus | None) -> None:
-    """A browser says which site's page asks."""
+    """The browser says which site's page sends the request."""
     assert status == refused("localhost:8090", origin)
 
 
 @pytest.mark.parametrize("method", ["POST", "TRACE", "get", ""])
 def test_only_reading(method: str) -> None:
-    """Methods have capital letters; there are two here."""
+    """Methods are case-sensitive, and only two are allowed."""
     assert HTTPStatus.METHOD_NOT_ALLOWED == refused("localhost", method=method)
     assert refused("localhost", method="HEAD") is None

@@ -1,4 +1,4 @@
-"""One word for each partition: what it says, without a threshold, for flows that a person would recognise."""
+"""The condition of a partition, without thresholds, for flows that an operator would recognize."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P = Partition("raw", 0)
 def seen(
     end: Callable[[float], float], done: Callable[[float], float], *, seconds: float = 300, every: float = 10
 ) -> PartitionStatus:
-    """Return a partition that was looked at for so long; both functions take seconds and return offsets."""
+    """Return a partition that was looked at for this long; both functions map seconds to offsets."""
     looks: tuple[Look, ...] = ()
     for step in range(int(seconds / every) + 1):
         at = step * every
@@ -41,12 +41,12 @@ FLOWS: dict[str, Flow] = {
 
 @pytest.mark.parametrize(("end", "done", "word"), FLOWS.values(), ids=FLOWS)
 def test_the_word_for_a_flow(end: Callable[[float], float], done: Callable[[float], float], word: Condition) -> None:
-    """After five minutes of such a flow the partition is called that, however often it is looked at."""
+    """After five minutes of such a flow, the partition has this condition, however often it is looked at."""
     assert {word} == {judge(seen(end, done, every=every)).condition for every in (5, 10, 30)}
 
 
 def test_a_gap_that_closes_has_its_time() -> None:
-    """A million behind, 2,000 a second done and 1,000 new ones: seven hundred thousand are left after five minutes."""
+    """A million behind, at 2,000 a second done and 1,000 new ones: 700,000 are left after five minutes."""
     judgement = judge(seen(lambda t: 1_000_000 + 1_000 * t, lambda t: 2_000 * t))
 
     assert Condition.CATCHING_UP is judgement.condition
@@ -54,21 +54,21 @@ def test_a_gap_that_closes_has_its_time() -> None:
 
 
 def test_a_start_is_not_a_stall() -> None:
-    """Until the window is whole, a task that has committed nothing may just be opening."""
+    """Until the window is complete, a task without commits may still be opening."""
     words = [judge(seen(lambda _: 500, lambda _: 0, seconds=s)).condition for s in (0, 10, 60, WINDOW_SECONDS)]
 
     assert [Condition.CATCHING_UP] * 3 + [Condition.STALLED] == words
 
 
 def test_blocked_is_blocked() -> None:
-    """Whatever the offsets do, a partition that waits for a person is called that; one that nobody saw yet is ok."""
+    """A blocked partition is called that whatever its offsets do; one that was never seen is ok."""
     assert Condition.BLOCKED is judge(PartitionStatus(P, PartitionState.BLOCKED, 0)).condition
     assert Condition.OK is judge(PartitionStatus(P, PartitionState.PLANNED, 0)).condition
     assert Condition.PAUSED is judge(PartitionStatus(P, PartitionState.PAUSED, 0)).condition
 
 
 def test_a_rate_is_that_of_the_window() -> None:
-    """What was fast an hour ago does not count; one look shows no rate, and a count that went back none either."""
+    """Earlier speed does not count. There is no rate after a single look or if the count went back."""
     status = seen(lambda t: t, lambda t: 100 * t if t < 1_000 else 100_000 + 5 * (t - 1_000), seconds=3_600)
 
     assert 5 == pytest.approx(records_per_second(status.looks))
@@ -77,7 +77,7 @@ def test_a_rate_is_that_of_the_window() -> None:
 
 
 def test_windows_stay_small() -> None:
-    """However often somebody looks, a window keeps a look for each five seconds, and an hour a moment for each ten."""
+    """However frequent the looks, a window keeps one per five seconds, and an hour one moment per ten."""
     looks: tuple[Look, ...] = ()
     moments: tuple[Moment, ...] = ()
     for second in range(5_000):

@@ -106,13 +106,13 @@ def test_another_reason_is_logged_again() -> None:
 
 
 def test_the_end_of_a_block_and_of_an_outage_is_logged() -> None:
-    """An operator who was called reads in the log that it is over."""
+    """An operator who was alerted reads in the log that it is over."""
     assert [("info", "partition_unblocked")] == events(BLOCKED, BEFORE)
     assert [("info", "kafka_available")] == events(OUTAGE, BEFORE)
 
 
 def test_an_outage_between_rounds_is_waited_for() -> None:
-    """No task runs between rounds, so the service waits, and logs for how long it has waited."""
+    """No task runs between rounds, so the service waits, and logs how long it has waited."""
     before, away = replace(BEFORE, round=None), replace(OUTAGE, round=None)
 
     assert [("warning", "kafka_unavailable")] == events(before, away)
@@ -124,7 +124,7 @@ def test_an_outage_between_rounds_is_waited_for() -> None:
     ("before", "after", "reminded"), [(110, 119, False), (119, 120, True), (121, 179, False), (119, 300, True)]
 )
 def test_an_outage_is_logged_again_each_minute(before: int, after: int, reminded: bool) -> None:
-    """A service that waits says each minute for how long, and for what; the reason is the latest one."""
+    """Each minute the log says how long and for what the service waits, with the latest reason."""
     first = replace(OUTAGE, at=before)
     later = replace(OUTAGE, at=after, outage=Problem("the password is wrong", "correct it", 60))
 
@@ -135,7 +135,7 @@ def test_an_outage_is_logged_again_each_minute(before: int, after: int, reminded
 
 
 def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
-    """An operator reads when a running partition's broker is away, and when it is back."""
+    """The log says when a running partition's broker is unavailable, and when it is back."""
     unreadable = with_partition(problem=Problem.of(Leaderless(P), 90))
 
     assert [("warning", "partition_waiting")] == events(BEFORE, unreadable)
@@ -144,7 +144,7 @@ def test_a_partition_that_cannot_be_read_while_its_task_runs() -> None:
 
 
 def test_another_service_is_told_each_minute() -> None:
-    """Once when it appears, then each minute while it works; the line names it and says what to do."""
+    """It is logged once when it appears, then each minute while it works; the line names it and the cure."""
     rival = replace(BEFORE, rival=Problem("the service on there works for the same group", "stop it", 100))
     line = ("warning", "rival")
 
@@ -158,7 +158,7 @@ def test_another_service_is_told_each_minute() -> None:
 
 
 def test_a_fence_that_the_driver_did_not_cause_is_told_once() -> None:
-    """The line names how many partitions were taken, some of them, and who has committed their offsets since."""
+    """The line has the number of lost partitions, some of their names, and their new owners."""
     other = Owner(0, "there", "clean")
     fenced = replace(BEFORE, fenced={Partition("raw", n): other if n else NOBODY for n in range(7)})
 
@@ -171,7 +171,7 @@ def test_a_fence_that_the_driver_did_not_cause_is_told_once() -> None:
 
 
 def test_a_take_over_is_told_step_by_step() -> None:
-    """Each step names who takes over and how much; one that stands by, and one that works again, say so."""
+    """Each step names the new owner and the progress; standing by and working again are logged, too."""
     raw = [Partition("raw", number) for number in range(2)]
     later = Owner(0, "there", "clean", 3)
     none = replace(BEFORE, round=RoundStatus(1, 0, 2, 2, 2, 0))
@@ -186,7 +186,7 @@ def test_a_take_over_is_told_step_by_step() -> None:
 
 
 def test_a_hanging_transaction_is_told_after_a_minute_and_each_minute() -> None:
-    """The line names its age, what waits behind it, and the tool that ends it; an outage has a line of its own."""
+    """The line has its age, the waiting records, and the tool that ends it; an outage has its own line."""
     open_ = with_partition(unstable_since=100.0, last_stable=20, high_watermark=50)
     line = ("warning", "open_transaction")
 
@@ -208,7 +208,7 @@ def test_progress_is_a_line_for_each_refresh() -> None:
     """
     Progress is logged even if the numbers are the same, because silence would suggest that the service hangs.
 
-    The lag is that of all partitions, also of a blocked one.
+    The lag is that of all partitions, including blocked ones.
     """
     first, second = (replace(BLOCKED, progress=Progress(Counts(50, 48, {"empty": 2}), 10.0)) for _ in range(2))
 
@@ -217,7 +217,7 @@ def test_progress_is_a_line_for_each_refresh() -> None:
 
 
 def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
-    """A killed round has no receipts and no line; what its tasks have committed still counts."""
+    """A killed round has no receipts and no line; its commits still count."""
     killed = with_round(killed=True, ending=End.STARVED)
 
     assert [] == events(killed, replace(BEFORE, round=replace(killed.round or ROUND, seconds=3.0)))
@@ -226,23 +226,23 @@ def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
 
 def test_the_lines_are_written() -> None:
     """The tracker's listener writes the lines with structlog, and with the number of the round."""
-    after = with_round(ending=End.REBALANCE, reason="partitions came or went")
+    after = with_round(ending=End.REBALANCE, reason="partitions were added or removed")
     assert after.round is not None
     with capture_logs() as written:
         log.write(BEFORE, after)
 
-    fields = {"round": after.round.number, "reason": "partitions came or went"}
+    fields = {"round": after.round.number, "reason": "partitions were added or removed"}
     assert [{"log_level": "info", "event": "rebalance", "message": REBALANCE.message, **fields}] == written
 
 
 def test_a_pause_is_said_again_each_minute() -> None:
-    """And that it is over, with its length; a service that nobody has paused says nothing."""
+    """The end is logged, too, with the duration; without a pause nothing is logged."""
     pause = Pause(100_000, "ops-1")
     paused, later = replace(BEFORE, paused=pause), replace(BEFORE, at=161, paused=pause)
 
     assert [("warning", "paused")] == events(BEFORE, paused)
     assert {
-        "reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1: winnow resume -c winnow.yaml ends it"
+        "reason": "paused since 1970-01-01T00:01:40+00:00, from ops-1; to resume, run winnow resume -c winnow.yaml"
     } == fields(BEFORE, paused)
     assert [] == events(paused, replace(paused, at=159))
     assert [("warning", "paused")] == events(paused, later)
@@ -250,7 +250,7 @@ def test_a_pause_is_said_again_each_minute() -> None:
 
 
 def test_a_service_says_that_it_has_started() -> None:
-    """With what a person asks first: which version, and what it works on."""
+    """It includes what an operator asks first: the version, and the topics."""
     build = Build("1.2.3", "3.11.9", "4.3.0", "2.16.0", "bulk")
     after = replace(BEFORE, about=About(build, 2, "exactly-once", ("raw",), "clean", "dead"))
 
@@ -277,7 +277,7 @@ def test_a_service_says_that_it_has_started() -> None:
     ],
 )
 def test_a_partition_that_does_not_go_on_is_told_again_each_minute(lasts: Snapshot, line: tuple[str, str]) -> None:
-    """With its error, from when it began; one that failed is tried again by the next round."""
+    """It has the error and its age; a failed partition is retried by the next round instead."""
     assert [line] == events(lasts, replace(lasts, at=151)) == events(replace(lasts, at=209), replace(lasts, at=211))
     assert [] == events(replace(lasts, at=151), replace(lasts, at=209))
     assert {"waited_seconds": 61.0, "error": str(LOST), "topic": "raw", "partition": 3} == fields(
@@ -287,7 +287,7 @@ def test_a_partition_that_does_not_go_on_is_told_again_each_minute(lasts: Snapsh
 
 
 def test_a_partition_that_stalls_is_told_each_minute() -> None:
-    """As the page and the alert see it; while its offset moves, or nothing waits, nothing is said."""
+    """As on the page and in the alert; nothing is logged while its offset moves or nothing waits."""
     looks = tuple(Look(20.0 + 5 * number, 50, 10, 0) for number in range(25))
     stalled = with_partition(lag=40, moved=20.0, looks=looks)
     moving = with_partition(lag=40, moved=20.0, looks=(*looks, Look(145, 50, 11, 0)))

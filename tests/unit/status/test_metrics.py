@@ -1,4 +1,4 @@
-"""What Prometheus reads of a snapshot."""
+"""The metrics that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def samples(snapshot: Snapshot, now: float = NOW) -> Samples:
     ],
 )
 def test_a_metric_of_a_partition(name: str, value: float) -> None:
-    """Each has topic and partition as labels, and the value of the snapshot; ages go on after it was taken."""
+    """Each has topic and partition as labels, and the value of the snapshot; ages keep growing after it."""
     assert value == samples(SNAPSHOT)[name, ("raw", "0")]
 
 
@@ -84,12 +84,12 @@ def test_a_metric_of_a_partition(name: str, value: float) -> None:
     ],
 )
 def test_a_metric_of_the_service(name: str, labels: tuple[str, ...], value: float) -> None:
-    """The service's own have a reason or a task's number as label, or none; histograms are those of all tasks."""
+    """The service's metrics have a reason or a task's number as label, or none; histograms cover all tasks."""
     assert value == samples(SNAPSHOT)[name, labels]
 
 
 def test_an_idle_partition_has_no_lag() -> None:
-    """Its lag in seconds is 0 however old its last record is, and nothing of it is in danger."""
+    """Its lag in seconds is 0 however old its last record is, and none of its records is in danger."""
     found = samples(SNAPSHOT)
 
     assert 0 == found["winnow_lag_seconds", ("other", "0")] == found["winnow_lag_offsets", ("other", "0")]
@@ -97,7 +97,7 @@ def test_an_idle_partition_has_no_lag() -> None:
 
 
 def test_what_is_not_known_is_not_shown() -> None:
-    """A partition without a committed offset has none, and none of Kafka's figures that need one; a wrong 0 would lie."""
+    """Without a committed offset, metrics that need one are absent; a wrong 0 would mislead."""
     found = samples(SNAPSHOT)
     absent = {
         "kafka_consumergroup_group_offset",
@@ -119,7 +119,7 @@ def test_a_blocked_partition_is_seen() -> None:
 
 
 def test_an_outage_has_an_age() -> None:
-    """The figures stay the last ones, and two metrics say how old they are."""
+    """The metrics keep the last values, and two metrics say how old they are."""
     found = samples(replace(SNAPSHOT, outage=Problem("connection refused", "", 9_991.0)), now=NOW + 50)
 
     assert (59, 60) == (found["winnow_outage_seconds", ()], found["winnow_snapshot_age_seconds", ()])
@@ -127,7 +127,7 @@ def test_an_outage_has_an_age() -> None:
 
 
 def test_a_service_that_stands_by() -> None:
-    """It is not ready, and nobody must be woken for that: the alert asks how much a later generation has taken over."""
+    """It is not ready, but that is no alert: the alert checks how much a later generation has taken over."""
     taken = dict.fromkeys(SNAPSHOT.partitions, NOBODY)
     found = samples(replace(SNAPSHOT, phase=Phase.STARTING, taken=taken))
 
@@ -135,7 +135,7 @@ def test_a_service_that_stands_by() -> None:
 
 
 def test_before_the_first_look() -> None:
-    """There are no partitions yet, and the service's own metrics answer."""
+    """There are no partitions yet, but the service's own metrics exist."""
     found = samples(NOTHING_YET)
 
     assert (0, 0) == (found["winnow_ready", ()], found["kafka_consumergroup_group_max_lag", ()])
@@ -143,7 +143,7 @@ def test_before_the_first_look() -> None:
 
 
 def test_every_metric_is_declared() -> None:
-    """Names, types and labels are those that are declared, and no label is an offset or a line."""
+    """Names, types and labels are as declared, and no label is an offset or a line."""
     declared = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
     seen = {
         re.sub("_(bucket|sum|count)$", "", sample.name): (family.type, set(sample.labels) - {"le"})
@@ -161,7 +161,7 @@ def test_every_metric_is_declared() -> None:
 
 
 def test_the_text_is_that_of_the_library() -> None:
-    """What is written faster says the same: names, types, meanings, labels and values, down to large and small numbers."""
+    """The faster writer's output is identical: names, types, meanings, labels and values, large and small."""
     odd = Partition('a"b\\c\nd', 0)
     status = replace(FLOWING, partition=odd, counts=Counts(10**18, 2, {'say "no"': 3}), moved=1.7e9 + 0.123456)
     snapshot = replace(SNAPSHOT, partitions={**SNAPSHOT.partitions, odd: status})
@@ -183,7 +183,7 @@ def test_a_thousand_partitions_fit_into_a_scrape() -> None:
 
 
 def test_a_lag_in_seconds_is_never_negative() -> None:
-    """The clock of a producer may be ahead of ours; a margin may be negative: deletion is overdue."""
+    """A producer's clock may be ahead of ours. A margin may be negative, if deletion is overdue."""
     ahead = replace(FLOWING, waiting=Waiting(NOW + 5))
     overdue: PartitionStatus = replace(FLOWING, waiting=Waiting(NOW - 4_000, 3_600.0))
 
@@ -191,7 +191,7 @@ def test_a_lag_in_seconds_is_never_negative() -> None:
 
 
 def test_a_lag_in_seconds_is_that_of_the_last_look() -> None:
-    """It does not grow with the age of the snapshot: what waited then may be done now."""
+    """It does not grow with the age of the snapshot, because the records may be done by now."""
     later = samples(SNAPSHOT, now=NOW + 8)
 
     assert 110 == later["winnow_lag_seconds", ("raw", "0")]
@@ -199,7 +199,7 @@ def test_a_lag_in_seconds_is_that_of_the_last_look() -> None:
 
 
 def test_a_lag_without_records_is_no_time() -> None:
-    """Where only offsets without a record wait, such as those of an aborted transaction, nobody waits."""
+    """Offsets without a record, such as those of an aborted transaction, are not waiting records."""
     found = replace(FLOWING, waiting=Waiting(None, 3_600.0))
 
     assert (0.0, None) == (found.lag_seconds, found.retention_margin(NOW))

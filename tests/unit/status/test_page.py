@@ -1,4 +1,4 @@
-"""The status page is one file that needs nothing else, and shows only what the status document has."""
+"""The status page is a single self-contained file, and shows only fields of the status document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def elements() -> list[tuple[str, dict[str, str | None]]]:
 
 
 def test_nothing_comes_from_outside() -> None:
-    """No script, style, font or picture is loaded, and only our own status is asked for; the page is small."""
+    """No script, style, font or picture is loaded, and only our own status is requested; the page is small."""
     addresses = [value for _, attributes in elements() for name, value in attributes.items() if name in ("src", "href")]
 
     assert ["data:,"] == addresses
@@ -42,7 +42,7 @@ def test_nothing_comes_from_outside() -> None:
 
 
 def test_what_comes_from_the_driver_is_never_markup() -> None:
-    """A topic's name or an error's words cannot become an element or a script."""
+    """A topic's name or an error message cannot become an element or a script."""
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", TEXT)
 
 
@@ -75,7 +75,7 @@ def test_every_element_that_the_script_fills_exists() -> None:
 
 
 def test_every_condition_has_a_rank_and_a_colour() -> None:
-    """The worst comes first; what a person has paused is between the bad and the good."""
+    """The worst comes first; paused is between bad and good."""
     listed = re.search(r"WORST = \[(.*?)\]", TEXT)
     assert listed
 
@@ -87,7 +87,7 @@ def test_every_condition_has_a_rank_and_a_colour() -> None:
 
 
 def test_the_document_names_no_record() -> None:
-    """Offsets, counts and errors only: a record's key, value or header has no place in it."""
+    """Offsets, counts and errors only: a record's key, value or header must not appear."""
     status: Document = document(SNAPSHOT, NOW)
 
     assert set() == keys(status) & {"value", "key", "headers", "line", "payload"}

@@ -1,4 +1,4 @@
-"""The HTTP server over a real socket: what it answers, and that nothing of Kafka, Spark or a client holds it up."""
+"""The HTTP server over a real socket: its responses, and that Kafka, Spark or a client cannot block it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def page() -> Iterator[Page]:
 
 
 def test_the_status_is_json(page: Page) -> None:
-    """It has a version, everything about each partition, the problems with their cures, and how old it is."""
+    """It has a version, everything about each partition, the problems with their cures, and its age."""
     status, headers, body = page.ask("/api/status?x=1")
     found = json.loads(body)
     flowing = next(each for each in found["partitions"] if (each["topic"], each["partition"]) == ("raw", 0))
@@ -83,7 +83,7 @@ def test_the_status_is_json(page: Page) -> None:
 
 
 def test_a_scrape_is_what_prometheus_reads(page: Page) -> None:
-    """It is the text format, whichever other one a newer Prometheus would like better."""
+    """It is the text format, whatever format a newer Prometheus prefers."""
     status, headers, body = page.ask("/metrics", Accept="application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1")
 
     assert (HTTPStatus.OK, "text/plain; version=0.0.4; charset=utf-8") == (status, headers["Content-Type"])
@@ -91,21 +91,21 @@ def test_a_scrape_is_what_prometheus_reads(page: Page) -> None:
 
 
 def test_a_scrape_during_an_outage(page: Page) -> None:
-    """Kafka is away for ten minutes: the figures are the last ones, with their age; it is not ready, and alive."""
+    """Kafka is unavailable for ten minutes: metrics keep the last values with their age; not ready, but alive."""
     page.snapshot = replace(SNAPSHOT, outage=Problem("connection refused", "", 9_995.0), alive=10_590.0)
     page.now = NOW + 590
 
     assert "\nwinnow_snapshot_age_seconds 600.0\n" in page.ask("/metrics")[2]
     assert 600.0 == json.loads(page.ask("/api/status")[2])["age"]
-    assert (503, "Kafka does not answer: connection refused\n") == page.ask("/readyz")[::2]
+    assert (503, "Kafka is not responding: connection refused\n") == page.ask("/readyz")[::2]
     assert (200, "alive\n") == page.ask("/healthz")[::2]
 
 
 def test_a_service_that_stands_by_is_not_ready_and_says_so(page: Page) -> None:
-    """Whoever waits for it learns what it waits for."""
+    """The response says what it is waiting for."""
     page.snapshot = replace(NOTHING_YET, rival=Problem("the service on there works for the same group", "", 9_995.0))
 
-    text = "another service works for this group; this one stands by until that is gone\n"
+    text = "another service is working for this group; this one stands by until it is gone\n"
     assert (503, text) == page.ask("/readyz")[::2]
 
 
@@ -122,14 +122,14 @@ def test_a_service_that_stands_by_is_not_ready_and_says_so(page: Page) -> None:
     ],
 )
 def test_alive_and_ready(page: Page, snapshot: Snapshot, silent: float, alive: int, ready: int) -> None:
-    """A loop that hangs is not alive after a minute at most; a service is ready when rounds run."""
+    """A hanging loop is not alive after a minute at most; a service is ready when rounds run."""
     page.snapshot, page.now = snapshot, snapshot.alive + silent
 
     assert (alive, ready) == (page.ask("/healthz")[0], page.ask("/readyz")[0])
 
 
 def test_the_page_loads_nothing(page: Page) -> None:
-    """The browser is told to load nothing from anywhere, and to talk to this server only."""
+    """The browser may load nothing from elsewhere, and talk only to this server."""
     status, headers, body = page.ask("/")
 
     assert (HTTPStatus.OK, "text/html; charset=utf-8") == (status, headers["Content-Type"])
@@ -138,12 +138,12 @@ def test_the_page_loads_nothing(page: Page) -> None:
 
 
 def test_what_is_not_here(page: Page) -> None:
-    """An unknown path says what there is; nothing can be changed; HEAD has no body."""
+    """An unknown path lists the known ones; nothing can be changed; HEAD has no body."""
     status, _, body = page.ask("/favicon.ico")
     assert (404, "here are: / /api/status /metrics /healthz /readyz\n") == (status, body)
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FLY"):
         status, headers, body = page.ask("/api/status", method)
-        assert (405, "GET, HEAD", "this server only reads: ask with GET or HEAD\n") == (status, headers["Allow"], body)
+        assert (405, "GET, HEAD", "this server is read-only: use GET or HEAD\n") == (status, headers["Allow"], body)
 
     status, headers, body = page.ask("/metrics", "HEAD")
     assert (200, "") == (status, body)
@@ -165,7 +165,7 @@ def test_what_is_not_here(page: Page) -> None:
     ],
 )
 def test_every_answer_protects_itself(page: Page, path: str, method: str, headers: dict[str, str], status: int) -> None:
-    """No browser keeps it, frames it, guesses its type, or gives it to another site's page; also a refusal."""
+    """Browsers must not store, frame, sniff or share it with other sites; the same holds for refusals."""
     found, given, body = page.ask(path, method, **headers)
 
     assert status == found
@@ -188,7 +188,7 @@ def test_every_answer_protects_itself(page: Page, path: str, method: str, header
 
 
 def test_a_name_that_is_allowed(page: Page) -> None:
-    """The name of an ingress is answered where the configuration names it."""
+    """An ingress's name is accepted if the configuration has it."""
     with StatusServer(HERE, 0, lambda: SNAPSHOT, allowed_hosts=["winnow.example.org"]) as server:
         page.server = server
         assert 200 == page.ask("/", Host="Winnow.example.org")[0]
@@ -196,7 +196,7 @@ def test_a_name_that_is_allowed(page: Page) -> None:
 
 
 def test_slow_clients_hold_nobody_up(page: Page) -> None:
-    """Far more connections than there is room for, which send a byte now and then, do not matter to a probe."""
+    """Far more slow connections than there is room for do not affect a probe."""
     threads = threading.active_count()
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection((HERE, page.port))) for _ in range(3 * MOST_CONNECTIONS)]
@@ -211,7 +211,7 @@ def test_slow_clients_hold_nobody_up(page: Page) -> None:
 
 
 def test_a_client_that_is_too_slow_is_sent_away(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time counts from its first byte, however many follow."""
+    """The time counts from the first byte, however many follow."""
     monkeypatch.setattr("app.status.server.CLIENT_SECONDS", 0.2)
     with (
         StatusServer(HERE, 0, lambda: SNAPSHOT) as page.server,
@@ -231,7 +231,7 @@ def test_a_client_that_is_too_slow_is_sent_away(page: Page, monkeypatch: pytest.
 
 
 def test_clients_that_go_away_hold_nobody_up(page: Page) -> None:
-    """Each leaves in the middle of its answer; so many places are free again."""
+    """Each one disconnects in the middle of its response, and frees its place."""
     for _ in range(2 * MOST_CONNECTIONS):
         with socket.create_connection((HERE, page.port)) as hasty:
             hasty.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -240,7 +240,7 @@ def test_clients_that_go_away_hold_nobody_up(page: Page) -> None:
 
 
 def test_clients_that_take_no_answer_hold_nobody_up(page: Page) -> None:
-    """They ask for a megabyte and read nothing of it."""
+    """They request a megabyte and read nothing of it."""
     page.snapshot = large(2_000)
     with contextlib.ExitStack() as stack:
         for _ in range(MOST_CONNECTIONS + 8):
@@ -263,7 +263,7 @@ def test_clients_that_take_no_answer_hold_nobody_up(page: Page) -> None:
     ],
 )
 def test_a_huge_request_is_not_taken_in(page: Page, start: bytes, more: bytes, answered: bytes) -> None:
-    """A line, headers or a body without an end: the server reads so much of it, says so, and is there for the next."""
+    """Endless lines, headers or bodies: the server reads a limited amount, refuses, and serves the next request."""
     with socket.create_connection((HERE, page.port), timeout=10) as client:
         client.sendall(start)
         sent = 0
@@ -279,7 +279,7 @@ def test_a_huge_request_is_not_taken_in(page: Page, start: bytes, more: bytes, a
 
 
 def test_many_clients_at_once_cost_one_answer(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred scrapes at once: each gets all of it, and the driver's interpreter has written it once."""
+    """Two hundred concurrent scrapes each get the full response, which is written only once."""
     written: list[str] = []
 
     def write(path: str, snapshot: Snapshot, now: float) -> Answer:
@@ -295,7 +295,7 @@ def test_many_clients_at_once_cost_one_answer(page: Page, monkeypatch: pytest.Mo
 
 
 def test_a_fault_of_the_page_is_an_answer(page: Page) -> None:
-    """It is logged, the client learns that something is wrong, and the next request is answered."""
+    """It is logged, the client gets an error, and the next request is served."""
     good, page.snapshot = page.snapshot, None  # type: ignore[assignment]  # the fault
     with capture_logs() as logs:
         assert 500 == page.ask("/api/status")[0]
@@ -306,7 +306,7 @@ def test_a_fault_of_the_page_is_an_answer(page: Page) -> None:
 
 
 def test_a_taken_port_is_a_clear_error(page: Page) -> None:
-    """It names the port and what to do."""
+    """It names the port and the cure."""
     with pytest.raises(NotUsable, match=rf"{HERE}, port {page.port} .*set http.port to a free port") as caught:
         StatusServer(HERE, page.port, lambda: SNAPSHOT).__enter__()
 
@@ -315,12 +315,12 @@ def test_a_taken_port_is_a_clear_error(page: Page) -> None:
 
 def test_an_address_that_is_not_ours_is_a_clear_error() -> None:
     """It names the address."""
-    with pytest.raises(NotUsable, match=r"the status page cannot listen at 192\.0\.2\.1, port 0"):
+    with pytest.raises(NotUsable, match=r"the status page cannot listen on 192\.0\.2\.1, port 0"):
         StatusServer("192.0.2.1", 0, lambda: SNAPSHOT).__enter__()
 
 
 def test_a_free_port_is_logged() -> None:
-    """The log has the address; after the end nobody listens there."""
+    """The log has the URL; afterwards the port is closed."""
     with capture_logs() as logs, StatusServer(HERE, 0, lambda: SNAPSHOT) as server:
         port = int(server.url.rstrip("/").rpartition(":")[2])
 
