@@ -105,7 +105,7 @@ class StatusTracker:
             partitions[partition] = replace(partitions[partition], fenced=partitions[partition].fenced + 1)
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
-            problem = _began(known.problem, Problem.of(error, self._now()))
+            problem = Problem.of(error, self._now()).or_since(known.problem)
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
@@ -169,11 +169,11 @@ class StatusTracker:
         cure = "stop it, or give it another group.id; two services with the same group fence each other"
         if self.snapshot.phase is Phase.STARTING:
             cure = "nothing to do: this service stands by and starts working when the other one is gone"
-        return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
+        return Problem(f"{owner} works for the same group", cure, self._now()).or_since(self.snapshot.rival)
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
         """Return a running partition with the problem that holds its task up."""
-        problem = None if error is None else _began(status.problem, Problem.of(error, self._now()))
+        problem = None if error is None else Problem.of(error, self._now()).or_since(status.problem)
         return replace(status, problem=problem)
 
     def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
@@ -324,7 +324,7 @@ class StatusTracker:
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
-            moved=self._moved(before, committed),
+            moved=before.moved if before.committed in (None, committed) else self._now(),
             looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
@@ -332,10 +332,6 @@ class StatusTracker:
     def _rate_limit(self, at: PartitionOffsets) -> int | None:
         backlog = OffsetMetadata.parse(at.committed.metadata if at.committed else "").backlog
         return self._rates.limit(backlog=at.next_offset(0) < backlog)
-
-    def _moved(self, before: PartitionStatus, committed: int | None) -> float | None:
-        """Return when the committed offset last moved; the first look shows no movement."""
-        return before.moved if before.committed in (None, committed) else self._now()
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """
@@ -395,11 +391,6 @@ class StatusTracker:
 
     def _now(self) -> float:
         return self._runtime.wall_clock()
-
-
-def _began(before: Problem | None, now: Problem) -> Problem:
-    """Return the earlier of two equal problems, because `since` must not move."""
-    return before if before is not None and str(before) == str(now) else now
 
 
 def _check(receipt: Receipt) -> None:

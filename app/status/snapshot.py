@@ -98,6 +98,10 @@ class Problem:
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
 
+    def or_since(self, before: Problem | None) -> Problem:
+        """Return the earlier of two equal problems, because `since` must not move."""
+        return before if before is not None and str(before) == str(self) else self
+
     def __str__(self) -> str:
         where = "" if self.partition is None else f"{self.partition}"
         where += "" if self.offset is None else f"@{self.offset}"
