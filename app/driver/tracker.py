@@ -273,7 +273,7 @@ class StatusTracker:
         return replace(
             after,
             committed=receipt.end,
-            moved=self._moved(before, receipt.end),
+            moved=before.moved_at(receipt.end, self._now()),
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
             problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,
@@ -324,7 +324,7 @@ class StatusTracker:
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
-            moved=before.moved if before.committed in (None, committed) else self._now(),
+            moved=before.moved_at(committed, self._now()),
             looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )

@@ -167,6 +167,10 @@ class PartitionStatus:
         """The lag to the high watermark, including open transactions."""
         return self.lag + self.high_watermark - self.last_stable
 
+    def moved_at(self, committed: int | None, now: float) -> float | None:
+        """Return when the committed offset last moved; the first look shows no movement."""
+        return self.moved if self.committed in (None, committed) else now
+
     def still_unstable(self, found: Watermarks, now: float) -> float | None:
         """Return since when records have been waiting behind an unchanged last stable offset; None if none are."""
         if found.high_watermark <= found.last_stable:
