@@ -171,6 +171,16 @@ class TestMatching:
 
         assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
+    def test_one_of_those_that_are_alike_was_refused(self) -> None:
+        """Lines are of the others first; one more is of that one, which has both then, and late."""
+        twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
+        letters = [letter(twins[0], reason="refused")]
+
+        late = [Kind.BOTH, Kind.OUT_OF_ORDER]
+        for lines, kinds in ((2, []), (3, late), (4, [*late, Kind.DOUBLED])):
+            scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
+            assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
+
     def test_a_dead_letter_that_is_found_last(self) -> None:
         """Its record has a line as well, which was read before it."""
         early = letter(A, reason="refused")._replace(timestamp=5)
