@@ -77,6 +77,9 @@ class TestMatching:
         other = source(1, partition=Partition("raw", 1))
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
+        layout = Layout(Destination("clean", 3, 1_000), DEAD_LETTERS)
+        elsewhere = line(A)._replace(partition=Partition("clean", 2))
+        assert [("changed", 1, "clean-2@0")] == found([A], [elsewhere], WHOLE, layout)
 
     def test_a_line_in_any_partition(self) -> None:
         """Where lines name their records there may have been fewer partitions once, also before they did."""
@@ -89,6 +92,12 @@ class TestMatching:
         first = source(0)
 
         assert [] == found([first], [line(first)])
+
+    def test_a_record_that_is_read_twice(self) -> None:
+        """It counts once."""
+        verdict = audit([A, A], [line(A)])
+
+        assert (1, []) == (verdict.judged, verdict.findings)
 
     def test_only_the_range_is_judged(self) -> None:
         """What is read on both sides explains lines, and is not missed."""
