@@ -190,6 +190,26 @@ class TestMatching:
             scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
             assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
 
+    def test_a_line_of_a_reject_that_was_put_back(self) -> None:
+        """It has both; that the line is another one than expected goes without saying."""
+        bad = source(3, b"bad")
+        letters = [letter(bad), letter(bad, more=[REPLAYED])]
+
+        findings = (
+            Scene(
+                [bad],
+                [line(bad, headers=named(bad))._replace(value=b"other")],
+                letters,
+                {RAW: WHOLE},
+                (0, math.inf),
+                LINEAGE,
+            )
+            .audit()
+            .findings
+        )
+
+        assert [Kind.BOTH] == [each.kind for each in findings]
+
     def test_a_dead_letter_that_is_found_last(self) -> None:
         """Its record has a line as well, which was read before it."""
         early = letter(A, reason="refused")._replace(timestamp=5)
