@@ -77,6 +77,9 @@ class TestMatching:
         other = source(1, partition=Partition("raw", 1))
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
+        layout = Layout(Destination("clean", 3, 1_000), DEAD_LETTERS)
+        elsewhere = line(A)._replace(partition=Partition("clean", 2))
+        assert [("changed", 1, "clean-2@0")] == found([A], [elsewhere], WHOLE, layout)
 
     def test_a_line_in_any_partition(self) -> None:
         """Where lines name their records there may have been fewer partitions once, also before they did."""
@@ -89,6 +92,12 @@ class TestMatching:
         first = source(0)
 
         assert [] == found([first], [line(first)])
+
+    def test_a_record_that_is_read_twice(self) -> None:
+        """It counts once."""
+        verdict = audit([A, A], [line(A)])
+
+        assert (1, []) == (verdict.judged, verdict.findings)
 
     def test_only_the_range_is_judged(self) -> None:
         """Records read on both sides explain lines, but need none themselves."""
@@ -170,6 +179,36 @@ class TestMatching:
         findings = Scene([one, other, C], lines, [early], {RAW: WHOLE}, (0, math.inf), LINEAGE).audit().findings
 
         assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
+
+    def test_one_of_those_that_are_alike_was_refused(self) -> None:
+        """Lines are of the others first; one more is of that one, which has both then, and late."""
+        twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
+        letters = [letter(twins[0], reason="refused")]
+
+        late = [Kind.BOTH, Kind.OUT_OF_ORDER]
+        for lines, kinds in ((2, []), (3, late), (4, [*late, Kind.DOUBLED])):
+            scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
+            assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
+
+    def test_a_line_of_a_reject_that_was_put_back(self) -> None:
+        """It has both; that the line is another one than expected goes without saying."""
+        bad = source(3, b"bad")
+        letters = [letter(bad), letter(bad, more=[REPLAYED])]
+
+        findings = (
+            Scene(
+                [bad],
+                [line(bad, headers=named(bad))._replace(value=b"other")],
+                letters,
+                {RAW: WHOLE},
+                (0, math.inf),
+                LINEAGE,
+            )
+            .audit()
+            .findings
+        )
+
+        assert [Kind.BOTH] == [each.kind for each in findings]
 
     def test_a_dead_letter_that_is_found_last(self) -> None:
         """Its record has a line as well, which was read before it."""
