@@ -193,7 +193,7 @@ class Service:
         return True
 
     def _clear_leftovers(self, workload: Workload) -> None:
-        """End the transactions that a crash left open before Spark starts: they hold back read_committed readers."""
+        """Before Spark starts, end the transactions that a crash left open: they hold back read_committed readers."""
         if self._fence is not None:
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
