@@ -48,12 +48,7 @@ class BackgroundVerification:
         self._process.join()
 
     def latest(self, seconds: float = 0) -> Verdict | None:
-        """
-        Return the newest verdict, or None if there is none yet; wait up to this time for it.
-
-        Raises:
-            VerificationFailed: the process ended without its final verdict.
-        """
+        """Return the newest verdict, None before the first. Raises VerificationFailed if the process died."""
         try:
             while not self.done and self._ours.poll(seconds):
                 self._latest, seconds = self._ours.recv(), 0

@@ -225,7 +225,6 @@ def _broken_envelopes(fields: list[bytes], dice: random.Random) -> tuple[bytes, 
 
 
 def _avro(schema: str | dict[str, str], value: object) -> bytes:
-    """Encode a value as bare Avro binary."""
     encoded = BytesIO()
     fastavro.schemaless_writer(encoded, schema, value)
     return encoded.getvalue()

@@ -35,12 +35,7 @@ console = Console()
 
 
 def show(records: int, *, keep: bool) -> int:
-    """
-    Produce lines, cleanse and verify them; return 0 only if the output is complete, unique and in order.
-
-    Raises:
-        NotUsable: Java or Kafka's jars are not available.
-    """
+    """Produce, cleanse and verify lines; return 0 if all is well. Raises NotUsable without Java or Kafka's jars."""
     recipe = Recipe(partitions=PARTITIONS, count=records, bad=0.02, enveloped=0.1)
     try:
         with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker(Path(folder)) as (broker, file):
@@ -75,7 +70,6 @@ def _winnow(*arguments: str) -> list[str]:
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:
-    """Write a configuration file as a user would."""
     file = folder / "winnow.yaml"
     settings = {
         "group.id": GROUP,
@@ -155,7 +149,6 @@ def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command; stop it at the end of the block."""
     service = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
     try:
         yield service
@@ -190,7 +183,6 @@ def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
 
 
 def _first(bootstrap: str, topic: str, count: int) -> list[Message]:
-    """Read the first records of a topic."""
     consumer = Consumer({**CONSUMER, "enable.partition.eof": False, "bootstrap.servers": bootstrap})
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions

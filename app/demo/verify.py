@@ -181,7 +181,6 @@ class Verification:
         return book.partition, sequence
 
     def _judge_headers(self, message: Message, partition: int, sequence: int) -> None:
-        """Compare a dead letter's headers with its origin and expected reason."""
         raw: Any = message.headers() or ()
         headers = {name.removeprefix(HEADER): value or b"" for name, value in raw}
         reason = headers.get("exception.class.name", b"").decode(errors="replace")
@@ -277,7 +276,6 @@ def _sum(flags: NDArray[np.bool_]) -> int:
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:
-    """Return the number of partitions of a topic."""
     found = admin.list_topics(topic, timeout=30).topics[topic]
     if found.error:
         message = f"The verification cannot read topic {topic}: {found.error.str()}"

@@ -37,11 +37,7 @@ class Topics(Protocol):
         ...
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
-        """
-        Return the first offset at or after a time, for each partition that responds; None if there is none yet.
-
-        Raises Unreachable if no partition responds.
-        """
+        """Return the first offset at or after a time, None if there is none yet; otherwise as `watermarks`."""
         ...
 
 

@@ -50,5 +50,4 @@ class Destinations:
             yield where, f"{where} has no leader"
 
     def _written(self, topic: Topic, source: Partition) -> Iterable[int]:
-        """Return the partitions that the output of a source partition may go to."""
         return range(topic.partitions) if topic.name in self._by_key else (source.number % topic.partitions,)

@@ -105,14 +105,7 @@ class SourceOffsets:
 
 
 class Discovery:
-    """
-    Discovers partitions and remembers them, to notice an offset that vanishes and a partition that appears.
-
-    Args:
-        config: the configuration.
-        clients: Kafka, as the driver sees it.
-        runtime: the clocks and this machine's name.
-    """
+    """Discovers partitions and remembers them, to notice an offset that vanishes and a partition that appears."""
 
     def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
         self._runtime = runtime
@@ -198,9 +191,7 @@ class Discovery:
         """
         Remember what tasks found blocked or lost, and what they committed, which may vanish before the next discovery.
 
-        Args:
-            receipts: the tasks' receipts.
-            fenced: the partitions that the driver fenced to end their tasks.
+        The driver itself fenced the partitions in `fenced`, to end their tasks.
         """
         for receipt in receipts:
             if receipt.outcome is Outcome.FENCED and receipt.partition not in fenced:

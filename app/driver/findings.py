@@ -45,13 +45,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """
-    One result of the preflight.
-
-    Args:
-        severity: whether the service refuses to run.
-        error: cause and cure.
-    """
+    """One result of the preflight: whether the service refuses to run, and the error with its cure."""
 
     severity: Severity
     error: NotUsable

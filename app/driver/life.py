@@ -7,12 +7,7 @@ from collections.abc import Callable
 
 
 class Sight:
-    """
-    How long every look has been answered. A run that is silent while Kafka is not responding may still be alive.
-
-    Args:
-        clock: seconds that never go back.
-    """
+    """How long every look has been answered. A run that is silent while Kafka is not responding may still be alive."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.now = clock
@@ -34,13 +29,7 @@ class Sight:
 
 
 class Life:
-    """
-    Whether other runs have shown signs of life; long silence ends it.
-
-    Args:
-        sight: how long we could see.
-        gone_seconds: how long a silence ends it.
-    """
+    """Whether other runs have shown signs of life; silence of `gone_seconds` ends it."""
 
     def __init__(self, sight: Sight, gone_seconds: float) -> None:
         self._sight = sight

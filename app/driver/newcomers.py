@@ -16,12 +16,9 @@ LEFT_BEHIND = "the group's offset exists only on the source's cluster; with sink
 
 class Newcomers:
     """
-    Meets each partition once.
-
-    Judges by the group's offsets, which exist even for partitions without a leader.
+    Meets each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
 
     Args:
-        config: the configuration.
         copies: the group's offsets on the source's cluster; None if that is their main store.
     """
 
@@ -31,7 +28,6 @@ class Newcomers:
             f"stop Winnow, then carry it over with {take_along(config.offsets.store.name)}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
         )
-        """What to do about an offset that only the copies have."""
         self._known: set[Partition] | None = None
         self._new: set[Partition] = set()
         self._left_behind: dict[Partition, int] = {}
@@ -69,12 +65,7 @@ class Newcomers:
         return partition in self._new
 
     def refuse_left_behind(self, at: PartitionOffsets) -> None:
-        """
-        Refuse a partition without an offset that had a copy when it was met.
-
-        Raises:
-            OffsetLeftBehind: there was a copy.
-        """
+        """Raise OffsetLeftBehind for a partition without an offset that had a copy when it was met."""
         if at.committed is None and at.partition in self._left_behind:
             raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._cure)
 

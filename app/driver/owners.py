@@ -41,11 +41,6 @@ class Owners:
     Watches for another run with the same group: the two would split the records or fight over them.
 
     Clocks differ between hosts, so only an offset that moves is a sign of life.
-
-    Args:
-        me: this run.
-        group: the group, for error messages.
-        runtime: the clock, and how long a run may be silent before it counts as gone.
     """
 
     def __init__(self, me: Owner, group: str, runtime: Runtime) -> None:
@@ -56,7 +51,6 @@ class Owners:
         self._seen: dict[Partition, CommittedOffset | None] = {}
         self._rival, self._rivals = NOBODY, Life(self._sight, runtime.timings.gone)
         self.takeover = Takeover(me, self._sight, runtime.timings.gone)
-        """What runs of other generations do."""
         self._equals = Equals.REPLACED
         self._must_look_for = 0.0
 
@@ -90,11 +84,9 @@ class Owners:
 
     def look_before_work(self, commit_seconds: float, *, refuse: bool) -> None:
         """
-        Leave the work to other runs of this generation: wait until they are gone, or refuse to work at all.
+        Wait until other runs of this generation are gone, or with `refuse` do not work at all if there is one.
 
-        Args:
-            commit_seconds: how often a busy partition commits.
-            refuse: refuse instead of waiting.
+        A busy partition commits every `commit_seconds`.
         """
         self._equals = Equals.REFUSED if refuse else Equals.GO_FIRST
         self._must_look_for = sign_of_life_seconds(commit_seconds)

@@ -26,14 +26,7 @@ AGAIN_SECONDS = 300.0
 
 
 class PauseMark:
-    """
-    Reads and changes the mark.
-
-    Args:
-        store: the offsets of the mark's group.
-        topics: the topics of the service.
-        clock: seconds that never go back.
-    """
+    """Reads and changes the mark, which is in `store` for each of the service's topics."""
 
     def __init__(self, store: OffsetStore, topics: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -60,17 +53,11 @@ class PauseMark:
         return self._known
 
     def _marks(self) -> dict[Partition, CommittedOffset]:
-        """Return the marks that say `paused`."""
         found = self._store.load(self._places, stable=False)
         return {place: at for place, at in found.items() if at.offset == 1}
 
     def set(self, pause: Pause) -> None:
-        """
-        Pause the service, even if one of its topics is missing now.
-
-        Raises:
-            Transient: the result is unknown.
-        """
+        """Pause the service, even if one of its topics is missing now. Raises Transient if the result is unknown."""
         failures = []
         for place in self._places:
             try:
@@ -81,13 +68,7 @@ class PauseMark:
             raise failures[0]
 
     def clear(self) -> None:
-        """
-        End the pause.
-
-        Raises:
-            Transient: the result is unknown.
-            Unreachable, NotUsable: Kafka is not responding or refuses.
-        """
+        """End the pause. Raises what `read` raises, and Transient if the result is unknown."""
         for place in self._marks():
             self._store.reset(place, 0, "")
 

@@ -47,14 +47,7 @@ UNKNOWN_BROKERS = "transaction.max.timeout.ms and offsets.retention.minutes are 
 
 
 class Preflight:
-    """
-    Asks Kafka, and judges the answers.
-
-    Args:
-        config: the configuration.
-        clients: Kafka, as the driver sees it.
-        runtime: the clocks.
-    """
+    """Asks Kafka, and judges the answers."""
 
     def __init__(self, config: Config, clients: Clients, runtime: Runtime = REAL) -> None:
         self._config = config
@@ -123,12 +116,7 @@ class Preflight:
         ]
 
     def settings(self, topics: Collection[str]) -> list[Finding]:
-        """
-        Return what is wrong with the settings of brokers and topics. Raises what `rights` raises.
-
-        Args:
-            topics: the source topics.
-        """
+        """Return what is wrong with the settings of brokers and source topics. Raises what `rights` raises."""
         found = list(_refusals(self._refuse_compacted))
         if self._exactly_once:
             found += _refusals(self._clients.fence.refuse_short_transactions)
@@ -168,7 +156,6 @@ class Preflight:
         return Look(newest, self._clock())
 
     def _sources(self) -> Iterable[str]:
-        """Return the source topics; with a pattern, those that we may see."""
         source = self._config.source
         if source.topics_pattern is None:
             return source.topics

@@ -25,10 +25,8 @@ class Balance:
 
     Args:
         tasks: the offset ranges of each task.
-        workload: the basis of the plan.
         now: when the tasks began, in seconds.
         commit_seconds: how often a partition commits; its records wait that long by design.
-        timings: how long to be patient.
     """
 
     def __init__(
@@ -51,7 +49,6 @@ class Balance:
         """The partitions that have made progress in this round."""
         self._troubled: set[Partition] = set()
         self._elected_at = -math.inf
-        """When partitions last lost or gained a leader."""
 
     @property
     def offsets(self) -> Mapping[Partition, PartitionOffsets]:

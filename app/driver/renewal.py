@@ -28,8 +28,6 @@ class Renewal:
     Renews offsets periodically.
 
     Args:
-        clients: Kafka, as the driver sees it.
-        clock: a monotonic clock in seconds.
         transactional: whether to fence first, because a task that was believed dead could still commit.
     """
 
@@ -42,12 +40,7 @@ class Renewal:
         """The longest time between two commits of an offset, in seconds."""
 
     def learn(self) -> None:
-        """
-        Ask how long brokers keep offsets.
-
-        Raises:
-            Unreachable, NotUsable: Kafka is not responding or refuses.
-        """
+        """Ask how long brokers keep offsets. Raises Unreachable or NotUsable."""
         retention = self._clients.group.offset_retention()
         if retention is not None:
             self.every = min(RENEW_SECONDS, retention / SHARE)

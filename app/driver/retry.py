@@ -19,12 +19,7 @@ REFUSED_SECONDS = 8.0
 
 
 class Refusals:
-    """
-    Tracks consecutive refusals by Kafka.
-
-    Args:
-        clock: seconds that never go back.
-    """
+    """Tracks consecutive refusals by Kafka."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -39,12 +39,7 @@ class Round:
     Watches a running round to its end.
 
     Args:
-        running: the tasks.
-        assignments: the assignment of each task.
         fence: ends tasks; None without transactions.
-        stop: the request to stop.
-        tracker: records what happens.
-        runtime: the clocks.
         checks: a single-threaded pool for checks that ask Kafka.
     """
 
@@ -117,7 +112,6 @@ class Round:
             return ""
 
     def _ends_or_stops_within(self, seconds: float) -> bool:
-        """Return whether the round ends or a stop is requested within this time."""
         until = self._clock() + seconds
         # Look at least once: the round may have ended while this process was suspended.
         while not self._running.wait(STOP_SECONDS) and not self._stop.requested:
@@ -162,7 +156,6 @@ class Round:
         return True
 
     def _fences(self, partitions: Collection[Partition]) -> bool:
-        """Fence partitions except those taken over by others; return whether Kafka was reached."""
         ours = [each for each in partitions if each not in self._tracker.taken]
         self.fenced.update(ours)
         return self._fence is not None and bool(self._fence.fence(ours))

@@ -42,18 +42,7 @@ NEW_OWNER_LOOK_SECONDS = 0.25
 
 
 class Service:
-    """
-    Runs rounds until it is asked to stop.
-
-    Args:
-        config: the configuration.
-        clients: Kafka, as the driver sees it.
-        start_rounds: starts Spark.
-        stop: the request to stop.
-        tracker: records what happens.
-        page: the status page, open while the service runs.
-        runtime: clocks and threads.
-    """
+    """Runs rounds until it is asked to stop, with the status page open."""
 
     def __init__(
         self,
@@ -139,7 +128,6 @@ class Service:
         return self._stop.result(self._runtime.background(call), self._tracker.beat)
 
     def _discover(self) -> tuple[TaskConfig, Workload]:
-        """Return the configuration and the workload of the next round, once Kafka responds."""
         config, workload = self._as_soon_as_kafka_answers(self._look)
         self._tracker.discovered(workload)
         self._tracker.taken_over(self._discovery.takeover.taken)
@@ -205,7 +193,7 @@ class Service:
         return True
 
     def _clear_leftovers(self, workload: Workload) -> None:
-        """End the transactions that a crash left open before Spark starts: they hold back read_committed readers."""
+        """Before Spark starts, end the transactions that a crash left open: they hold back read_committed readers."""
         if self._fence is not None:
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
@@ -264,7 +252,6 @@ class Service:
             self._stop.wait(min(left, BEAT_SECONDS))
 
     def _round(self, rounds: Rounds, config: TaskConfig, workload: Workload, ranges: Sequence[OffsetRange]) -> None:
-        """Plan a round, watch it to its end, and process its receipts."""
         seconds, began = self._round_seconds, self._runtime.monotonic()
         slots = rounds.slots
         deadline = self._runtime.wall_clock() + seconds
@@ -348,7 +335,6 @@ class Service:
         return min(CHECKS[self._config.delivery_guarantee] * self._config.round_interval, self._renewal.every)
 
     def _needs_rebalance(self, rounds: Rounds, running: RunningRound, balance: Balance) -> str:
-        """Return why a running round must end; empty if it need not."""
         if running.lost_tasks >= MAX_LOST_TASKS:
             return "tasks were lost"
         idle = "a task has no work left" if running.done_tasks else ""

@@ -27,10 +27,7 @@ class PartitionOffsets:
     The offsets of one source partition, from Kafka and from the offset store.
 
     Args:
-        partition: the partition.
         topic_id: the id of its topic, which changes when the topic is recreated; empty if the broker has none.
-        watermarks: the begin and end of its records.
-        committed: the committed offset; None if there is none.
     """
 
     partition: Partition

@@ -13,12 +13,7 @@ SUSPECT_SECONDS = 600.0
 
 
 class Suspects:
-    """
-    Remembers the positions of partitions when the workers of a round died or hung.
-
-    Args:
-        clock: a monotonic clock in seconds.
-    """
+    """Remembers the positions of partitions when the workers of a round died or hung."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

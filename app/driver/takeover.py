@@ -24,14 +24,7 @@ LOOK_SECONDS = 1.0
 
 
 class Takeover:
-    """
-    Remembers which partitions belong to other generations, judged by the last commit.
-
-    Args:
-        me: this run.
-        sight: how long commits could be seen.
-        gone_seconds: how long a run may be silent before it counts as gone.
-    """
+    """Remembers which partitions belong to other generations, judged by the last commit."""
 
     def __init__(self, me: Owner, sight: Sight, gone_seconds: float) -> None:
         self._me = me
@@ -62,11 +55,7 @@ class Takeover:
         return {partition for partition, owner in self._others.items() if not self._is_later(owner)}
 
     def has_all(self, partitions: Collection[Partition]) -> bool:
-        """
-        Return whether a later generation has all of these partitions, or has had enough time to take them.
-
-        What it has not taken by then it does not want, or an operator must act there.
-        """
+        """Return whether a later generation has all of these partitions, or has had time to take all it wants."""
         taken = self.taken
         if not taken:
             return False

@@ -8,12 +8,7 @@ from app.model import Owner, TaskConfig
 
 
 def task_config(config: Config, destinations: Topics, owner: Owner) -> TaskConfig:
-    """
-    Return the configuration; sink and dead letters are looked up, because they may grow.
-
-    Raises:
-        Unreachable, NotUsable: Kafka is not responding or refuses, or one of the topics does not exist.
-    """
+    """Return the configuration, with sink and dead letters as they are now. Raises Unreachable or NotUsable."""
     return TaskConfig(
         group=config.group_id,
         guarantee=config.delivery_guarantee,

@@ -9,12 +9,7 @@ from app.offsets.times import NO_TIME, TaskTimes
 
 
 class TimesOfTasks:
-    """
-    The times of the tasks of one run.
-
-    Args:
-        started: when the run started, in milliseconds since the epoch.
-    """
+    """The times of the tasks of the run that started at `started`, in milliseconds since the epoch."""
 
     def __init__(self, started: int) -> None:
         self._started = started

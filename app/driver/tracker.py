@@ -37,16 +37,7 @@ Listener = Callable[[Snapshot, Snapshot], None]
 
 
 class StatusTracker:
-    """
-    The owner of the snapshot.
-
-    Args:
-        group: the consumer group.
-        listeners: called with each change, in order.
-        runtime: the clocks.
-        rates: the limits on reading a partition.
-        about: the version and configuration of this run.
-    """
+    """The owner of the snapshot. It calls each listener, in order, with every change."""
 
     def __init__(
         self,
@@ -152,7 +143,6 @@ class StatusTracker:
         self._publish(partitions={**known, **waiting})
 
     def _publish_look(self, partitions: Mapping[Partition, PartitionStatus], **changes: object) -> None:
-        """Publish partitions whose offsets were just read."""
         now, totals = self._now(), self._totals
         lag = sum(each.lag for each in partitions.values())
         moment = Moment(now, totals.records, totals.out, totals.dead_total, lag)
@@ -251,12 +241,7 @@ class StatusTracker:
         self._round_is_over(ending=End.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
-        """
-        Record the tasks' receipts.
-
-        Raises:
-            AccountingError: a receipt does not balance; the service must stop.
-        """
+        """Record the tasks' receipts. Raises AccountingError for a receipt that does not balance."""
         partitions, counts = dict(self.snapshot.partitions), Counts()
         for receipt in receipts:
             _check(receipt)
@@ -281,7 +266,6 @@ class StatusTracker:
         )
 
     def _left_as(self, receipt: Receipt) -> tuple[PartitionState, Problem | None]:
-        """Return how a task left its partition."""
         match receipt.outcome:
             case Outcome.FAILED:
                 return PartitionState.FAILED, Problem(receipt.error, "", self._now())

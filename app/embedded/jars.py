@@ -65,7 +65,6 @@ class Bundle:
 
 
 def _kafka() -> Bundle:
-    """Return Kafka's bundle, as pinned by kafka.lock."""
     rows = [row.split(" sha256:") for row in LOCK.read_text().splitlines()]
     modules, hashes = zip(*rows, strict=True)
     return Bundle("Apache Kafka 4.3.0", "kafka-4.3.0", f"{len(modules)} jars, 44 MB", modules, hashes)
@@ -182,7 +181,6 @@ def _watch(command: list[str], jars: int | None) -> tuple[int, list[str]]:
 
 
 def _check_hashes(bundle: Bundle, jars: Path) -> None:
-    """Check each jar of a pinned bundle against its hash."""
     for module, expected in zip(bundle.modules, bundle.hashes, strict=bool(bundle.hashes)):
         _, name, revision = module.split(":")
         found = _sha256(jars / f"{name}-{revision}.jar")

@@ -77,13 +77,7 @@ def warm_up() -> None:
 
 
 class SparkRounds:
-    """
-    Runs rounds on a Spark context.
-
-    Args:
-        context: the Spark context.
-        work: what a Python worker does with its assignments; pickled by name.
-    """
+    """Runs rounds on a Spark context; `work` is what a Python worker does with its assignments, pickled by name."""
 
     def __init__(self, context: SparkContext, work: Work = work) -> None:
         self._context = context
@@ -207,12 +201,7 @@ class RunningRound:
             self._context.cancelJobGroup(self._group)
 
     def receipts(self) -> list[Receipt]:
-        """
-        Return the receipts of the tasks.
-
-        Raises:
-            SparkFailed: the round was cancelled, or a task failed too often.
-        """
+        """Return the receipts. Raises SparkFailed if the round was cancelled, or if a task failed too often."""
         if self._failure is not None:
             msg = f"a task failed too often: {_cause(str(self._failure))}"
             raise SparkFailed(msg) from self._failure

@@ -98,12 +98,7 @@ class OffsetListener(StreamingQueryListener):
             self._ended.notify_all()
 
     def close(self, seconds: float = 10.0) -> bool:
-        """
-        Wait for the queries to end and for unsaved offsets, for at most this time; then stop saving.
-
-        Returns:
-            Whether everything was saved.
-        """
+        """Wait, at most this long, for queries to end and offsets to be saved, then stop; return whether all was."""
         deadline = REAL.monotonic() + seconds
         with self._ended:
             self._ended.wait_for(lambda: not self._followed, seconds)
@@ -123,13 +118,7 @@ def end_offsets(progress: str) -> Offsets:
 
 
 class OffsetSaver:
-    """
-    Saves the newest offsets in a thread until closed. Logs a failure once a minute.
-
-    Args:
-        store: the offset store.
-        clock: a monotonic clock in seconds.
-    """
+    """Saves the newest offsets in a thread until closed. Logs a failure once a minute."""
 
     def __init__(self, store: OffsetStore, clock: Callable[[], float] = REAL.monotonic) -> None:
         self._store = store

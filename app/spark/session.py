@@ -46,16 +46,7 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def start(wanted: Mapping[str, str], *, submitted: bool) -> SparkContext:
-    """
-    Start Spark, or join what spark-submit prepared.
-
-    Args:
-        wanted: the properties from the configuration.
-        submitted: whether spark-submit started this process; its settings then have priority.
-
-    Raises:
-        SparkFailed: Spark did not start.
-    """
+    """Start Spark, or join a `submitted` one, whose settings have priority over `wanted`. Raises SparkFailed."""
     try:
         properties = {**DEFAULTS, **wanted}
         # Only a running JVM knows spark-submit's settings, and only a running JVM may receive a secret: at its start,

@@ -24,12 +24,7 @@ _WITHOUT_A_DOT = re.compile(r"[a-z0-9_-]+")
 
 
 class Admission:
-    """
-    Decides which requests are answered.
-
-    Args:
-        names: the names of this server, in addition to those that always mean it.
-    """
+    """Decides which requests are answered: those to `names`, and to names that always mean this server."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._named = {name.lower() for name in names}
@@ -39,10 +34,7 @@ class Admission:
         """
         Return the answer to a refused request; None if the request is allowed.
 
-        Args:
-            method: the HTTP method.
-            hosts: the values of the `Host` headers; a client that sends none is not a browser.
-            origins: the values of the `Origin` headers, the sites of the requesting pages.
+        A client without a `Host` header is not a browser. `Origin` is the site of the requesting page.
         """
         if method not in READING:
             return _refused(HTTPStatus.METHOD_NOT_ALLOWED, "this server is read-only: use GET or HEAD")

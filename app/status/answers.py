@@ -59,14 +59,7 @@ class Answer(NamedTuple):
 
 
 def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
-    """
-    Return the response for a path.
-
-    Args:
-        path: the path without its query.
-        snapshot: what is known; during an outage of Kafka it ages, and contains its age.
-        now: seconds since the epoch.
-    """
+    """Return the response for a path without its query; `now` is in seconds since the epoch."""
     match path:
         case "/":
             return Answer(HTTPStatus.OK, "text/html; charset=utf-8", PAGE)
@@ -88,10 +81,6 @@ class Answers:
 
     Python runs one thread at a time, and a long response takes milliseconds in which the driver's loop waits. So only
     one client at a time causes that work, and concurrent clients share the result.
-
-    Args:
-        snapshot: returns the last snapshot.
-        now: returns seconds since the epoch.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot], now: Callable[[], float]) -> None:

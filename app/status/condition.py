@@ -32,13 +32,7 @@ class Condition(StrEnum):
 
 
 class Judgement(NamedTuple):
-    """
-    The condition of a partition.
-
-    Args:
-        condition: the word.
-        seconds_to_close: the time to close the gap at the pace of the window; None if it does not close.
-    """
+    """The condition, and the seconds to close the gap at the pace of the window; None if the gap does not close."""
 
     condition: Condition
     seconds_to_close: float | None = None

@@ -12,14 +12,10 @@ ROOM_SECONDS = 0.05
 
 class Connections:
     """
-    Makes room for each new connection by ending the oldest one, and ends each connection after a time.
+    Makes room for each new connection by ending the oldest one, and ends each connection after some seconds.
 
     Slow clients displace each other, but not a client that sends its request and leaves. One thread accepts
     connections; each one is served by a thread of its own, which calls `left`.
-
-    Args:
-        most: the maximum number of connections.
-        seconds: the maximum duration of a connection.
     """
 
     def __init__(self, most: int, seconds: float) -> None:

@@ -86,7 +86,6 @@ def _outage(before: Snapshot, after: Snapshot) -> Iterator[Line]:
 
 
 def _others(before: Snapshot, after: Snapshot) -> Iterator[Line]:
-    """Yield changes caused by other runs of the service."""
     rival = after.rival
     if rival and (before.rival is None or _another_minute(before, after, rival.since)):
         event = events.STANDING_BY if after.phase is Phase.STARTING else events.RIVAL

@@ -36,14 +36,9 @@ HEADERS = {
 
 class StatusServer:
     """
-    Serves requests while the `with` block runs.
+    Serves requests while the `with` block runs. Port 0 is any free one.
 
-    Args:
-        address: the address to listen on; IPv6 has colons.
-        port: the port; 0 picks a free one.
-        snapshot: returns the last snapshot.
-        runtime: the clock.
-        allowed_hosts: names that browsers may use, in addition to those that always mean this server.
+    Browsers may use `allowed_hosts`, in addition to the names that always mean this server.
     """
 
     def __init__(
@@ -67,12 +62,7 @@ class StatusServer:
         return f"http://{f'[{self._address}]' if ':' in self._address else self._address}:{port}/"
 
     def __enter__(self) -> Self:
-        """
-        Start to serve requests.
-
-        Raises:
-            NotUsable: the server cannot listen on the address.
-        """
+        """Start to serve requests. Raises NotUsable if the server cannot listen on the address."""
         try:
             self._server = _Server(self._address, self._port, self._answers, self._admission)
         except (OSError, OverflowError) as error:
@@ -89,7 +79,6 @@ class StatusServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop serving requests."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -30,16 +30,7 @@ class Look(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """
-    The whole service at one moment: the counts since it started, and the lag of all partitions.
-
-    Args:
-        at: the time, in seconds since the epoch.
-        records: source records.
-        out: records written to the sink.
-        dead: dead letters.
-        lag: the lag in offsets.
-    """
+    """The whole service at one time, in seconds since the epoch: its counts since the start, and its lag in offsets."""
 
     at: float
     records: int
