@@ -12,6 +12,7 @@ from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.delivery import connect
 from app.kafka.failures import FENCED, KAFKA, error_of, of_cluster
+from app.kafka.writers import commit_alone
 from app.model import Partition
 from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import REAL, Runtime
@@ -153,9 +154,7 @@ def _commits_again(producer: Producer, partition: Partition, offsets: Transactio
     try:
         at = offsets.load([partition], stable=True).get(partition)
         if at is not None and not at.corrupt:
-            producer.begin_transaction()
-            offsets.save_in_transaction(producer, partition, at.offset, at.metadata)
-            producer.commit_transaction(FENCE_SECONDS)
+            commit_alone(producer, offsets, partition, at)
     except KafkaException as error:
         return error_of(error).code() in FENCED  # the new owner commits
     except WinnowError:

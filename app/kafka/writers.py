@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from app.errors import OffsetPending, PartitionError, Transient
 from app.events import TRANSACTION_ABORTED_AGAIN, TRANSACTION_ENDED_AGAIN
@@ -390,3 +390,10 @@ class TransactionalWriter(Writer):
     @property
     def _header(self) -> tuple[str, bytes | None]:
         return mark(self._partition, self._hanging.group, self._began_at)
+
+
+def commit_alone(producer: Producer, store: TransactionalOffsetStore, where: Partition, at: CommittedOffset) -> None:
+    """Commit an offset in a transaction of its own; raises KafkaException."""
+    producer.begin_transaction()
+    store.save_in_transaction(producer, where, at.offset, at.metadata)
+    producer.commit_transaction(COMMIT_SECONDS)
