@@ -12,7 +12,7 @@ from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.migrate import Move
 
-RECREATED = "the topic was deleted and created again, and the history belongs to the deleted one"
+RECREATED = "the topic was deleted and recreated, and the history belongs to the deleted one"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
