@@ -5,7 +5,7 @@ Every error that an operator may see. Each says what happened, where, and what t
     ├── ConfigError          the configuration is wrong; every problem is listed at once          exit 2
     ├── NotUsable            Kafka or Spark cannot be used as they are                            exit 3
     │   ├── TopicMissing         a source, sink or dead-letter topic does not exist
-    │   ├── NotAllowed           credentials, certificates or ACLs are rejected, and not just once during a restart
+    │   ├── NotAllowed           credentials, certificates or rights are rejected for seconds; once may be a restart
     │   ├── ForeignMember        another consumer is a member of the group
     │   ├── ForeignSink          the group's records go to another sink: choose another group.id, or reset its offsets
     │   ├── Superseded           a later run of the service works for the group and continues
@@ -94,7 +94,7 @@ class TopicMissing(NotUsable):
 
 
 class NotAllowed(NotUsable):
-    """Kafka rejects our credentials, certificate or request for lack of rights."""
+    """Kafka rejects our credentials or certificate, or denies a right."""
 
 
 class ForeignMember(NotUsable):

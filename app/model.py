@@ -220,7 +220,7 @@ class Destination:
         before: how old a record may be; None for any age.
         after: how far in the future a record's timestamp may be; None for any distance.
         append_time: whether the broker replaces timestamps with the time of writing.
-        retention: in milliseconds; None if unknown, or if not time alone decides what is deleted.
+        retention: in milliseconds; None if unknown, or if more than time decides what is deleted.
     """
 
     topic: str

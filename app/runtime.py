@@ -25,7 +25,7 @@ class Timings(NamedTuple):
     """
     start: float = 30.0
     """
-    Added to it before a task's first commit.
+    Added to `stalled` before a task's first commit.
 
     On a busy machine a Python worker is slow to start, and a new round would have to start it again.
     """

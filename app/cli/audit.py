@@ -62,10 +62,10 @@ def audit(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse a range of the source again, and compare the result with the sink and the dead letters.
+    Verify the sink and the dead letters against the source.
 
-    Changes nothing; the service may be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but
-    not everything could be judged.
+    Cleanses a range of the source again and compares the result with what was written. Changes nothing; the service may
+    be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but not everything could be judged.
     """
     since, until = _times(begin, end, last)
     settings = read(file, assignments).config

@@ -20,12 +20,12 @@ from app.operate.samples import surprises
 @click.command()
 @configuration
 @overrides
-@click.option("--connect", is_flag=True, help="Also check topics, offsets and group members in Kafka; changes nothing.")
+@click.option("--connect", is_flag=True, help="Check topics, offsets and group members in Kafka, too; changes nothing.")
 @as_json
 @reports_errors
 def check(file: Path | None, assignments: tuple[str, ...], connect: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Check the configuration and parser.samples, and with --connect also the cluster.
+    Check the configuration and its samples.
 
     Exits with 1 if a sample gives another result or a partition is blocked, and with 3 if `run` would refuse to start.
     """

@@ -19,7 +19,7 @@ from app.cli.tables import as_json
 @as_json
 @reports_errors
 def show_config(file: Path | None, assignments: tuple[str, ...], schema: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
-    """Show each value and the file and line, variable or option that it comes from; secrets are masked."""
+    """Show each value and its origin. The origin is a file and line, a variable or an option; secrets are masked."""
     if schema:
         click.echo(json.dumps(config.schema(), indent=2, ensure_ascii=False))
         return 0

@@ -12,7 +12,7 @@ from app.cli.options import reports_errors
 @click.option("--keep", is_flag=True, help="Keep Kafka, the service and its status page running until Ctrl-C.")
 @reports_errors
 def demo(records: int, keep: bool) -> int:  # noqa: FBT001  # click's flag
-    """Cleanse generated lines on a real, embedded Kafka, and verify that none is lost or doubled."""
+    """Run the service on an embedded Kafka. Cleanses generated lines and verifies that none is lost or doubled."""
     from app.demo.show import show
 
     return show(records, keep=keep)

@@ -55,7 +55,7 @@ def ls(  # click's options
     limit: int,
     as_json: bool,
 ) -> int:
-    """List the newest dead letters with their place, reason and source record."""
+    """List the newest dead letters. Shows the place, reason and source record of each."""
     settings = read(file, assignments).config
     letters = _last_written(settings, limit) if choice.takes_all else newest(_letters(settings, choice), limit)
     view = View(

@@ -24,9 +24,9 @@ SECONDS, PROBLEM = "#LAG-SECONDS", "PROBLEM"
 @reports_errors
 def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Show the group's lag in each partition; the service may be running.
+    Show the group's lag in each partition.
 
-    Exits with 1 if a partition or its offset has a problem.
+    The service may be running. Exits with 1 if a partition or its offset has a problem.
     """
     settings = read(file, assignments).config
     from app.kafka.first_records import KafkaFirstRecords

@@ -99,7 +99,7 @@ def history(
     restore: str | None,
     dry_run: bool,
 ) -> int:
-    """List the group's earlier offsets, which a store such as hbase keeps, or restore them."""
+    """List the group's earlier offsets, or restore them. Only some stores, such as hbase, keep a history."""
     settings = read(file, assignments).config
     with contextlib.closing(_with_history(store, settings)) as past:
         assert isinstance(past, OffsetHistory)

@@ -21,9 +21,10 @@ from app.model import Pause
 @reports_errors
 def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Pause the service: it stops reading records, keeps its offsets and stays up.
+    Pause the service.
 
-    A running service commits its work and pauses within round.interval. A service that starts later is paused, too.
+    It stops reading records, keeps its offsets and stays up. A running service commits its work and pauses within
+    round.interval. A service that starts later is paused, too.
     """
     settings = read(file, assignments).config
     from app.start import clients

@@ -53,10 +53,10 @@ def replay(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse a time range of the source again, into another topic, exactly once.
+    Cleanse a time range of the source into another topic.
 
-    The service's group is not touched. If a replay was stopped or killed, the same command resumes it. Exits with 1 if
-    the replay could not finish.
+    Writes exactly once, and does not touch the service's group. If a replay was stopped or killed, the same command
+    resumes it. Exits with 1 if the replay could not finish.
     """
     times = built("--from", lambda: milliseconds_of(begin)), built("--to", lambda: milliseconds_of(end))
     refuse_backward("--to", *times)

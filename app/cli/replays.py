@@ -53,7 +53,7 @@ def replay_letters(  # click's options
     as_json: bool,
 ) -> int:
     """
-    Cleanse dead letters again, with the parser and options of this configuration.
+    Cleanse dead letters again, with this configuration's parser.
 
     No line is written twice, even if a replay is stopped, killed or repeated. A dead letter that fails again goes back
     to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if

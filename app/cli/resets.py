@@ -42,9 +42,10 @@ topics = click.option(
 @reports_errors
 def show_offsets(file: Path | None, assignments: tuple[str, ...], topics: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Show the group's offsets, the record counts stored with them, and who committed them.
+    Show the group's offsets with their metadata.
 
-    Exits with 1 if a partition or its offset has a problem.
+    That is the counts of the records before them, and who committed them. Exits with 1 if a partition or its offset has
+    a problem.
     """
     settings = read(file, assignments).config
     _, found = _found(settings, topics)
@@ -96,9 +97,10 @@ def reset(  # click's options
     **goals: Any,  # noqa: ANN401  # each option has its own type
 ) -> int:
     """
-    Set the group's offsets in the configured store, while the service is stopped.
+    Set the group's offsets while the service is stopped.
 
-    Changes nothing if the service is running (exit code 3) or if a partition cannot be set (exit code 1).
+    Writes to the configured store. Changes nothing if the service is running (exit code 3) or if a partition cannot be
+    set (exit code 1).
     """
     target = _target(goals)
     settings = read(file, assignments).config

@@ -22,7 +22,7 @@ from app.events import PREFLIGHT_WARNING
 )
 @reports_errors
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
-    """Run the service until SIGTERM or SIGINT, or until the end with --until-end."""
+    """Run the service until SIGTERM or SIGINT."""
     loaded = read(file, assignments)
     check_clients(loaded)
     settings = loaded.config

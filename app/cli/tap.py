@@ -32,9 +32,9 @@ def tap(
     as_json: bool,  # noqa: FBT001  # click's flag
 ) -> int:
     """
-    Show records as they arrive in the source, with what the parser makes of them, until Ctrl-C.
+    Show source records and their outcomes as they arrive.
 
-    Writes nothing, commits nothing, and needs no running service.
+    Runs until Ctrl-C. Writes nothing, commits nothing, and needs no running service.
     """
     settings = read(file, assignments).config
     parser = envelope.wrap(parser_of(settings.parser), settings.source.format)

@@ -36,9 +36,10 @@ OTHER_LINES = 4
 @reports_errors
 def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
     """
-    Show the lag and rates of the partitions, worst first, every two seconds until Ctrl-C.
+    Show the lag and rates of the partitions, live.
 
-    Changes nothing, and does not need the service's HTTP port.
+    Lists the worst first, and refreshes every two seconds until Ctrl-C. Changes nothing, and does not need the
+    service's HTTP port.
     """
     settings = read(file, assignments).config
     from app.kafka.first_records import KafkaFirstRecords

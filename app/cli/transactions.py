@@ -24,7 +24,7 @@ TIMEOUTS = 2
 
 @click.group()
 def transactions() -> None:
-    """List the open transactions of the group's transactional ids, and abort those of a dead service."""
+    """List the group's open transactions, or abort them. Only those of the group's own transactional ids count."""
 
 
 @transactions.command()
@@ -46,9 +46,9 @@ def ls(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  
 @reports_errors
 def abort(file: Path | None, assignments: tuple[str, ...], dry_run: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
     """
-    Abort the open transactions, so that readers of the sink need not wait for their timeout.
+    Abort the open transactions of a dead service.
 
-    Changes nothing if the service is running (exit code 3).
+    Readers of the sink then need not wait for their timeout. Changes nothing if the service is running (exit code 3).
     """
     settings = read(file, assignments).config
     found = _open(settings)

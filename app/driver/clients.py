@@ -9,7 +9,7 @@ from typing import Protocol
 from app.cures import KafkaTools
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
-from app.offsets.contract import OffsetStore
+from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.offsets.mirrors import Mirrors
 
 
@@ -70,6 +70,10 @@ class Fence(Protocol):
 
         Raises NotUsable if Kafka refuses and an operator must act.
         """
+        ...
+
+    def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> Collection[Partition]:
+        """Fence as above and commit the offsets again, unless a later owner fences us first; return those reached."""
         ...
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from app.driver.clients import Clients
 from app.errors import NotUsable, PartitionError, Unreachable
 from app.model import Partition
+from app.offsets.contract import is_transactional
 
 RENEW_SECONDS = 6 * 3_600.0
 """The interval if brokers keep offsets for a day or longer, or do not report how long."""
@@ -56,10 +57,13 @@ class Renewal:
     def _commit_again(self, partitions: Collection[Partition]) -> None:
         if not partitions:
             return
-        safe = self._clients.fence.fence(partitions) if self._transactional else partitions
-        for partition, committed in self._clients.offsets.load(safe, stable=True).items():
+        store = self._clients.offsets
+        if self._transactional:
+            assert is_transactional(store)  # the configuration allows no other
+            if len(self._clients.fence.renew(partitions, store)) < len(partitions):
+                msg = "some partitions could not be fenced"
+                raise Unreachable(msg)
+            return
+        for partition, committed in store.load(partitions, stable=True).items():
             if not committed.corrupt:
-                self._clients.offsets.save(partition, committed.offset, committed.metadata)
-        if len(safe) < len(partitions):
-            msg = "some partitions could not be fenced"
-            raise Unreachable(msg)
+                store.save(partition, committed.offset, committed.metadata)

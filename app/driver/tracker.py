@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
-from app.driver.starting_offsets import PartitionOffsets
+from app.driver.starting_offsets import PartitionOffsets, told
 from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
@@ -59,6 +59,10 @@ class StatusTracker:
         """The error of each partition whose output cannot be delivered now."""
         self.taken: Mapping[Partition, Owner] = {}
         """The partitions that a later generation has taken over."""
+        self._told: Collection[Partition] = ()
+        """The partitions whose offset's metadata says why they are blocked."""
+        self._working: frozenset[Partition] = frozenset()
+        """The partitions of the current round, or of the last one."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
         """The metadata of each committed offset at the last look."""
         self._silent: Collection[Partition] = ()
@@ -92,7 +96,7 @@ class StatusTracker:
             partitions[partition] = replace(partitions[partition], fenced=partitions[partition].fenced + 1)
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
-            problem = _began(known.problem, Problem.of(error, self._now()))
+            problem = Problem.of(error, self._now()).or_since(known.problem)
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
@@ -100,10 +104,14 @@ class StatusTracker:
 
     def _planned(self, status: PartitionStatus) -> PartitionStatus:
         """Return a partition that a round can process; a failed one stays failed until a task has it again."""
-        if status.state is PartitionState.FAILED:
+        if status.state is PartitionState.FAILED or self._stays_blocked(status):
             return status
         planned = self._in_state(status, self._at_rest())
         return self._in_trouble(planned, self.undeliverable.get(status.partition))
+
+    def _stays_blocked(self, status: PartitionStatus) -> bool:
+        """Whether a partition is blocked until its offset moves, even while a task tries it again."""
+        return status.state is PartitionState.BLOCKED and status.partition in self._told
 
     def refreshed(self, found: SourceOffsets) -> None:
         """Record the offsets seen during a round: the progress of its tasks since the last look."""
@@ -117,8 +125,10 @@ class StatusTracker:
         }
         partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
-            if status.state is PartitionState.RUNNING:
-                partitions[partition] = self._in_trouble(status, found.trouble(partition))
+            tried = partition in self._working & offsets.keys() and status.state is PartitionState.BLOCKED
+            if status.state is PartitionState.RUNNING or (tried and not self._stays_blocked(status)):
+                running = self._in_state(status, PartitionState.RUNNING)
+                partitions[partition] = self._in_trouble(running, found.trouble(partition))
         progress = Progress(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
@@ -149,11 +159,11 @@ class StatusTracker:
         cure = "stop it, or give it another group.id; two services with the same group fence each other"
         if self.snapshot.phase is Phase.STARTING:
             cure = "nothing to do: this service stands by and starts working when the other one is gone"
-        return _began(self.snapshot.rival, Problem(f"{owner} works for the same group", cure, self._now()))
+        return Problem(f"{owner} works for the same group", cure, self._now()).or_since(self.snapshot.rival)
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
         """Return a running partition with the problem that holds its task up."""
-        problem = None if error is None else _began(status.problem, Problem.of(error, self._now()))
+        problem = None if error is None else Problem.of(error, self._now()).or_since(status.problem)
         return replace(status, problem=problem)
 
     def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
@@ -198,8 +208,11 @@ class StatusTracker:
     def round_began(self, slots: int, tasks: int, ranges: Sequence[OffsetRange]) -> None:
         """Record that tasks begin to work on these ranges."""
         partitions = dict(self.snapshot.partitions)
+        self._working = frozenset(each.partition for each in ranges)
         for each in ranges:
             self._ranges[each.partition] = each
+            if self._stays_blocked(partitions[each.partition]):
+                continue
             running = self._in_state(partitions[each.partition], PartitionState.RUNNING)
             partitions[each.partition] = self._in_trouble(running, self.undeliverable.get(each.partition))
         lag = sum(partitions[each.partition].lag for each in ranges)
@@ -245,7 +258,7 @@ class StatusTracker:
         return replace(
             after,
             committed=receipt.end,
-            moved=self._moved(before, receipt.end),
+            moved=before.moved_at(receipt.end, self._now()),
             counts=before.counts + self._newly_counted(receipt.partition, receipt.metadata),
             problem=problem or known,
             recovered=receipt.error if receipt.error and problem is None else before.recovered,
@@ -274,6 +287,7 @@ class StatusTracker:
         self._publish(phase=Phase.STOPPED, cause=cause)
 
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
+        self._told = frozenset(partition for partition, at in offsets.items() if told(at))
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:
@@ -294,7 +308,7 @@ class StatusTracker:
             lag=lag,
             waiting=before.waiting if before.lag and before.next_offset <= next_offset else None,
             rate_limit=self._rate_limit(at),
-            moved=self._moved(before, committed),
+            moved=before.moved_at(committed, self._now()),
             looks=with_look(before.looks, Look(self._now(), end, end - lag, counts.records)),
             counts=counts,
         )
@@ -302,10 +316,6 @@ class StatusTracker:
     def _rate_limit(self, at: PartitionOffsets) -> int | None:
         backlog = OffsetMetadata.parse(at.committed.metadata if at.committed else "").backlog
         return self._rates.limit(backlog=at.next_offset(0) < backlog)
-
-    def _moved(self, before: PartitionStatus, committed: int | None) -> float | None:
-        """Return when the committed offset last moved; the first look shows no movement."""
-        return before.moved if before.committed in (None, committed) else self._now()
 
     def _with_losses(self, status: PartitionStatus, at: PartitionOffsets) -> PartitionStatus:
         """
@@ -365,11 +375,6 @@ class StatusTracker:
 
     def _now(self) -> float:
         return self._runtime.wall_clock()
-
-
-def _began(before: Problem | None, now: Problem) -> Problem:
-    """Return the earlier of two equal problems, because `since` must not move."""
-    return before if before is not None and str(before) == str(now) else now
 
 
 def _check(receipt: Receipt) -> None:

@@ -1,1 +1,1 @@
-"""Runs beside the data: consume, parse, produce, commit. Free of Spark, so that a unit test runs it with fakes."""
+"""The work of a task: consume, parse, produce, commit. Independent of Spark, so that unit tests run it with fakes."""

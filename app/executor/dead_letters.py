@@ -36,7 +36,7 @@ _NAMES = tuple(
     )
 )
 TopicIds = Mapping[str, str]
-"""Topic ids by topic name, without the topics whose id no broker tells."""
+"""Topic ids by topic name; empty or missing if the brokers report none."""
 NO_IDS: TopicIds = MappingProxyType({})
 
 

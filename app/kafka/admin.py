@@ -59,7 +59,7 @@ class AdminConnection:
     """
     An admin client that is replaced after each failure: one whose only broker was killed may never respond again.
 
-    Requests time out after ANSWER_SECONDS. Requests to a coordinator do not; whoever waits for one must give up.
+    Requests time out after ANSWER_SECONDS. Requests to a coordinator do not, so limit the wait for them.
     """
 
     client: AdminClient

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import compress
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from app.errors import NotUsable
+from app.errors import NotUsable, WinnowError
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
 from app.kafka.delivery import connect
-from app.kafka.failures import KAFKA, error_of, of_cluster
+from app.kafka.failures import FENCED, KAFKA, error_of, of_cluster
 from app.model import Partition
+from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import REAL, Runtime
 
 FENCE_SECONDS = 3.0
@@ -90,12 +91,32 @@ class KafkaFence:
         Raises:
             NotUsable: Kafka refuses, and an operator must act: no task could open the partition either.
         """
+        return self._each(partitions, self._fence_one)
+
+    def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
+        """
+        Fence these partitions and commit their offsets again, unchanged; return the partitions reached.
+
+        The commit is a transaction of the fencing producer. So an owner that opens the partition and commits between
+        our read and our commit fences us, and its offset stays.
+
+        Raises:
+            NotUsable: Kafka refuses, and an operator must act.
+        """
+
+        def renewed(partition: Partition) -> bool:
+            producer = self._fenced(partition)
+            return producer is not None and _commits_again(producer, partition, offsets)
+
+        return self._each(partitions, renewed)
+
+    def _each(self, partitions: Iterable[Partition], reach: Callable[[Partition], bool]) -> set[Partition]:
         missed: list[Partition] = []
 
         def reaches(partition: Partition) -> bool:
             if len(missed) >= FENCES_AT_ONCE:
                 return False
-            reached = self._fence_one(partition)
+            reached = reach(partition)
             if not reached:
                 missed.append(partition)
             return reached
@@ -105,19 +126,38 @@ class KafkaFence:
             return set(compress(wanted, threads.map(reaches, wanted)))
 
     def _fence_one(self, partition: Partition) -> bool:
+        return self._fenced(partition) is not None
+
+    def _fenced(self, partition: Partition) -> Producer | None:
+        """Return the producer that has fenced a partition's owners; None if Kafka does not respond."""
         try:
-            self._open(partition)
+            return self._open(partition)
         except KafkaException as error:
             doing = f"opening a transactional producer for {partition}"
             failure = of_cluster(error, doing, cluster=self._cluster)
             if isinstance(failure, NotUsable):
                 raise failure from error
-            return False
-        return True
+            return None
 
-    def _open(self, partition: Partition, own: settings.Settings | None = None) -> None:
+    def _open(self, partition: Partition, own: settings.Settings | None = None) -> Producer:
         fencing = settings.fencing(self._group, self._transaction_seconds, partition) | (own or {})
         configured = settings.common(self._kafka) | {"enable.idempotence": True} | fencing
         producer = Producer(configured, logger=settings.SILENT)
         connect(producer, self._topic, FENCE_SECONDS)
         producer.init_transactions(FENCE_SECONDS)
+        return producer
+
+
+def _commits_again(producer: Producer, partition: Partition, offsets: TransactionalOffsetStore) -> bool:
+    """Return whether the offset of a fenced partition was committed again, or needs no renewal from us."""
+    try:
+        at = offsets.load([partition], stable=True).get(partition)
+        if at is not None and not at.corrupt:
+            producer.begin_transaction()
+            offsets.save_in_transaction(producer, partition, at.offset, at.metadata)
+            producer.commit_transaction(FENCE_SECONDS)
+    except KafkaException as error:
+        return error_of(error).code() in FENCED  # the new owner commits
+    except WinnowError:
+        return False
+    return True

@@ -35,7 +35,7 @@ from app.watchdog import in_time
 # resends, so a faster commit was sent once. After a slower one the producer is replaced, which starts a new epoch. The
 # 99th percentile of a commit is 98 ms with 8 producers, 831 ms with 64 (python -m tests.chaos.measure).
 SENT_AGAIN_SECONDS = 0.8 * settings.RETRY_BACKOFF_MS / 1000
-# How long a full queue of librdkafka may block the caller, who has other partitions. Usually there is room within ms.
+# How long a full queue of librdkafka may block the caller, which has other partitions. Usually there is room within ms.
 ROOM_SECONDS = 0.25
 # How long the queue may stay full before the broker counts as unavailable.
 FULL_QUEUE_SECONDS = 10.0
@@ -94,12 +94,7 @@ class Writer:
         self._send_left(ROOM_SECONDS)
 
     def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
-        """
-        Queue rejected records for the dead-letter topic, in order.
-
-        Raises:
-            Fenced, Transient: the open transaction is lost.
-        """
+        """Queue rejected records for the dead-letter topic, in order; raises what `send` does."""
         offer = partial(self._sender.offer_dead_letters, dead_letters)
         self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
         self._send_left(ROOM_SECONDS)

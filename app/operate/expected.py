@@ -93,6 +93,6 @@ class Expected:
             place += 1
 
     def is_ambiguous(self, content: int) -> bool:
-        """Whether records of several partitions have this hash."""
+        """Whether records of several partitions have this hash; at least one record has it."""
         first, end = bisect_left(self._sorted, content), bisect_right(self._sorted, content)
-        return first < end and self.origin(self._order[first])[0] != self.origin(self._order[end - 1])[0]
+        return self.origin(self._order[first]).partition != self.origin(self._order[end - 1]).partition

@@ -112,7 +112,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     topics = clients.topics.source_topics(source.topics, source.topics_pattern, ())
     partitions = sorted(partitions_of(topics.values()))
     led = [each for each in partitions if each.number not in topics[each.topic].leaderless]
-    # Committed offsets before the ends: ends only grow, so the lag is never negative.
+    # Committed offsets before the ends: ends only grow, so no offset exceeds its end.
     found = clients.offsets.load(partitions, stable=False)
     committed = {each: found.get(each) for each in partitions}
     watermarks = clients.topics.watermarks(led) if led else {}

@@ -56,7 +56,7 @@ class Matching:
         self.latest: dict[tuple[Partition, int], tuple[int, Origin]] = {}
         """By compacted partition and key hash: the offset of the latest output, and its source record."""
         self.surplus: defaultdict[int, list[Record]] = defaultdict(list)
-        """By hash: lines that no known record explains, or one too many."""
+        """By hash: lines without a known record, or more lines than records."""
         self._kept = 0
         """How many lines `surplus` holds or held."""
         self.nobody: list[tuple[Origin, Record]] = []
@@ -89,7 +89,7 @@ class Matching:
         written = fate.written
         if fate.reason:
             return hash((fate.reason, written.key, written.value))
-        has_time = written.timestamp > 0 and not self.layout.sink.append_time  # 0 is written as "now", as is none
+        has_time = written.timestamp > 0 and not self.layout.sink.append_time  # 0 and none are written as "now"
         self._by_text |= not has_time
         return self._content(fate.to, written, written.timestamp if has_time else None)
 

@@ -162,7 +162,7 @@ def ranges(
 
 def _wanted(at: PartitionLag, asked: Asked) -> Span:
     """Return the offsets between the times, up to the last stable offset."""
-    assert at.watermarks is not None  # the caller has looked
+    assert at.watermarks is not None  # the caller has checked
     last = at.watermarks.last_stable
     begin, end = asked.begins.get(at.partition), asked.ends.get(at.partition)
     return Span(last if begin is None else begin, last if end is None else end)
@@ -170,7 +170,7 @@ def _wanted(at: PartitionLag, asked: Asked) -> Span:
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
     """Return the part of the wanted offsets that the service has done, and what is left out."""
-    assert at.watermarks is not None  # the caller has looked
+    assert at.watermarks is not None  # the caller has checked
     assert at.offset is not None
     assert at.committed is not None
     # Where the group's work began; 0 if unknown, as in foreign metadata.

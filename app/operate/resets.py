@@ -107,7 +107,7 @@ def _reset(at: PartitionLag, target: Target, starts: Mapping[Partition, int | No
 
 
 def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | None]) -> int | None:
-    assert at.watermarks is not None  # the caller has looked
+    assert at.watermarks is not None  # the caller has checked
     match target.goal:
         case Goal.EARLIEST:
             return at.watermarks.log_start
@@ -117,7 +117,7 @@ def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | N
             return target.value
         case Goal.TIME:
             return starts[at.partition]
-    assert at.offset is not None  # the caller has looked
+    assert at.offset is not None  # the caller has checked
     return at.offset + (target.value if target.goal is Goal.SHIFT else 0)
 
 

@@ -8,7 +8,6 @@ from app.status.snapshot import Phase, Snapshot
 ALIVE_SECONDS = 55.0
 # Spark may wait for its cluster before the loop begins.
 START_SECONDS = 300.0
-# Why a service stands by, in the words of both the readiness probe and the log.
 BEHIND_LATER = "a later generation is working for this group; this service stands by until it is gone"
 BEHIND_EQUAL = "another service is working for this group; this one stands by until it is gone"
 

@@ -98,6 +98,10 @@ class Problem:
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
 
+    def or_since(self, before: Problem | None) -> Problem:
+        """Return the earlier of two equal problems, because `since` must not move."""
+        return before if before is not None and str(before) == str(self) else self
+
     def __str__(self) -> str:
         where = "" if self.partition is None else f"{self.partition}"
         where += "" if self.offset is None else f"@{self.offset}"
@@ -162,6 +166,10 @@ class PartitionStatus:
     def lag_to_high_watermark(self) -> int:
         """The lag to the high watermark, including open transactions."""
         return self.lag + self.high_watermark - self.last_stable
+
+    def moved_at(self, committed: int | None, now: float) -> float | None:
+        """Return when the committed offset last moved; the first look shows no movement."""
+        return self.moved if self.committed in (None, committed) else now
 
     def still_unstable(self, found: Watermarks, now: float) -> float | None:
         """Return since when records have been waiting behind an unchanged last stable offset; None if none are."""

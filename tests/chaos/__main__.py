@@ -139,10 +139,19 @@ def takeover(*, times: int, rate: int, seed: int, folder: Path | None, names: tu
 @click.option("--seed", default=1, show_default=True, help="Decides targets and times.")
 @click.option("--product", **CHECKOUT)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write histories and pictures.")
+@click.option("--forked", is_flag=True, help="Run tasks in forked processes rather than on Spark.")
 @click.option("--apart", is_flag=True, help="Give each kind a system of its own: one of them may end the service.")
 @click.argument("names", nargs=-1, type=click.Choice(list(KINDS)))
 def refusals(
-    *, times: int, rate: int, seed: int, product: Path | None, folder: Path | None, apart: bool, names: tuple[str, ...]
+    *,
+    times: int,
+    rate: int,
+    seed: int,
+    product: Path | None,
+    folder: Path | None,
+    forked: bool,
+    apart: bool,
+    names: tuple[str, ...],
 ) -> None:
     """
     Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all but take-overs.
@@ -151,7 +160,7 @@ def refusals(
     """
     folder = folder or Path(tempfile.mkdtemp(prefix="winnow-refusals-"))
     usual = tuple(name for name in KINDS if name not in TAKEOVERS)
-    plans = refusals_plans(names or usual, times, seed, rate=rate, apart=apart, product=product)
+    plans = refusals_plans(names or usual, times, seed, rate=rate, forked=forked, apart=apart, product=product)
     judged = [_judge(run_plan(plan, folder / f"{number}")) for number, plan in enumerate(plans)]
     sys.exit(max(judged))
 

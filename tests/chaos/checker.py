@@ -262,7 +262,7 @@ def _of_the_audit(history: History) -> dict[str, tuple[float, float]]:
     strange = _total(chain(phantom(replace(last, planted=Counter())), aborted_read(last)))
     altered = _total(misplaced(last))
     return {
-        "lost": (missing, missing + unknown),
+        "lost": (missing if history.drained else 0, missing + unknown),  # it judges only what is done
         "doubled+both": (copies, copies),
         "changed": (altered, altered),
         "out_of_order": (late, math.inf if late else 0),  # it also compares the two streams of a partition

@@ -29,7 +29,7 @@ from tests.chaos.history import Recorder
 from tests.chaos.proxy import Ending, Proxy
 from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
-from tests.integration.service import settings, working
+from tests.integration.service import forked_workers, settings, working
 from tests.standalone import StandaloneSpark
 from tests.support.waiting import alive_after
 
@@ -48,6 +48,8 @@ class Size:
     workers: int = 3
     partitions: int = 6
     """Of the source and the sink."""
+    forked: bool = False
+    """Whether tasks run in forked processes rather than on Spark: for a machine that is too busy for that."""
     replicas: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
     """The nodes of each partition of `source`, `sink` or `dead`; by default each partition is on all nodes."""
     internal: tuple[int, ...] = ()
@@ -211,7 +213,7 @@ class System:
     @property
     def launch(self) -> Launch:
         """How drivers are started."""
-        return Launch(self.folder, self.code, self.arm, self.points, self.recorder)
+        return Launch(self.folder, self.code, self.arm, self.points, self.recorder, self.size.forked)
 
     def settings(self, spark: Mapping[str, object] = NONE) -> dict[str, Any]:
         """Return the configuration of the service."""
@@ -292,7 +294,8 @@ class System:
     def workers(self) -> list[psutil.Process]:
         """The Python workers that run a task."""
         roots = self.executors if self.spark else [psutil.Process(each.pid) for each in self.drivers if each.alive]
-        return [worker for root in roots for worker in working(root)]
+        find = forked_workers if self.size.forked else working
+        return [worker for root in roots for worker in find(root)]
 
     def add_partitions(self, more: int, node: int | None = None) -> int:
         """Add partitions to the source topic, on one node if it is named; return how many it has now."""

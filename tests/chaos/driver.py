@@ -17,6 +17,8 @@ REBALANCE = "rebalance"
 WORTH_KEEPING = ("round", REBALANCE, "stopped", "partition_recovered", "partition_unblocked")
 """What the history gets of the log below `warning`."""
 LISTEN_SECONDS = 0.25
+FORKS = "forks"
+"""The `spark.master` by which `tests.chaos.service` forks a process for each task, as the tests do, and starts no Spark."""
 
 
 def lay_out(product: Path, folder: Path) -> Path:
@@ -38,6 +40,7 @@ class Launch(NamedTuple):
         arm: which service it is; see `tests.chaos.arms`.
         points: the folder of the failpoints.
         recorder: gets the log.
+        forked: whether tasks run in forked processes rather than on Spark.
     """
 
     folder: Path
@@ -45,6 +48,7 @@ class Launch(NamedTuple):
     arm: str
     points: Path
     recorder: Recorder
+    forked: bool = False
 
 
 class Driver(WinnowOnSpark):
@@ -58,7 +62,9 @@ class Driver(WinnowOnSpark):
 
     def __init__(self, config: Mapping[str, Any], launch: Launch) -> None:
         """Prepare; nothing starts yet."""
-        folder, code, arm, points, recorder = launch
+        folder, code, arm, points, recorder, forked = launch
+        if forked:
+            config = {**config, "spark": {**config["spark"], "spark.master": FORKS}}
         # Without PYTHONSAFEPATH, `python -m` would import from the working folder first.
         super().__init__(config, folder, environment={"PYTHONPATH": str(code), "PYTHONSAFEPATH": "1"})
         _, _, self.file = self._arguments

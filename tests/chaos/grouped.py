@@ -114,6 +114,8 @@ class History:
     planted: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Stream and number of the lines that the harness itself added to the sink."""
     audit: Audit | None = None
+    drained: bool = True
+    """Whether the service had done everything at the end."""
     reads: dict[tuple[str, str], list[Run]] = field(default_factory=lambda: defaultdict(list))
     altered: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     closed: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -219,6 +221,10 @@ def _add_planted(history: History, event: Event) -> None:
     history.planted[event["stream"], event["number"]] += 1
 
 
+def _add_not_drained(history: History, _event: Event) -> None:
+    history.drained = False
+
+
 def _add_audit(history: History, event: Event) -> None:
     history.audit = Audit(event["code"], event["counts"], event["words"])
 
@@ -252,6 +258,7 @@ HANDLERS: Mapping[str, Callable[[History, Event], None]] = {
     "kept": _add_kept,
     "planted": _add_planted,
     "audited": _add_audit,
+    "not drained": _add_not_drained,
     "said": _add_said,
     "harmed": lambda history, event: history.harmed.append(
         Harmed(event["since"], event["at"], frozenset(event["partitions"]))

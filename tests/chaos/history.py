@@ -16,6 +16,7 @@ Each line is an event, in the order of observation: `at` (seconds since the star
     harmed     since, partitions: those that a fault has hit from then until now; the others had to go on
     seen       anomaly, what: an anomaly that the nemesis itself has seen
     reset      partition: of the source, whose committed offset an operator has set
+    drained    lag: what the service had not done at the end, none; `not drained` if it stood still before
     kept       partition, offset, runs [stream, first, count]: what the source holds at the end
     planted    stream, number of a line that the harness itself added to the sink
     audited    code, counts, words: the exit code, the verdict and the stderr of `winnow audit`

@@ -6,7 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -24,7 +24,7 @@ from tests.chaos.work import AT_LEAST_ONCE, HONEST
 from tests.independent import ends, read
 
 FLOW_SECONDS = 300.0
-STANDSTILL_SECONDS = 60.0
+STANDSTILL_SECONDS = 180.0
 """After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0
 STEADY_SECONDS = 5.0
@@ -73,12 +73,14 @@ def refusals_plans(
     seed: int,
     *,
     rate: int = 200,
+    forked: bool = False,
     apart: bool = False,
     product: Path | None = None,
 ) -> list[Plan]:
     """Return plans that inject each of these `refusals` so many times: one for each system, or for each kind."""
     groups = [[name] for name in names] if apart else by_system(names)
-    return [_refusals_plan(tuple(group * times), seed, rate, product) for group in groups]
+    plans = [_refusals_plan(tuple(group * times), seed, rate, product) for group in groups]
+    return [replace(plan, size=replace(plan.size, forked=True)) if forked else plan for plan in plans]
 
 
 def _refusals_plan(names: tuple[str, ...], seed: int, rate: int, product: Path | None) -> Plan:

@@ -21,11 +21,13 @@ from app.driver.clients import Rounds, RunningRound
 from app.driver.stop import Stop
 from app.kafka.settings import SILENT, common
 from app.model import Assignment, Receipt
-from app.spark import session
+from app.spark import job, session
 from app.spark.job import SparkRounds
 from app.start import service
 from tests.chaos.arms import arm_of
+from tests.chaos.driver import FORKS
 from tests.chaos.work import DRIVER_COMMITS, work
+from tests.support.forked import ForkedRounds
 
 
 @reports_errors
@@ -36,7 +38,14 @@ def main(file: str, arm: str, points: str) -> int:
     log.configure(settings.log_level)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
+    forked = None
+    if settings.spark.get("spark.master") == FORKS:
+        job.work = partial(work, arm=arm, points=points)
+        forked = ForkedRounds()
+
     def start_rounds() -> Rounds:
+        if forked is not None:
+            return forked
         context = session.start(settings.spark, submitted=False)
         rounds = SparkRounds(context, partial(work, arm=arm, points=points))
         return CommittingRounds(rounds, settings) if arm == DRIVER_COMMITS else rounds

@@ -9,6 +9,7 @@ from app.driver.clients import Clients, NeverPaused, Pauses
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
 from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
+from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from tests.fakes import FakeOffsets
 
@@ -157,6 +158,13 @@ class DriverKafka:
     def fence(self, partitions: Iterable[Partition]) -> set[Partition]:
         self.fenced.append(list(partitions))
         return set(self.fenced[-1]) - self.unfenced if self.reachable else set()
+
+    def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
+        reached = self.fence(partitions)
+        for partition, at in offsets.load(reached, stable=True).items():
+            if not at.corrupt:
+                self.save(partition, at.offset, at.metadata)
+        return reached
 
 
 class FakeCluster:

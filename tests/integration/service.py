@@ -184,8 +184,7 @@ class Winnow:
         """The Python workers that run a task."""
         if self.on_spark:
             return list(working(psutil.Process(self._process.pid)))
-        managers = psutil.Process(self._process.pid).children()
-        return [worker for manager in managers for worker in manager.children() if _connections(worker) > 1]
+        return list(forked_workers(psutil.Process(self._process.pid)))
 
 
 class WinnowOnSpark(Winnow):
@@ -209,6 +208,12 @@ def working(root: psutil.Process) -> Iterator[psutil.Process]:
     for process in below:
         if _is_daemon(process) and not _is_daemon(process.parent()):
             yield from (worker for worker in process.children() if _connections(worker) > 1)
+
+
+def forked_workers(root: psutil.Process) -> Iterator[psutil.Process]:
+    """Find the workers of a service without Spark that run a task."""
+    for manager in root.children():
+        yield from (worker for worker in manager.children() if _connections(worker) > 1)
 
 
 def _is_daemon(process: psutil.Process | None) -> bool:

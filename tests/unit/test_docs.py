@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import click
 import pytest
 import yaml
 
+from app import events
 from app.cli import main
 from app.config import described, load
 from app.config.model import Config, keys_of
@@ -39,8 +41,9 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 in_each_page = pytest.mark.parametrize("page", TEXTS)
 
 
-def table(heading: str, rows: Iterator[tuple[str, str, str]]) -> str:
-    return "\n".join([f"| {heading} |", "| --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)])
+def table(heading: str, rows: Iterator[tuple[str, ...]]) -> str:
+    rule = re.sub(r"[^|]+", " --- ", heading).strip()
+    return "\n".join([f"| {heading} |", f"| {rule} |", *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def key_table() -> str:
@@ -53,7 +56,16 @@ def metric_table() -> str:
     return table("metric | labels | meaning", rows)
 
 
-GENERATED = [("docs/configuration.md", "keys", key_table), ("docs/observability.md", "metrics", metric_table)]
+def event_table() -> str:
+    rows = ((f"`{each.name}`", each.level, each.message, each.about) for each in events.every())
+    return table("event | level | message | when it is logged, and its fields", rows)
+
+
+GENERATED = [
+    ("docs/configuration.md", "keys", key_table),
+    ("docs/observability.md", "metrics", metric_table),
+    ("docs/log.md", "events", event_table),
+]
 
 
 def between(text: str, marker: str) -> str:
@@ -169,6 +181,43 @@ def test_every_make_target_is_in_a_page_and_exists() -> None:
     assert set() == targets - named["docs/developing.md"]
 
 
+THEIRS = {"Authentication failed", "Unsupported SASL mechanism", "SASL OAUTHBEARER token"}
+"""Messages of librdkafka and the brokers."""
+
+
+def quoted(page: str) -> Iterator[str]:
+    """Yield each message that a table of causes or messages quotes in its first column."""
+    for rows in re.findall(r"^\| the (?:cause|message) contains.*\n\|[ -|]*\n((?:\|.*\n)+)", TEXTS[page], re.MULTILINE):
+        for row in rows.splitlines():
+            yield from re.findall(r"`([^`]+)`", row.split(" | ")[0])
+
+
+@cache
+def said() -> str:
+    """Return every string of the product, a line each; `…` stands for what is filled in."""
+    trees = (ast.parse(file.read_text()) for file in (ROOT / "app").rglob("*.py"))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return "\n".join(" ".join(text.split()) for text in map(_text, nodes) if text)
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) or "…" for part in parts)
+    return ""
+
+
+@pytest.mark.parametrize("page", ["docs/runbook.md", "docs/security.md"])
+def test_the_product_says_what_a_page_quotes(page: str) -> None:
+    """A reader looks a message up by its words."""
+    messages = set(quoted(page)) - THEIRS
+
+    assert messages
+    assert [] == [each for each in messages if each not in said()]
+
+
 def dead_ends(page: str, text: str) -> Iterator[str]:
     """Yield each link that leads nowhere."""
     for target, anchor in links(text):
@@ -228,7 +277,7 @@ def missing(text: str) -> Iterator[str]:
     for line in text.splitlines():
         folders = [ROOT]
         for path in paths(line):
-            if not any((folder / path).exists() for folder in folders):
+            if not path.startswith("dist/") and not any((folder / path).exists() for folder in folders):  # made later
                 yield path
             if len(folders) == 1:
                 folders += [ROOT / path, (ROOT / path).parent]

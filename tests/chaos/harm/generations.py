@@ -24,7 +24,7 @@ OUTAGE_SECONDS = 75.0
 WATCH_SECONDS = 30.0
 """How long the service that stands by is watched after its outage: three of its looks."""
 STAND_BY, STANDS_BY = "stand-by", "standing_by"
-KAFKA_IS_BACK = "kafka_available"
+KAFKA_IS_BACK, FENCED = "kafka_available", "partitions_fenced"
 STOPPED, CAUSE = "stopped", "taken over by "
 AFTER_THE_FENCE = "after-init"
 
@@ -88,8 +88,8 @@ def stand_by_through_an_outage(system: System, load: Load, rng: random.Random) -
     time.sleep(OUTAGE_SECONDS)
     system.proxy.away = ""
     until(lambda: stands_by.logged(KAFKA_IS_BACK) or not stands_by.alive, HANDOVER_SECONDS)
-    if until(lambda: stands_by.java or not works.alive, WATCH_SECONDS):
-        what = "the service that stood by started Spark" if works.alive else "the living service ended"
+    if until(lambda: stands_by.java or works.logged(FENCED) or not works.alive, WATCH_SECONDS):
+        what = "the service that stood by went to work beside the living one"
         system.recorder.record("seen", anomaly="displaced", what=what)
     expect_progress(system, range(system.partitions), "beside a service that stands by")
     stands_by.kill()

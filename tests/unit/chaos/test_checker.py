@@ -263,6 +263,15 @@ def test_an_audit_that_agrees() -> None:
     assert {} == found(log)
 
 
+def test_what_is_not_done_is_not_lost_for_the_audit() -> None:
+    """Where the service stood still before the end, the checker misses lines that the audit does not judge."""
+    log = clean()
+    lose(log)
+    log += [{"at": 8.5, "kind": "not drained", "lag": 1}, audited()]
+
+    assert {"lost": 1} == found(log)
+
+
 def deliver_at_least_once(log: list[Event], *, saved_at: float) -> None:
     """Write line 2 again between the looks at 5 and 6 s; its offset is seen saved at another time."""
     log[0]["may_double"] = True

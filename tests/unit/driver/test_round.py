@@ -16,6 +16,7 @@ from app.driver.round import CONTROL_FENCE_SECONDS, FENCE_ALL_SECONDS, KILL_SECO
 from app.driver.tracker import StatusTracker
 from app.errors import NotUsable
 from app.model import Assignment, Owner, Partition, Receipt
+from app.offsets.contract import TransactionalOffsetStore
 from app.status.snapshot import End, Phase, Snapshot
 from tests.fakes.driver import DriverKafka
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
@@ -67,6 +68,9 @@ class Tasks:
         self.fenced.append((self.time.now, sorted(partitions)))
         self.ends_at = min(self.ends_at, self.time.now + self.after_fence.get(len(self.fenced), inf))
         return self.fenced[-1][1] if self.reachable else ()
+
+    def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> Collection[Partition]:
+        raise NotUsable("nobody asks that of a running round")
 
     def refuse_forbidden_ids(self) -> None:
         """Allow them."""

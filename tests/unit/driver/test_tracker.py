@@ -407,6 +407,28 @@ def test_a_snapshot_never_changes(watch: Watch) -> None:
     assert watch.published[-1] is watch.snapshot
 
 
+def test_a_blocked_partition_that_is_tried_again(watch: Watch) -> None:
+    """It stays blocked until its offset moves, as the note beside that says to whoever looks there."""
+    told = str(OffsetMetadata("id", blocked="refused: raise the limit"))
+    noted = replace(at(A, 40), committed=CommittedOffset(40, told))
+    begin(watch, at(A, 40))
+    watch.tracker.round_ended([Receipt(A, 0, 40, outcome=Outcome.BLOCKED, error="refused", cure="raise it")], 10.0)
+
+    def state() -> tuple[PartitionState, bool, float]:
+        status = watch.snapshot.partitions[A]
+        return status.state, status.problem is not None, status.since
+
+    watch.now += 60
+    begin(watch, noted)
+    planned = state()
+    watch.tracker.refreshed(SourceOffsets({A: noted}))
+    tried = state()
+    watch.tracker.refreshed(SourceOffsets({A: at(A, 41)}))
+
+    assert (PartitionState.BLOCKED, True, 1_000.0) == planned == tried
+    assert (PartitionState.RUNNING, False, 1_060.0) == state()
+
+
 def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) -> None:
     """Its problem has the offset and the cure. The same finding of the next discovery does not restart its age."""
     begin(watch, at(A, 40))
@@ -460,6 +482,18 @@ def test_another_service_is_a_problem_while_it_works(watch: Watch) -> None:
     assert (1_010.0, True) == (problem.since, str(rival) in str(problem))
     watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}))
     assert watch.snapshot.rival is None
+
+
+def test_what_to_do_about_another_service(watch: Watch) -> None:
+    """One that stands by needs nothing; two that work would fence each other."""
+
+    def cure() -> str:
+        watch.tracker.refreshed(SourceOffsets({A: at(A, 40)}, rival=Owner(5, "there", "clean")))
+        return watch.snapshot.problems[0].cure
+
+    assert "nothing to do" in cure()
+    begin(watch, at(A, 40))
+    assert "stop it" in cure()
 
 
 @pytest.mark.parametrize("look", ["discovered", "refreshed"])

@@ -69,7 +69,7 @@ def test_a_later_generation_has_a_moment_for_its_first_commit() -> None:
 
 
 def test_that_moment_ends() -> None:
-    """Whoever fenced the partition does not work on it."""
+    """The new owner of the partition never commits."""
     scene = Scene(ME, ME)
     scene.fences.look(B, once=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.kafka import backend
 from app.kafka.backend import PLAIN, best_backend, expected_backend, why_not_bulk
@@ -17,16 +18,18 @@ class TestGuards:
         """A machine with the pinned packages uses the bulk backend."""
         assert ("", "bulk") == (why_not_bulk({}), best_backend({}).name)
 
-    def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def test_numba_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without Numba the plain backend is used, which is logged once."""
         backend._problem_of.cache_clear()
         monkeypatch.setitem(sys.modules, "app.kafka.bulk.consumer", None)
 
-        assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
+        with capture_logs() as logs:
+            assert [PLAIN, PLAIN] == [best_backend({}), best_backend({})]
         backend._problem_of.cache_clear()
 
-        (message,) = caplog.messages
-        assert "app.kafka.bulk.consumer" in message
+        (line,) = logs
+        assert "plain_backend" == line["event"]
+        assert "app.kafka.bulk.consumer" in line["reason"]
 
     @pytest.mark.parametrize(
         ("name", "value", "problem"),

@@ -142,6 +142,14 @@ def test_behind_an_open_transaction_nothing_is_known() -> None:
         was_committed([START, line(6, 10, OTHER), line(7)], [START], stable=6)
 
 
+def test_it_is_looked_for_before_the_next_one() -> None:
+    """That one began an offset later, and shows that this one has records further back."""
+    high = 10 * LOOKS[-1]
+    lines = [START, line(high - LOOKS[0] - 1), line(high - 1, BEGAN_AT + 1, visible=False)]
+
+    assert was_committed(lines, [START], high, high) is True
+
+
 @pytest.mark.parametrize(("back", "committed"), [(LOOKS[0] + 1, True), (LOOKS[-1] + 1, None)])
 def test_it_is_looked_for_at_the_end(back: int, committed: bool | None) -> None:  # a case
     """A little back it is found; too far back it is not searched for."""

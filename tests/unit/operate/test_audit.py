@@ -77,6 +77,9 @@ class TestMatching:
         other = source(1, partition=Partition("raw", 1))
 
         assert [("unexplained", None, "clean-0@0")] == found([other], [line(other)], WHOLE, layout)
+        layout = Layout(Destination("clean", 3, 1_000), DEAD_LETTERS)
+        elsewhere = line(A)._replace(partition=Partition("clean", 2))
+        assert [("changed", 1, "clean-2@0")] == found([A], [elsewhere], WHOLE, layout)
 
     def test_a_line_in_any_partition(self) -> None:
         """Where lines name their records there may have been fewer partitions once, also before they did."""
@@ -89,6 +92,12 @@ class TestMatching:
         first = source(0)
 
         assert [] == found([first], [line(first)])
+
+    def test_a_record_that_is_read_twice(self) -> None:
+        """It counts once."""
+        verdict = audit([A, A], [line(A)])
+
+        assert (1, []) == (verdict.judged, verdict.findings)
 
     def test_only_the_range_is_judged(self) -> None:
         """Records read on both sides explain lines, but need none themselves."""
@@ -136,11 +145,24 @@ class TestMatching:
         """The audit ends before it runs out of memory."""
         monkeypatch.setattr(matching, "MOST_STRANGE", 1)
 
-        for records, lines in (([A, B], []), ([], [line(A), line(A)])):
-            with pytest.raises(
-                WinnowError, match=r"more than 1 records of raw or lines of clean do not match.*--sample"
-            ):
-                audit(records, lines)
+        nobody = [line(each, headers=named(each)) for each in (A, B)]
+        for records, lines, letters in (
+            ([A, B], [], []),
+            ([], [line(A), line(A)], []),
+            ([], nobody, []),
+            ([], [], [letter(A), letter(B)]),
+        ):
+            with pytest.raises(WinnowError, match=r"more than 1 records of raw or lines of clean.*--sample"):
+                Scene(records, lines, letters, {RAW: WHOLE}, (0, math.inf), LINEAGE).audit()
+
+    def test_rejects_are_not_strange(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Rejects with correct dead letters take no memory, however many there are."""
+        monkeypatch.setattr(matching, "MOST_STRANGE", 1)
+        rejects = [source(offset, b"bad") for offset in (1, 2)]
+
+        verdict = Scene(rejects, [], list(map(letter, rejects)), {RAW: WHOLE}, (0, math.inf)).audit()
+
+        assert (2, []) == (verdict.judged, verdict.findings)
 
     def test_a_replay_that_has_written_another_line(self) -> None:
         """The record was no reject, so its line is known."""
@@ -158,6 +180,46 @@ class TestMatching:
 
         assert [(Kind.LOST, Origin(RAW, 4))] == [(each.kind, each.origin) for each in findings]
 
+    def test_one_of_those_that_are_alike_was_refused(self) -> None:
+        """Lines are of the others first; one more is of that one, which has both then, and late."""
+        twins = [source(offset, timestamp=7) for offset in (1, 2, 3)]
+        letters = [letter(twins[0], reason="refused")]
+
+        late = [Kind.BOTH, Kind.OUT_OF_ORDER]
+        for lines, kinds in ((2, []), (3, late), (4, [*late, Kind.DOUBLED])):
+            scene = Scene(twins, [line(twins[0])] * lines, letters, {RAW: WHOLE}, (0, math.inf))
+            assert sorted(kinds) == sorted(each.kind for each in scene.audit().findings)
+
+    def test_a_line_of_a_reject_that_was_put_back(self) -> None:
+        """It has both; that the line is another one than expected goes without saying."""
+        bad = source(3, b"bad")
+        letters = [letter(bad), letter(bad, more=[REPLAYED])]
+
+        findings = (
+            Scene(
+                [bad],
+                [line(bad, headers=named(bad))._replace(value=b"other")],
+                letters,
+                {RAW: WHOLE},
+                (0, math.inf),
+                LINEAGE,
+            )
+            .audit()
+            .findings
+        )
+
+        assert [Kind.BOTH] == [each.kind for each in findings]
+
+    def test_a_dead_letter_that_is_found_last(self) -> None:
+        """Its record has a line as well, which was read before it."""
+        early = letter(A, reason="refused")._replace(timestamp=5)
+
+        findings = Scene([A, C], [line(A)], [early], {RAW: WHOLE}, (0, math.inf)).audit().findings
+
+        assert [(Kind.BOTH, Origin(RAW, 1)), (Kind.LOST, Origin(RAW, 4))] == [
+            (each.kind, each.origin) for each in findings
+        ]
+
     def test_compaction_deletes_what_is_earlier(self) -> None:
         """It takes no line for one of an earlier record; for one of nobody knows which, it may have."""
         compacted = replace(LINEAGE, sink=replace(SINK, compacted=True))
@@ -167,6 +229,8 @@ class TestMatching:
 
         assert [("lost", 2, "")] == found([A, B], [line(A, headers=named(A))], WHOLE, compacted)
         assert (0, [], {Why.COMPACTED: 1}) == (verdict.judged, verdict.findings, +verdict.not_judged)
+        lines = [line(A, headers=named(A))._replace(value=b"other"), line(B, headers=named(B))]
+        assert [("changed", 1, "clean-0@0")] == found([A, B], lines, WHOLE, compacted)
 
     def test_what_a_replay_writes_late_tells_nothing_of_retention(self) -> None:
         """A replayed line comes after deleted ones, although its record came first."""
