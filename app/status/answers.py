@@ -72,7 +72,7 @@ def answer(path: str, snapshot: Snapshot, now: float) -> Answer:
             return _verdict(not_alive(snapshot, now), "alive")
         case "/readyz":
             return _verdict(not_alive(snapshot, now) or not_ready(snapshot), "ready")
-    return Answer(HTTPStatus.NOT_FOUND, TEXT, b"here are: / /api/status /metrics /healthz /readyz\n")
+    return Answer(HTTPStatus.NOT_FOUND, TEXT, b"not found; try / /api/status /metrics /healthz /readyz\n")
 
 
 class Answers:

@@ -140,7 +140,7 @@ def test_the_page_loads_nothing(page: Page) -> None:
 def test_what_is_not_here(page: Page) -> None:
     """An unknown path lists the known ones; nothing can be changed; HEAD has no body."""
     status, _, body = page.ask("/favicon.ico")
-    assert (404, "here are: / /api/status /metrics /healthz /readyz\n") == (status, body)
+    assert (404, "not found; try / /api/status /metrics /healthz /readyz\n") == (status, body)
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "FLY"):
         status, headers, body = page.ask("/api/status", method)
         assert (405, "GET, HEAD", "this server is read-only: use GET or HEAD\n") == (status, headers["Allow"], body)
