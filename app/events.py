@@ -171,11 +171,11 @@ PARSER_ISOLATED = Event(
 KAFKA_UNAVAILABLE = Event(
     "kafka_unavailable",
     "warning",
-    "Kafka does not answer the driver; tasks that run go on",
-    "At once, then every minute, while Kafka or the offset store does not answer. If Kafka refuses the service "
+    "Kafka is not responding to the driver; running tasks continue",
+    "At once, then every minute, while Kafka or the offset store is not responding. If Kafka refuses the service "
     "(password, certificate, ACL) for some seconds, it ends with exit code 3.",
 )
-KAFKA_AVAILABLE = Event("kafka_available", "info", "Kafka answers the driver again", "When it ends.")
+KAFKA_AVAILABLE = Event("kafka_available", "info", "Kafka is responding again", "When it ends.")
 PAUSED = Event(
     "paused",
     "warning",

@@ -210,6 +210,12 @@ class TestMatching:
 
         assert [Kind.BOTH] == [each.kind for each in findings]
 
+    def test_a_record_of_somebody_else_among_the_dead_letters(self) -> None:
+        """It says nothing of where it came from, and is passed over."""
+        strange = letter(A)._replace(headers=[])
+
+        assert [] == Scene([A], [line(A)], [strange], {RAW: WHOLE}, (0, math.inf)).audit().findings
+
     def test_a_dead_letter_that_is_found_last(self) -> None:
         """Its record has a line as well, which was read before it."""
         early = letter(A, reason="refused")._replace(timestamp=5)
