@@ -245,6 +245,24 @@ SPARK_PROPERTY_OVERRIDDEN = Event(
     "Winnow overrides a property of Spark",
     "At the start: which `property`, what was `found`, what is `used`, and why.",
 )
+DRIVER_RESTARTING = Event(
+    "driver_restarting",
+    "warning",
+    "The driver failed and restarts in its pod",
+    "On Kubernetes: the `attempt`, and in how many seconds.",
+)
+DRIVER_CRASHED = Event(
+    "driver_crashed",
+    "error",
+    "The driver failed for an unknown reason; please report this",
+    "On Kubernetes, with the exception.",
+)
+EXECUTORS_LEFT = Event(
+    "executors_left",
+    "warning",
+    "Finished executors of earlier drivers stay",
+    "On Kubernetes, if the cluster denies their deletion; `reason` says why.",
+)
 STATUS_PAGE_FAILED = Event(
     "status_page_failed", "error", "The status page could not answer", "With the `path` and the exception."
 )

@@ -20,11 +20,8 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlencode
 
-import structlog
-
 from app.cli import main
-
-log = structlog.get_logger()
+from app.events import DRIVER_CRASHED, DRIVER_RESTARTING, EXECUTORS_LEFT
 
 # A copy: the command removes its configuration, which may contain secrets, from the environment.
 ENVIRONMENT = dict(os.environ)
@@ -50,8 +47,8 @@ def run() -> None:
     except SystemExit as ended:
         if ended.code in FINAL:
             raise
-    except Exception:
-        log.exception("the driver failed for a reason that it does not know: please report this")
+    except Exception as error:  # noqa: BLE001  # whatever it is, the next attempt may work
+        DRIVER_CRASHED.log({"exc_info": error})
     again(1 if time.monotonic() - began > WELL_SECONDS else int(os.environ.get(ATTEMPT, "0")) + 1)
 
 
@@ -60,7 +57,7 @@ def again(attempt: int) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     seconds = pause(attempt)
-    log.warning("the driver starts again", attempt=attempt, in_seconds=seconds, at_most_seconds=LONGEST_SECONDS)
+    DRIVER_RESTARTING.log({"attempt": attempt, "in_seconds": seconds, "at_most_seconds": LONGEST_SECONDS})
     until = time.monotonic() + seconds
     while time.monotonic() < until:  # in steps: a signal received by another thread does not end a long sleep
         time.sleep(LOOK_SECONDS)
@@ -94,7 +91,7 @@ def remove_finished_executors(labels: str) -> None:
         for name in finished(pods, labels):
             asked("DELETE", f"{pods}/{name}")
     except (OSError, http.client.HTTPException) as error:
-        log.warning("finished executors of earlier drivers stay", because=str(error))
+        EXECUTORS_LEFT.log({"reason": str(error)})
 
 
 def finished(pods: str, labels: str) -> Iterator[str]:

@@ -238,7 +238,7 @@ def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics:
 
     assert 0 == ended.code, ended.errors
     assert "Spark did not start" in ended.errors
-    assert "the driver starts again" in ended.errors
+    assert "driver_restarting" in ended.errors
     assert "NoClassDefFoundError" not in ended.errors
     assert "ClassNotFoundException" not in ended.errors
 

@@ -78,7 +78,7 @@ def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
     first, *others = runs(output)
     assert first == [str(process.pid), "None", "g", "run", "-c", "file"]
     assert others == [[str(process.pid), attempt, *first[2:], "--stand-by"] for attempt in ("1", "2", "3")]
-    assert output.count("the driver starts again") == 3
+    assert output.count("driver_restarting") == 3
     assert "at_most_seconds=0.1" in output
     assert "invalid literal for int() with base 10: 'unknown'" in output
 
@@ -96,7 +96,7 @@ def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
     """A pod that is deleted while its driver waits for Kafka ends cleanly, and soon."""
     with started(tmp_path, "3 0", first=3600, longest=3600) as process:
         assert process.stdout
-        while "starts again" not in process.stdout.readline():
+        while "driver_restarting" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=PATIENCE) == 0

@@ -11,7 +11,12 @@ from app import events
 from app.events import Event
 
 APP = Path(events.__file__).parent
-SOURCES = [file.read_text() for file in APP.rglob("*.py") if file != Path(events.__file__)]
+SOURCES = [
+    file.read_text()
+    for folder in (APP, APP.parent / "docker")
+    for file in folder.rglob("*.py")
+    if file != Path(events.__file__)
+]
 
 
 def test_names_are_stable_words() -> None:

@@ -148,14 +148,10 @@ def leads(broker: Broker, lost: Lost) -> bool:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of a transaction whose end was never written do not come with those of the next one."""
-<<<<<<< HEAD
-    lost = outages.aborted[backend]
+    lost = outages.aborted.pop(backend)
     with monkeypatch.context() as slow:
         slow.setattr(writers, "SENT_AGAIN_SECONDS", 0.0)
         until(lambda: "sent twice" in refusal(lost), "the abort, after which another producer goes on")
-=======
-    lost = outages.aborted.pop(backend)
->>>>>>> b2c80cf80e7cc885ef652addce2ca7eabe650c02
     lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
 
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
