@@ -23,7 +23,7 @@ from tests.chaos.readers import GroupWatcher, Reader, Watcher
 from tests.chaos.work import AT_LEAST_ONCE, HONEST
 from tests.independent import ends, read
 
-FLOW_SECONDS = 300.0
+FLOW_SECONDS = 900.0
 STANDSTILL_SECONDS = 180.0
 """After so long without a commit nothing is expected any more."""
 FINAL_SECONDS = 60.0

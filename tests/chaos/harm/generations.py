@@ -15,7 +15,7 @@ from tests.chaos.harm.base import PATIENCE, expect_progress
 from tests.chaos.load import Load
 from tests.chaos.views import expect_agreement
 
-HANDOVER_SECONDS = 150.0
+HANDOVER_SECONDS = 300.0
 """Spark's start takes most of it. Where nothing fences the earlier service, it ends a minute after the take-over."""
 AROUND_SECONDS = 5.0
 """How long before and after the end of the earlier service readers are watched apart: Spark's start is over by then."""

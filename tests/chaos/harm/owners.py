@@ -12,7 +12,7 @@ from tests.chaos.harm.base import expect_progress
 from tests.chaos.load import Load
 from tests.chaos.views import expect_agreement
 
-DECISION_SECONDS = 150.0
+DECISION_SECONDS = 300.0
 """How long two services may need until one of them ends."""
 REFUSED = 3
 SETTLE_SECONDS = 15.0
