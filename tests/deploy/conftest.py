@@ -43,10 +43,7 @@ def by_name(found: Iterable[Document]) -> dict[str, Document]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _schemas_of_kubernetes_are_read_once() -> Iterator[None]:
-    """
-    Cache the Kubernetes definitions: kubernetes-validate would read all of them for each object, which takes most of
-    its time.
-    """
+    """Cache the Kubernetes definitions, which kubernetes-validate would read again for each object."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kubernetes, "schema_contents", cache(kubernetes.schema_contents))
         yield

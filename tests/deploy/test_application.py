@@ -27,10 +27,7 @@ def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(
 
 
 def test_lost_executors_do_not_end_the_driver(application: Document, spark_conf: dict[str, str]) -> None:
-    """
-    Executor failures expire, so evictions within minutes do not reach the maximum. Without expiry the fifth would end
-    the driver.
-    """
+    """Executor failures expire, so evictions do not add up to the maximum and end the driver."""
     conf = spark_conf
     for name in ("spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"):
         assert conf[name] == DEFAULTS[name]
@@ -52,10 +49,7 @@ def test_the_driver_of_spark_logs_as_winnow_does(
 
 
 def test_service_is_always_restarted(application: Document) -> None:
-    """
-    The operator always restarts the service, waits a little longer after each failure without a bound, and gives up
-    without a wait.
-    """
+    """The operator always restarts the service. Its intervals are short, as they grow, but not 0, which gives up."""
     policy = application["restartPolicy"]
     assert policy["type"] == "Always"
     assert 0 < policy["onFailureRetryInterval"] <= 5
@@ -96,10 +90,7 @@ def test_application_runs_the_program_of_the_image(
 
 
 def test_both_shapes_run_the_same(application: Document, deployment: dict[str, Document]) -> None:
-    """
-    Both shapes have the same image, program, arguments and resources. The Deployment's driver reads from a file what
-    Spark reads from the application.
-    """
+    """Both shapes have the same image, program, arguments, resources and Spark properties."""
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
     lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
     conf, executor = dict(line.split("=", 1) for line in lines), application["executor"]
@@ -119,10 +110,7 @@ def test_both_shapes_run_the_same(application: Document, deployment: dict[str, D
 
 
 def test_a_deployment_tells_spark_what_only_the_pod_knows(deployment: dict[str, Document], tmp_path: Path) -> None:
-    """
-    The pod's address, name and namespace reach Spark's properties through the environment, as the configuration reads
-    it.
-    """
+    """The pod's address, name and namespace reach Spark's properties through environment variables."""
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver["env"] if "valueFrom" in each}
     assert fields.pop("SPARK_DRIVER_BIND_ADDRESS") == "status.podIP"
@@ -147,9 +135,6 @@ def test_a_deployment_upgrades_by_take_over(deployment: dict[str, Document]) -> 
 
 
 def test_an_application_has_no_probe_that_delays_its_name(application: Document) -> None:
-    """
-    Executors find the driver by a name that is published only while the driver is ready, so it must become ready before
-    they start.
-    """
+    """No probe delays the driver's name: executors need it, and it is published only once the driver is ready."""
     (driver,) = application["driver"]["template"]["spec"]["containers"]
     assert not {"startupProbe", "readinessProbe"} & driver.keys()

@@ -162,10 +162,7 @@ def test_the_alerts_have_one_source() -> None:
 
 
 def test_each_upgrade_and_each_rollback_takes_over() -> None:
-    """
-    The generation is the release's revision, which always grows: a new application name, or a new pod of the
-    Deployment.
-    """
+    """The generation is the release's revision, so each upgrade has a new application name or a new pod."""
     assert objects({}, revision=7)["SparkApplication/winnow-7"]["spec"]["arguments"][-1] == "generation=7"
     assert "SparkApplication/winnow-12" in objects({"generation": 12}, revision=7)
     first, second = (objects({"shape": "Deployment"}, revision=number)["Deployment/winnow"] for number in (1, 2))
@@ -180,7 +177,7 @@ def test_a_suspended_deployment_has_no_pod() -> None:
 
 @pytest.mark.parametrize("shape", PLAIN)
 def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
-    """Unlike a change of a mounted file alone, a changed checksum restarts the driver and resets the operator's retries."""
+    """Unlike a change of a mounted file, a changed checksum restarts the driver and resets the operator's retries."""
     kind = "SparkApplication/winnow-1" if shape == "SparkApplication" else "Deployment/winnow"
     one, other = (objects({"shape": shape, "config": {"log.level": level}})[kind] for level in ("info", "debug"))
     assert one["metadata"] == other["metadata"]
@@ -205,10 +202,7 @@ def test_memory_follows_slots_and_partitions(instances: int, cores: int, partiti
 
 
 def test_executors_talk_to_the_driver_and_to_kafka_only() -> None:
-    """
-    Only driver and executors reach each other, only the driver reaches the API server, and http is open only to the
-    configured sources.
-    """
+    """Network policies admit driver, executors, Kafka, DNS, the driver's API server, and the given http clients."""
     found = objects({"networkPolicy": {"httpFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}})
     driver, executor = (found[f"NetworkPolicy/winnow-{role}"]["spec"] for role in ("driver", "executor"))
     assert [ports(rule) for rule in driver["ingress"]] == [{7078, 7079}, {8090}]
@@ -228,7 +222,7 @@ def test_a_drain_takes_one_executor_after_the_other() -> None:
     assert not [name for name in objects({"executor": {"instances": 1}}) if name.startswith("PodDisruptionBudget")]
 
 
-# Another value, and what is rendered only with it, by key. {"shape": "Deployment"} is added where it shows more.
+# For each key, another value and the text rendered only with it, plus {"shape": "Deployment"} if that shows more.
 EFFECTS: dict[str, tuple[object, str]] = {
     "shape": ("Deployment", "kind: Deployment"),
     "generation": (7, "generation=7"),

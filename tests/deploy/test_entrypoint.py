@@ -115,10 +115,7 @@ def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Pat
 
 
 def test_executor_that_reads_its_secret_from_a_file_gets_its_master(container: Container) -> None:
-    """
-    An executor with a secret file gets Kubernetes as its master: Spark reads the file only then, and sends the master
-    too late.
-    """
+    """An executor with a secret file gets Kubernetes as its master, without which Spark ignores the file."""
     secret = "-Dspark.authenticate.secret.file=/etc/winnow/secrets/spark.auth"
     plain = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
     with_secret = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]

@@ -48,10 +48,7 @@ def test_executors_are_nobody(pods: dict[str, Document]) -> None:
 
 
 def test_spark_is_told_who_executors_are(application: Document, deployment: dict[str, Document]) -> None:
-    """
-    The application sets the executors' account in its own field, because the operator's webhook refuses the property; a
-    Deployment uses the property.
-    """
+    """The application sets the executors' account in its own field, a Deployment in Spark's property."""
     properties = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
     name = "spark.kubernetes.authenticate.executor.serviceAccountName"
     assert application["executor"]["serviceAccount"] == "winnow-executor"
@@ -61,10 +58,7 @@ def test_spark_is_told_who_executors_are(application: Document, deployment: dict
 
 @pytest.mark.parametrize("place", ["manifests", "deployment"])
 def test_only_the_driver_has_rights(place: str, request: pytest.FixtureRequest) -> None:
-    """
-    The driver may manage pods and nothing else. The executors' account has no rights, and no account mounts a token by
-    default.
-    """
+    """The driver may manage only pods, executors have no rights, and no account mounts a token by default."""
     found: dict[str, Document] = request.getfixturevalue(place)
     assert found["Role/winnow-driver"]["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]}
@@ -116,10 +110,7 @@ def test_a_driver_that_hangs_is_ended(pods: dict[str, Document]) -> None:
 
 
 def test_a_successor_has_time_to_take_over(pods: dict[str, Document], configuration: str) -> None:
-    """
-    A pod is killed only after its driver has waited for its successor, and a lost node is given up within half a
-    minute.
-    """
+    """A pod outlives the driver's wait for its successor, and a lost node is given up within half a minute."""
     spec = pods["driver"]["spec"]
     assert "handover.timeout: 120s" in configuration
     assert spec["terminationGracePeriodSeconds"] == 150

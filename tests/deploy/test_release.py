@@ -35,10 +35,7 @@ def components() -> list[Component]:
 
 class TestMaterials:
     def test_all_that_the_lock_names_is_there(self, components: list[Component]) -> None:
-        """
-        The components include all packages of the lock, the jars that the image keeps and librdkafka, and nothing that
-        it leaves out.
-        """
+        """The image's components include the lock's packages, Spark's jars and librdkafka, but no omitted jar."""
         names = {each.name for each in components}
 
         lock = shipped.IMAGE_LOCK.read_text("utf-8")

@@ -55,10 +55,7 @@ def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
 
 
 def test_the_rules_cover_what_can_go_wrong() -> None:
-    """
-    Each rule has a severity, a summary for the person on call, and what to do. Together they cover the important
-    metrics.
-    """
+    """Each rule has a severity, a summary and a description, and together they cover the important faults."""
     alerts = {rule["alert"]: rule for rule in RULES}
 
     assert len(alerts) == len(RULES)
