@@ -56,10 +56,7 @@ def configured(edge: str, centre: Broker, source: str, **more: object) -> dict[s
 
 
 def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path) -> None:
-    """
-    Each record arrives once, the offsets are in the sink's cluster, and a second run continues there, also with new
-    partitions.
-    """
+    """Each record arrives once, offsets are in the sink's cluster, and a second run continues with new partitions."""
     source = topics("raw", 2)
     config = configured(broker.bootstrap, centre, source)
     placeholder = f"{source}.winnow-offsets"

@@ -32,10 +32,7 @@ for _ in range(2):
 
 
 def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker) -> None:
-    """
-    A late coordinator does not end the process: librdkafka aborts if an admin request times out before it finds the
-    coordinator.
-    """
+    """A late coordinator does not end the process. librdkafka aborts if its own admin timeout expires first."""
     (server,) = psutil.Process(*mortal.pids).children()
     asks = subprocess.Popen(
         [sys.executable, "-c", ASKS_TWICE, mortal.bootstrap],

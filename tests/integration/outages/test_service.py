@@ -74,10 +74,7 @@ def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
-    """
-    After a broker is killed and restarted under load, services of both guarantees lose nothing; exactly once, nothing
-    is duplicated.
-    """
+    """Under load, a killed and restarted broker costs no records; exactly once, it duplicates none."""
     names = {guarantee: f"killed-{guarantee.value}" for guarantee in Guarantee}
     configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
 

@@ -75,10 +75,7 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
 
 
 def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
-    """
-    A restart begins a new leader epoch. Control records and aborted records after the last record do not look like a
-    truncation.
-    """
+    """A new leader epoch after a restart is no truncation, even behind control records and aborted records."""
     stage = make_stage(mortal, "restart")
     place = Partition(stage.source, 0)
     write(mortal, stage.source, 0, 10)
