@@ -41,10 +41,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def flood(url: str, clients: int) -> Iterator[None]:
-    """
-    Send requests without pause from this many clients. They are processes, to keep them off the driver's interpreter
-    lock.
-    """
+    """Send requests without pause from this many clients: processes, to spare the driver's interpreter lock."""
     flooding = [multiprocessing.get_context("spawn").Process(target=ask_on, args=(url,)) for _ in range(clients)]
     try:
         for each in flooding:

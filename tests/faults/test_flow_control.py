@@ -29,10 +29,7 @@ def test_a_rate_holds_for_a_minute(broker: Cluster, topics: Topics) -> None:
 
 
 def test_a_worker_keeps_its_memory(broker: Cluster, topics: Topics) -> None:
-    """
-    A backlog stays in Kafka until it is read, so a slow sink never makes memory grow with the number or lag of
-    partitions.
-    """
+    """With a slow sink the backlog stays in Kafka, so memory does not grow with partitions or lag."""
     partitions, records, size = 48, 300, 50_000
     stage = make_stage(broker.bootstrap, topics, source=partitions, sink=partitions)
     stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": stage.group}
