@@ -1,4 +1,4 @@
-"""A real headless Chromium, Debian's, by its DevTools protocol over a pipe: no driver program, no open port."""
+"""Debian's headless Chromium, driven over a pipe with the DevTools protocol: no driver program, no open port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-# A machine that is busy with other tests takes its time.
+# Generous, for a machine busy with other tests.
 ANSWER_SECONDS = 120.0
 LOOK_SECONDS = 0.2
 
@@ -34,7 +34,7 @@ Message = dict[str, Any]
 
 class Browser:
     """
-    One page; a context manager after which no process is left.
+    One page. A context manager that leaves no process behind.
 
     Args:
         folder: for its profile.
@@ -51,14 +51,14 @@ class Browser:
         self._rest = b""
         self._session: str | None = None
         self.errors: list[str] = []
-        """What the page has written to its console as an error, and exceptions that nothing caught."""
+        """Errors that the page logged to its console, and uncaught exceptions."""
 
     def __enter__(self) -> Self:
-        """Start, with an empty page."""
+        """Start with an empty page."""
         assert PROGRAM is not None, "install Debian's package chromium"
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
-        # Chromium reads from file descriptor 3, and writes to 4.
+        # Chromium reads from file descriptor 3 and writes to 4.
         shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
         command = [PROGRAM, *FLAGS, f"--user-data-dir={self._folder}", "about:blank"]
         self._process = subprocess.Popen(
@@ -81,8 +81,8 @@ class Browser:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
-        os.close(self._out)  # it ends when nobody can ask it any more
+        """End the browser."""
+        os.close(self._out)  # it exits when its input is closed
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -91,12 +91,12 @@ class Browser:
         os.close(self._in)
 
     def open(self, url: str) -> None:
-        """Go to a page, and wait until its scripts have run."""
+        """Go to a page and wait until its scripts have run."""
         self._ask("Page.navigate", url=url)
         self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def value(self, expression: str) -> Any:  # whatever the script returns
-        """Return what an expression in the page is."""
+        """Evaluate an expression in the page."""
         answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -112,7 +112,7 @@ class Browser:
             time.sleep(LOOK_SECONDS)
 
     def screenshot(self, file: Path) -> None:
-        """Write what is seen as a PNG."""
+        """Write the visible page as a PNG."""
         file.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"]))
 
     def _ask(self, method: str, **params: object) -> Message:

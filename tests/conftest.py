@@ -21,30 +21,30 @@ from tests.support.java import quick_java
 from tests.support.stages import Stages
 from tests.support.streams import Streams
 
-# No deadline for an example: on a busy machine its duration means nothing.
+# No deadline for an example: durations mean nothing on a busy machine.
 hypothesis.settings.register_profile("winnow", deadline=None)
 hypothesis.settings.load_profile("winnow")
 
 
 QUICK_JAVA = quick_java()
 ORDER = ("containers", "neighbours", "unit", "deploy", "integration/three_nodes", "integration")
-"""The test folders: the image, which takes one stream of tests some minutes, and beside it the quick ones first."""
+"""The test folders in order: the image first, because its one stream takes minutes, then the quick ones."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run take the tests in another order, or the long way."""
+    """Add the options for a random order and for the long run."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and the tests of each, in random order")
     parser.addoption("--long", action="store_true", help="every service on Spark, outages and kills in full length")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the process that prints say what is done."""
+    """Report progress from the process that prints."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Stages(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run the folders in their order, however pytest was called; or everything in a random one."""
+    """Run the folders in their order, however pytest was called, or everything in random order."""
     if (seed := config.getoption("shuffle")) is not None:
         dice = random.Random(seed)
         of_module = {item.path: dice.random() for item in items}
@@ -55,37 +55,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Streams:
-    """Let the modules of a folder that share servers run in one stream."""
+    """Run the modules that share servers in one stream per folder."""
     return Streams(config, log)
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector of garbage leave alone what lives as long as the tests: it runs after many of them."""
+    """Exempt what lives as long as the session from garbage collection, which runs after many tests."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def _nothing_of_the_process_outlives_its_test() -> Iterator[None]:
-    """Disarm a watchdog that a test has fed and not left; forget a log that a command has set up for its own level."""
+    """Disarm a watchdog that a test left armed, and reset logging that a command configured."""
     yield
     faulthandler.cancel_dump_traceback_later()
     structlog.reset_defaults()
 
 
 class Topics(Protocol):
-    """Creates a topic for one test, and returns its name."""
+    """Creates a topic for one test and returns its name."""
 
     def __call__(
         self, role: str, partitions: int = 1, config: Mapping[str, str] | None = None, at: Cluster | None = None
     ) -> str:
-        """Create the topic, on another cluster where one is given; its name holds the test and the role."""
+        """Create the topic, by default on the session's cluster. Its name contains the test and the role."""
         ...
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Cluster]:
-    """Return the Kafka of the session: the one TEST_KAFKA_BROKER names, or an embedded one."""
+    """Return the session's Kafka: the one in TEST_KAFKA_BROKER, or an embedded one."""
     if bootstrap := os.environ.get("TEST_KAFKA_BROKER"):
         yield Cluster(bootstrap)
         return

@@ -1,7 +1,8 @@
 """
-Writes to and reads from Kafka as any other program would: the tests' view, which shares no code with the service.
+Writes to and reads from Kafka like any other program: the tests' view, which shares no code with the service.
 
-It uses only confluent_kafka and the standard library, and has its own, independent implementation of the cleansing rules.
+It uses only confluent_kafka and the standard library, and has its own, independent implementation of the cleansing
+rules.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Written(NamedTuple):
 
 
 def line(number: int, partition: int = 0) -> bytes:
-    """Return a good raw line; its url contains partition and number."""
+    """Return a good raw line whose url contains partition and number."""
     fields = [b""] * 15
     fields[0:8] = b"3111", b"238", b"20171112132902", b"58.223.1.112", b"202.102.92.18", b"59948", b"80", b"x.cn"
     fields[13] = b"http://x.cn/%d/%d" % (partition, number)
@@ -82,12 +83,12 @@ def line(number: int, partition: int = 0) -> bytes:
 
 
 def cleansed(number: int, partition: int = 0) -> bytes:
-    """Return what the service must make of `line`."""
+    """Return the line that the service must make of `line`."""
     return b"238|20171112132902|58.223.1.112:59948|202.102.92.18:80|http://x.cn/%d/%d" % (partition, number)
 
 
 def cleanse(raw: bytes) -> bytes | None:
-    """Return what the service must make of a real line; None for a line that it must reject."""
+    """Return the line that the service must make of a real line, or None if it must reject it."""
     found = LINE.fullmatch(raw)
     fields = found[1].split(b"<<<!>>>,<<<!>>>") if found else []
     if len(fields) != 15:
@@ -118,7 +119,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[Written], **settings: 
 
 
 def send(producer: Producer, topic: str, records: Iterable[Written], failures: list[KafkaError] | None = None) -> None:
-    """Give records to a producer; add the errors of delivery reports to `failures`."""
+    """Pass records to a producer. Add the errors of delivery reports to `failures`."""
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
         if error is not None and failures is not None:
@@ -132,13 +133,14 @@ def send(producer: Producer, topic: str, records: Iterable[Written], failures: l
 
 
 def read(bootstrap: str, topic: str) -> list[Record]:
-    """Return all records of a topic, read_committed; fail if an open transaction blocks its end."""
-    # Without the empty ones: what is taken away as soon as it was given is fetched for ever (librdkafka 2.16).
+    """Return all records of a topic, read_committed. Fail if an open transaction blocks its end."""
+    # Without empty partitions: librdkafka 2.16 fetches a partition forever if it is unassigned right after its
+    # assignment.
     until = {place: end for place, end in ends(bootstrap, topic).items() if end}
     if not until:
         return []
     consumer, deadline = _consumer(bootstrap), time.monotonic() + PATIENCE
-    consumer.list_topics(topic, timeout=PATIENCE)  # otherwise it looks for the leaders of a new topic by a timer of 1 s
+    consumer.list_topics(topic, timeout=PATIENCE)  # otherwise a timer of 1 s finds the leaders of a new topic
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in until])
     records: list[Record] = []
     reached = dict.fromkeys(until, 0)
@@ -155,7 +157,7 @@ def read(bootstrap: str, topic: str) -> list[Record]:
 
 @cache
 def _consumer(bootstrap: str) -> Consumer:
-    """Return a consumer, the same for all calls, because a connected one is much faster than a new one."""
+    """Return one consumer for all calls: a connected one is much faster than a new one."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -172,7 +174,7 @@ def _consumer(bootstrap: str) -> Consumer:
 
 def _note_end(message: Message, reached: dict[Place, int]) -> None:
     error: Any = message.error()
-    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # the names of librdkafka's own codes begin with _
+    assert error.code() == KafkaError._PARTITION_EOF, error.str()  # librdkafka's own codes have names that begin with _
     place: Any = message.topic(), message.partition()
     reached[place] = message.offset() or 0
 
@@ -186,7 +188,7 @@ def _record(message: Message) -> Record:
 
 
 def values(records: Iterable[Record], partition: int | None = None) -> list[bytes | None]:
-    """Return the values of one partition or of all."""
+    """Return the values of one partition, or of all."""
     return [record.value for record in records if partition in (None, record.partition)]
 
 
@@ -213,7 +215,7 @@ def _offsets(bootstrap: str, topic: str, spec: OffsetSpec) -> dict[Place, int]:
 
 
 def _retried(ask: Callable[[], T]) -> T:
-    """Ask until there is an answer, because a broker that has just started does not know everything yet."""
+    """Retry until there is a response: a broker that has just started lacks some information."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -228,8 +230,8 @@ def committed(bootstrap: str, group: str, *topics: str) -> dict[Place, int]:
     """Return the committed offsets of a group for these topics."""
     known = {topic: client(bootstrap).list_topics(topic, timeout=30).topics[topic] for topic in topics}
     asked = [TopicPartition(topic, number) for topic, about in known.items() for number in about.partitions]
-    # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker.
-    # Asked in short tries: a request that waited while the broker started may get no answer at all.
+    # Not the admin client's list_consumer_group_offsets: it can crash (librdkafka 2.16) on a restarted broker. Requests
+    # are short and repeated: one that waits while the broker starts may never get a response.
     answers = _retried(lambda: _member(bootstrap, group).committed(asked, 15))
     return {(at.topic, at.partition): at.offset for at in answers if at.offset >= 0}
 
@@ -243,24 +245,24 @@ def commit(bootstrap: str, group: str, offsets: Mapping[Place, int]) -> None:
 
 @cache
 def _member(bootstrap: str, group: str) -> Consumer:
-    """Return a consumer that has the group's id but never joins the group."""
+    """Return a consumer with the group's id that never joins the group."""
     settings: dict[str, str | bool] = {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     return Consumer({**settings, "log_level": 0})
 
 
 @cache
 def client(bootstrap: str) -> AdminClient:
-    """Return an admin client, the same for all calls, because answers arrive only while it lives."""
+    """Return one admin client for all calls: responses arrive only while it lives."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def connections() -> int:
-    """Return how many clients are kept here."""
+    """Return the number of cached clients."""
     return sum(made.cache_info().currsize for made in (_consumer, _member, client))
 
 
 def connect_again() -> None:
-    """Drop all connections: a client whose only broker was killed may never answer again (librdkafka 2.16)."""
+    """Drop all connections: a client whose only broker was killed may never respond again (librdkafka 2.16)."""
     for made in (_consumer, _member, client):
         made.cache_clear()
 
@@ -269,11 +271,11 @@ class Feeder:
     """
     Writes numbered good lines to all partitions of a topic at a steady rate, in a thread, until the block ends.
 
-    `written` counts the lines of each partition; it is final when the block has ended.
+    `written` counts the lines of each partition. It is final once the block has ended.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int = 500) -> None:
-        """Prepare; nothing is written yet."""
+        """Prepare without writing."""
         self.written: Counter[int] = Counter()
         self.paused: set[int] = set()
         """Partitions that get no lines for now."""
@@ -300,7 +302,7 @@ class Feeder:
         self._stop.set()
 
     def stop(self) -> None:
-        """Stop, and wait for every acknowledgement."""
+        """Stop and wait for every acknowledgement."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(120) == 0
@@ -317,12 +319,12 @@ class Feeder:
 
 
 def sequence(written: Mapping[int, int]) -> dict[int, list[bytes]]:
-    """Return what a sink with as many partitions as the source must hold after a `Feeder`, in order."""
+    """Return the lines, in order, that a sink with as many partitions as the source must contain after a `Feeder`."""
     return {partition: [cleansed(n, partition) for n in range(count)] for partition, count in written.items()}
 
 
 def amiss(written: Mapping[int, int], records: Iterable[Record]) -> dict[int, str]:
-    """Return what a sink holds, in runs of numbers, for each partition that does not hold a `Feeder`'s lines in order."""
+    """Return the runs of numbers in each sink partition that does not contain a `Feeder`'s lines in order."""
     expected, found = sequence(written), by_partition(records)
     return {
         partition: f"{_runs(found.get(partition, []))}; written: {written.get(partition, 0)}"

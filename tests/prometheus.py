@@ -1,4 +1,4 @@
-"""A real Prometheus, Debian's: scrapes a page each second, and evaluates rules as often."""
+"""A real Prometheus, from Debian. It scrapes a page and evaluates rules every second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READY_SECONDS = 60.0
 
 class Prometheus:
     """
-    A server on loopback; a context manager after which no process is left.
+    A server on loopback. A context manager that leaves no process behind.
 
     Args:
         folder: for its configuration and its data.
@@ -42,7 +42,7 @@ class Prometheus:
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
 
     def __enter__(self) -> Self:
-        """Start, and wait until it answers."""
+        """Start, and wait until it responds."""
         assert PROGRAM is not None, "install Debian's package prometheus"
         command = [
             PROGRAM,
@@ -74,7 +74,7 @@ class Prometheus:
             return False
 
     def ask(self, expression: str) -> dict[str, float]:
-        """Return the value of an expression now for each `topic-partition`, or for the empty text where it has none."""
+        """Return the value of an expression for each `topic-partition`, or under an empty key without one."""
         found = self._data("query", query=expression)["result"]
         return {
             "-".join(each["metric"][name] for name in ("topic", "partition") if name in each["metric"]): float(
@@ -84,16 +84,16 @@ class Prometheus:
         }
 
     def firing(self) -> list[str]:
-        """Return the names of the alerts that fire now, each as often as it does."""
+        """Return the name of each firing alert, repeated for each instance."""
         return sorted(
             each["labels"]["alertname"] for each in self._data("alerts")["alerts"] if each["state"] == "firing"
         )
 
     def fired(self, alert: str) -> int:
-        """Return how often an alert began to fire since the start, for whatever it did."""
+        """Return how often an alert has started to fire, for any cause."""
         return int(sum(self.ask(f'changes(ALERTS_FOR_STATE{{alertname="{alert}"}}[1h]) + 1').values()))
 
-    def _data(self, what: str, **query: str) -> Any:  # whatever stands there
+    def _data(self, what: str, **query: str) -> Any:  # of any shape
         url = f"http://{self._address}/api/v1/{what}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.load(answer)["data"]

@@ -1,4 +1,4 @@
-"""Access log lines and Flume events with their outcomes: ours in `tests/data`, and recorded ones where there are any."""
+"""Access log lines and Flume events with their outcomes: ours in `tests/data`, and recorded ones if available."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 WRITTEN = Path(__file__).parent / "data"
 RECORDED = Path(__file__).parents[2] / "shared" / "data"
 SOURCES = ["written", "recorded"] if RECORDED.exists() else ["written"]
-"""What tests run on: the lines of this repository for everybody, the recorded ones in addition where they exist."""
+"""The sources of test lines: this repository's for everybody, and the recorded ones if they exist."""
 
 Sample = tuple[list[bytes], list[str]]
-"""Access log lines, and what must become of each: its cleansed line, or its reason."""
+"""Access log lines and the expected outcome of each: its cleansed line, or its reason."""
 
 
 def access_log(source: str) -> Sample:
-    """Return the lines of a source, with their outcomes."""
+    """Return the lines of a source with their outcomes."""
     return _recorded() if source == "recorded" else _written()
 
 
@@ -28,7 +28,7 @@ def _written() -> Sample:
 
 
 def _recorded() -> Sample:
-    """Recorded lines all pass, and hold nothing that would have to be escaped."""
+    """Return recorded lines, which are all valid and contain nothing to escape."""
     lines = (RECORDED / "idc-access-log.sample").read_bytes().splitlines()
     expected = []
     for line in lines:

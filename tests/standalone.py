@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on loopback, from the product's PySpark wheel: master and workers, each in a process."""
+"""A real Spark standalone cluster on loopback, from the product's PySpark wheel, with a process for each role."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.embedded.process import ManagedProcess
 from tests.support.waiting import PATIENCE, alive_after
 
 JARS = Path(pyspark.__file__).with_name("jars")
-# What Spark's launcher adds for Java 17 and later.
+# The options that Spark's launcher adds for Java 17 and later.
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "sun.nio.ch")
@@ -27,7 +27,7 @@ OPENS = [
 
 class StandaloneSpark:
     """
-    One master, and workers with one core each; a context manager that leaves no process behind.
+    One master, and workers with one core each. A context manager that leaves no process behind.
 
     Args:
         folder: for logs and the workers' files.
@@ -35,7 +35,7 @@ class StandaloneSpark:
     """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
-        """Choose the ports; nothing starts yet."""
+        """Choose the ports without starting."""
         self._folder = folder
         self._port, self._ui, *_ = self._ports = ports = HeldPorts(2 + 2 * workers)
         self._worker_ports = list(zip(ports[2::2], ports[3::2], strict=True))
@@ -43,7 +43,7 @@ class StandaloneSpark:
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
-        """Start everything, and wait until the master knows all workers."""
+        """Start everything and wait until the master knows all workers."""
         try:
             self.start_master()
             self._await_state(workers=0)  # a worker that starts before its master retries only after 7 s
@@ -101,7 +101,7 @@ class StandaloneSpark:
         return [process for processes in below for process in processes if "java" in process.name()]
 
     def _await_state(self, workers: int) -> None:
-        """Wait until the master's page shows that it and so many workers are alive."""
+        """Wait until the master's page shows it and this many workers as alive."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             try:
@@ -114,7 +114,7 @@ class StandaloneSpark:
         raise AssertionError(f"Spark's master did not find {workers} workers within {PATIENCE:.0f} s:\n{logs}")
 
     def close(self) -> None:
-        """End all processes; executors end with their workers."""
+        """End all processes. Executors end with their workers."""
         executors = [
             each for name in self._processes for each in psutil.Process(self._processes[name].pid).children(True)
         ]

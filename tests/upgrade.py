@@ -1,5 +1,5 @@
 """
-What Winnow 0.1.0 wrote: read from `tests/data`, and, where its commit is at hand, written anew by 0.1.0 itself.
+The output of Winnow 0.1.0, read from `tests/data`, or produced by 0.1.0 itself if its commit is available.
 
 `python -m tests.upgrade` writes the file: it runs 0.1.0 on an embedded Kafka with `given()` until the end.
 """
@@ -23,17 +23,17 @@ from tests.independent import Record, Written, line, produce, read
 from tests.integration.service import WinnowOnSpark, settings
 
 COMMIT = "86e68a37cd4acd3175631b5617a8520113f254d4"
-"""The last commit of 0.1.0, before the metadata beside the offsets got the second version."""
+"""The last commit of 0.1.0, before the second version of the offset metadata."""
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests/data/written-by-0.1.0.json"
 GOOD, PARTITIONS = 30, 2
-"""How many good lines 0.1.0 was given in each partition, and in how many partitions; one bad line follows in each."""
+"""How many valid lines 0.1.0 was given in each partition, and how many partitions. One invalid line follows in each."""
 SOURCE, SINK, DEAD, GROUP = "raw", "clean", "dead", "winnow-0.1.0"
 
 
 class Left(NamedTuple):
     """
-    What 0.1.0 has left in Kafka when it has ended.
+    What 0.1.0 left in Kafka.
 
     Args:
         offsets: the committed offset of each source partition, with its metadata, by the partition's number.
@@ -61,7 +61,7 @@ def given() -> list[Written]:
 
 
 def recorded() -> Left:
-    """Return what the file holds."""
+    """Return the content of the file."""
     told = json.loads(FILE.read_text("utf-8"))
     records = {
         name: [
@@ -81,26 +81,26 @@ def recorded() -> Left:
 
 
 def is_at_hand() -> bool:
-    """Return whether git has the commit; in a shallow clone it has not."""
+    """Return whether git has the commit. A shallow clone lacks it."""
     command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{COMMIT}^{{commit}}"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def unpacked(folder: Path) -> dict[str, str]:
-    """Unpack 0.1.0 into a folder; return the environment in which Python and Spark's workers import it from there."""
+    """Unpack 0.1.0 into a folder. Return the environment in which Python and Spark's workers import it."""
     command = ["git", "-C", str(ROOT), "archive", COMMIT, "app", "parsers"]
     packed = subprocess.run(command, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as tar:
         tar.extractall(folder, filter="data")
     environment = {"PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
-    # Otherwise its workers compile the kernels in its first round, which ends before they are done on a busy machine.
+    # Otherwise its workers compile the kernels in its first round, which would end too early on a busy machine.
     compiled = [sys.executable, "-c", "import app.kafka.bulk.kernels, parsers.compiled.kernels"]
     subprocess.run(compiled, env={**os.environ, **environment}, check=True)
     return environment
 
 
 def settings_of(bootstrap: str, group: str, source: str, sink: str, dead: str) -> dict[str, Any]:
-    """Return a configuration that 0.1.0 reads: it knows no status page."""
+    """Return a configuration for 0.1.0, which has no status page."""
     config = settings(bootstrap, group=group, sources=[source], sink=sink, dead=dead)
     del config["http"]
     return config
@@ -117,12 +117,12 @@ def offsets(bootstrap: str, group: str, topic: str) -> dict[int, tuple[int, str]
 
 
 def transactional_ids(bootstrap: str) -> list[str]:
-    """Return those that the coordinator knows; a key of its log is a version, a length, and the id."""
+    """Return the ids that the coordinator knows. A key of its log is a version, a length, and the id."""
     return sorted({(record.key or b"")[4:].decode() for record in read(bootstrap, "__transaction_state")})
 
 
 def _record() -> None:
-    """Let 0.1.0 write, and write down what it has left."""
+    """Run 0.1.0 and record its output."""
     with tempfile.TemporaryDirectory() as folder, Broker() as broker:
         for name in (SOURCE, SINK, DEAD):
             broker.create_topic(name, PARTITIONS)

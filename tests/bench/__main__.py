@@ -1,5 +1,5 @@
 """
-Measures Winnow and alternatives to it, one after the other, on one embedded broker and two cores.
+Measures Winnow and its alternatives in turn, on one embedded broker and two cores.
 
 Usage: python -m tests.bench [--records N] [--partitions N] [--runs N] [--cores N] [--only WORD]... [--against FOLDER] [--verify] [--picture FILE]
 """
@@ -28,7 +28,7 @@ PICTURE = Path(__file__).with_name("speed.svg")
 
 
 def main() -> int:
-    """Run every system several times, interleaved; print a table for RESULTS.md and draw its picture."""
+    """Run every system several times, interleaved. Print a table for RESULTS.md and draw its chart."""
     options = parse_options()
     keep_to(options.cores)
     recipe = Recipe(options.partitions, options.records)
@@ -41,7 +41,7 @@ def main() -> int:
         load(broker.bootstrap, source, recipe)
         warm_up(systems[0], broker, source, recipe, Path(folder))
         for number in range(1, options.runs + 1):
-            # Every other turn is backwards, so that no system always follows the same one.
+            # Reverse every other round, so that no system always runs after the same one.
             for system in systems if number % 2 else systems[::-1]:
                 with prepared(f"{system.slug}-{number}", broker, source, recipe.partitions, Path(folder)) as job:
                     results[system].append(measure(system, job, broker, recipe))
@@ -83,12 +83,12 @@ def parse_options() -> argparse.Namespace:
 
 
 def chosen(words: Sequence[str]) -> list[System]:
-    """Return the systems whose name contains one of the words; all of them without words."""
+    """Return the systems whose name contains one of the words, or all systems if there are none."""
     return [each for each in SYSTEMS if not words or any(word.lower() in each.name.lower() for word in words)]
 
 
 def usable(system: System, folder: Path) -> bool:
-    """Return whether a system can run, after it has fetched what it needs; print the reason if not."""
+    """Fetch what a system needs and return whether it can run. Print the reason if it cannot."""
     try:
         system.command(Job("", "", "", "", 1, system.slug, folder))
     except (NotUsable, subprocess.CalledProcessError) as error:
@@ -98,21 +98,21 @@ def usable(system: System, folder: Path) -> bool:
 
 
 def warm_up(system: System, broker: Broker, source: str, recipe: Recipe, folder: Path) -> None:
-    """Run one system without measuring it, because the broker's JVM is slow until it has compiled its hot code."""
+    """Run one system without measuring it: the broker's JVM is slow until its hot code is compiled."""
     say("warming up the broker")
     with prepared("warm-up", broker, source, recipe.partitions, folder) as job:
         run(system, job, broker.pids[0], recipe.count)
 
 
 def measure(system: System, job: Job, broker: Broker, recipe: Recipe) -> Result:
-    """Run one system once; return and print its result."""
+    """Run one system once, print its result and return it."""
     result = run(system, job, broker.pids[0], recipe.count)
     say(f"{job.group}: {result.records_per_second:,.0f} records/s, {result.cpu_per_million:.2f} CPU-s per million")
     return result
 
 
 def verify(system: System, job: Job, recipe: Recipe) -> None:
-    """Compare every record that a run has written with the recipe; raise InvalidRun for unexpected faults."""
+    """Compare every record of a run with the recipe. Raise InvalidRun for an unexpected fault."""
     with Verification(
         job.bootstrap, recipe, source=job.source, sink=job.sink, dead_letters=job.dead_letters
     ) as verification:
@@ -124,7 +124,7 @@ def verify(system: System, job: Job, recipe: Recipe) -> None:
 
 
 def table(results: Mapping[System, Sequence[Result]]) -> str:
-    """Return medians, with the lowest and the highest value in brackets, as a Markdown table."""
+    """Return the medians as a Markdown table, with the lowest and highest values in brackets."""
     columns: list[tuple[str, Callable[[Result], float], str]] = [
         ("records/s", lambda result: result.records_per_second, ",.0f"),
         ("CPU-s per million", lambda result: result.cpu_per_million, ".2f"),
@@ -139,7 +139,7 @@ def table(results: Mapping[System, Sequence[Result]]) -> str:
 
 
 def bar(system: System, result: Result) -> Bar:
-    """Return a system's bar in the picture."""
+    """Return a system's bar in the chart."""
     title = f"{system.name}\n{system.guarantee}"
     return Bar(title, result.records_per_second, result.cpu_per_million, system.name.startswith("Winnow"))
 

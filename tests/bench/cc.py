@@ -1,4 +1,4 @@
-"""Compiles the benchmark's C program, once, into the user's cache, against the librdkafka of confluent-kafka's wheel."""
+"""Compiles the benchmark's C program once, into the user's cache, against the librdkafka of confluent-kafka's wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = Path(__file__).with_name("split.c")
 
 def split_program() -> Path:
     """
-    Return the path of the program; the first call after a change compiles it.
+    Return the path of the program. Compile it first if it changed.
 
     Raises:
         NotUsable: there is no C compiler, or the wheel of confluent-kafka has no librdkafka.

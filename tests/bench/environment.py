@@ -1,4 +1,4 @@
-"""Creates, once, a second Python environment with PySpark 4.0.0, the last one whose Kafka connector can be downloaded."""
+"""Creates a second Python environment with PySpark 4.0.0, the last version whose Kafka connector can be downloaded."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ CONNECTOR = Bundle(
     "13 jars",
     ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
 )
-# PySpark itself has the other jars that Ivy fetches.
+# PySpark itself ships the other jars that Ivy fetches.
 NEEDED = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars that PySpark needs for Kafka and does not have; the first call fetches them."""
+    """Return the Kafka jars that PySpark lacks, and fetch them on the first call."""
     return [jar for jar in sorted(fetch_jars(CONNECTOR).glob("*.jar")) if jar.name.startswith(NEEDED)]
 
 
 def connector_python() -> Path:
-    """Return the Python of that environment; the first call creates it, from hash-pinned packages."""
+    """Return the Python of that environment. The first call creates it from hash-pinned packages."""
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
     folder = cache_folder() / f"bench-spark-4.0.0-{digest}"
     ready, python = folder / ".ready", folder / "bin" / "python"
@@ -39,7 +39,7 @@ def connector_python() -> Path:
             sys.stderr.write("setting up PySpark 4.0.0 for Spark's own Kafka connector (400 MB, once)\n")
             subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], check=True)
             (packages,) = folder.glob("lib/python*/site-packages")
-            # By uv, as the Makefile tells it of the package index: a third of what pip takes.
+            # The Makefile uses uv, which takes a third of pip's time and knows the configured package index.
             subprocess.run(["make", "--silent", "packages", f"PINS={LOCK}", f"FOLDER={packages}"], cwd=ROOT, check=True)
             ready.touch()
     return python

@@ -1,7 +1,7 @@
 """
 Feeds the latency benchmark with records at a steady rate.
 
-The timestamp of a record is the time at which it was due, so the measured latency includes any delay of the feed.
+A record's timestamp is the time it was due, so the measured latency includes any delay of the feed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Pace(NamedTuple):
 
     Args:
         per_second: records per second.
-        max_lag: wait while the lag of the group exceeds this many records; 0 means: never wait.
+        max_lag: wait while the lag of the group exceeds this many records; 0 means no limit.
     """
 
     per_second: float
@@ -38,14 +38,14 @@ class Pace(NamedTuple):
 
 
 def start(job: Job, pace: Pace, seconds: float) -> BaseProcess:
-    """Start `feed` in a separate process, and return it."""
+    """Start `feed` in a separate process and return the process."""
     process = get_context("spawn").Process(target=feed, args=(job, pace, seconds), daemon=True)
     process.start()
     return process
 
 
 def feed(job: Job, pace: Pace, seconds: float) -> None:
-    """Produce to all partitions in turn for `seconds`; the timestamp of each record is the time at which it was due."""
+    """Produce to all partitions in turn for `seconds`. A record's timestamp is the time it was due."""
     lines = _lines(job.partitions)
     producer = Producer({**PRODUCER, "bootstrap.servers": job.bootstrap, "linger.ms": 5})
     backlog = _Backlog(job)
@@ -81,7 +81,7 @@ def _produce(producer: Producer, topic: str, line: Line, partition: int, due: fl
 
 
 class _Backlog:
-    """Returns the lag of a group behind what was sent; asks Kafka a few times a second."""
+    """Tracks how far a group lags behind the sent records. Asks Kafka a few times a second."""
 
     def __init__(self, job: Job) -> None:
         self._places = [TopicPartition(job.source, partition) for partition in range(job.partitions)]

@@ -13,7 +13,7 @@ from app.embedded.broker import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The topics, the names and the folder of one run; all are new except the source topic."""
+    """The topics, names and folder of one run. Everything but the source topic is new."""
 
     bootstrap: str
     source: str
@@ -31,8 +31,8 @@ class Job:
 
 @contextmanager
 def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: Path) -> Iterator[Job]:
-    """Create output topics and a folder for one run, and delete the topics after it."""
-    os.sync()  # so that this run does not pay for the disk writes of the one before
+    """Create the output topics and the folder of one run. Delete the topics afterwards."""
+    os.sync()  # so that this run does not pay for the disk writes of the previous one
     sink = broker.create_topic(f"{name}.clean", partitions)
     dead_letters = broker.create_topic(f"{name}.dlq")
     (folder / name).mkdir()
@@ -44,11 +44,11 @@ def prepared(name: str, broker: Cluster, source: str, partitions: int, folder: P
 
 def drop(broker: Cluster, topics: Sequence[str]) -> None:
     """Delete topics."""
-    admin = broker.admin()  # must live until the last answer
+    admin = broker.admin()  # must live until the last response
     for deleted in admin.delete_topics(list(topics)).values():
         deleted.result(30)
 
 
 def keep_to(cores: int) -> None:
-    """Restrict this process to so many cores; the broker and the jobs inherit that."""
+    """Restrict this process to that many cores. The broker and the jobs inherit the limit."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])

@@ -1,4 +1,4 @@
-"""Fetches the jars of the benchmark's Java programs and compiles the programs, once, into the user's cache."""
+"""Fetches the jars of the benchmark's Java programs and compiles the programs once, into the user's cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NotCompiled(NotUsable):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A class with a `main` in a file of that name, the jars it needs, and flags for its JVM."""
+    """A class with a `main` in a file of the same name, the jars it needs, and flags for its JVM."""
 
     name: str
     bundle: Bundle
@@ -43,7 +43,7 @@ class Program:
         return [find_java(), *FLAGS, *self.flags, "-cp", path, self.name, *arguments]
 
     def compiled(self) -> Path:
-        """Return the folder of its classes; the first call after a change compiles them."""
+        """Return the folder of its classes. Compile them first if the source changed."""
         sources = [SOURCES / f"{name}.java" for name in (*SHARED, self.name)]
         folder = cache_folder() / f"bench-{self.name}-{_digest(self.bundle, sources)}"
         if not folder.is_dir():

@@ -3,8 +3,8 @@ Measures the latency from producer to read_committed reader of the sink, by comm
 
 Usage: python -m tests.bench.latency [--intervals S,S,...] [--loads PERCENT,...] [--seconds N] [--throughput N] [--cores N]
 
-A load is a percentage of the throughput: what Winnow sustains while it shares the cores with producer, broker and reader.
-The reader follows one of eight partitions, so that it costs little; its resolution is 10 ms.
+The load is a percentage of the throughput that Winnow sustains while it shares the cores with producer, broker and
+reader. To stay cheap, the reader follows only one of eight partitions. Its resolution is 10 ms.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ READER: dict[str, str | int | float | bool] = {
 }
 RESOLUTION_SECONDS = 0.01
 START_SECONDS = 60.0
-# The first seconds of a feed do not count: processes start, caches fill.
+# Ignore the first seconds of a feed, while processes start and caches fill.
 SETTLING_SECONDS = 3.0
 QUIET_SECONDS = 3.0
 PROBE_PER_SECOND = 5_000.0
@@ -54,13 +54,13 @@ ADD_EVERY_SECONDS = 5.0
 
 
 class NothingReceived(Exception):
-    """The reader gets no records."""
+    """The reader receives no records."""
 
 
 @dataclass(slots=True)
 class Received:
     """
-    The batches that a reader has received.
+    The batches that a reader received.
 
     Args:
         arrivals: when each batch arrived, in seconds since the epoch.
@@ -71,12 +71,12 @@ class Received:
     due: list[list[float]] = field(default_factory=list)
 
     def since(self, moment: float) -> Received:
-        """Return the batches that arrived after a moment."""
+        """Return the batches that arrived after this time."""
         kept = [number for number, arrival in enumerate(self.arrivals) if arrival >= moment]
         return Received([self.arrivals[number] for number in kept], [self.due[number] for number in kept])
 
     def latencies(self) -> list[float]:
-        """Return for each record the seconds between its due time and its arrival."""
+        """Return the seconds between due time and arrival, for each record."""
         pairs = zip(self.arrivals, self.due, strict=True)
         return [arrival - due for arrival, batch in pairs for due in batch]
 
@@ -98,10 +98,11 @@ class Reader:
 
     def read_during(self, feed: BaseProcess) -> Received:
         """
-        Read until the feed has ended and nothing more arrives. The first record may take long, if the service still starts.
+        Read until the feed has ended and no more records arrive. The first record may take long if the service is still
+        starting.
 
         Raises:
-            NothingReceived: no record arrived for too long.
+            NothingReceived: no record arrived in time.
         """
         received, last = Received(), time.time()
         while feed.is_alive() or not received.arrivals or time.time() - last < QUIET_SECONDS:
@@ -125,7 +126,7 @@ class Row(NamedTuple):
 
 
 def main() -> int:
-    """Print a table of latencies, and one of the pauses at a rebalance."""
+    """Print a table of latencies and one of the pauses at a rebalance."""
     options = parse_options()
     keep_to(options.cores)
     rows, pauses = [], []
@@ -160,7 +161,7 @@ def numbers(text: str) -> list[float]:
 
 @contextmanager
 def running(name: str, broker: Broker, folder: Path, settings: dict[str, object]) -> Iterator[tuple[Job, Reader]]:
-    """Run Winnow on new topics; the block begins when it has delivered its first records."""
+    """Run Winnow on new topics. The block starts once the first records are delivered."""
     source = broker.create_topic(f"{name}.raw", PARTITIONS)
     with prepared(name, broker, source, PARTITIONS, folder) as job:
         process = ManagedProcess(service(job, settings), log(job), cwd=job.folder)
@@ -179,14 +180,14 @@ def log(job: Job) -> Path:
 
 
 def calibrated(broker: Broker, folder: Path, seconds: float = 15.0) -> float:
-    """Return the throughput in records/s, measured with a feed that stays a little ahead, on the same cores."""
+    """Return the throughput in records/s, measured on the same cores with a feed that stays slightly ahead."""
     with running("throughput", broker, folder, {}) as (job, reader):
         received = reader.read_during(feed.start(job, feed.Pace(UNBOUNDED_PER_SECOND, MAX_LAG), seconds))
     return PARTITIONS * received.since(received.arrivals[0] + SETTLING_SECONDS).per_second()
 
 
 def latencies(broker: Broker, folder: Path, interval: float, rates: Mapping[float, float], seconds: float) -> list[Row]:
-    """Return a row for each load; `rates` maps the load in percent to its records/s."""
+    """Return a row for each load. `rates` maps the load in percent to its records/s."""
     rows = []
     with running(f"interval-{interval}", broker, folder, {"commit.interval": f"{interval}s"}) as (job, reader):
         for load, rate in rates.items():
@@ -198,7 +199,7 @@ def latencies(broker: Broker, folder: Path, interval: float, rates: Mapping[floa
 
 
 def rebalance_gap(broker: Broker, folder: Path, interval: float) -> list[str]:
-    """Measure at a light load how long a reader waits at a rebalance, which added partitions cause."""
+    """Measure at a light load how long a reader waits when added partitions cause a rebalance."""
     settings: dict[str, object] = {"commit.interval": f"{interval}s", "round.interval": f"{ROUND_SECONDS}s"}
     with running(f"gap-{interval}", broker, folder, settings) as (job, reader):
         before = rounds(log(job))
@@ -218,7 +219,7 @@ def rebalance_gap(broker: Broker, folder: Path, interval: float) -> list[str]:
 
 
 def add_partitions(broker: Broker, topic: str) -> None:
-    """Add one partition every few seconds; nothing is written to them."""
+    """Add one empty partition every few seconds."""
     admin = broker.admin()
     for partitions in range(PARTITIONS + 1, PARTITIONS + 1 + ADDED_PARTITIONS):
         time.sleep(ADD_EVERY_SECONDS)

@@ -1,5 +1,6 @@
 """
-What `lineage.headers` costs: CPU of one task and of the broker, by turns with and without, without Spark.
+Measures the CPU cost of `lineage.headers` for one task and the broker, without Spark. Runs with and without it
+alternate.
 
 Usage: python -m tests.bench.lineage [--records N] [--runs N]
 """
@@ -24,7 +25,7 @@ SECONDS = 3_600.0
 
 
 def main() -> None:
-    """Print a line for each run; the first of each kind warms everything up."""
+    """Print a line for each run. The first run of each kind is a warm-up."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     options.add_argument("--records", type=int, default=500_000, help="default: %(default)s")
     options.add_argument("--runs", type=int, default=3, help="measured runs of each kind; default: %(default)s")
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def measure(broker: Broker, records: int, name: str, *, lineage: bool) -> tuple[float, float]:
-    """Return the CPU-seconds per million records of a task, which is this process, and of the broker."""
+    """Return the CPU-seconds per million records of this process, which runs the task, and of the broker."""
     kafka = {"bootstrap.servers": broker.bootstrap}
     topics = KafkaTopics(AdminConnection(kafka))
     sink, dead = (topics.destination(broker.create_topic(f"{role}-{name}")) for role in ("clean", "dead"))

@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The figures of one run in its steady part, from a tenth to nine tenths of its output."""
+    """The figures of one run between 10 % and 90 % of its output."""
 
     records_per_second: float
     cpu_per_million: float
@@ -53,7 +53,7 @@ def medians(results: Sequence[Result]) -> Result:
 
 
 def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
-    """Run a job to its end while sampling it; raise InvalidRun if it does not write every record exactly once."""
+    """Run a job to its end while sampling it. Raise InvalidRun unless it writes every record exactly once."""
     log = job.folder / "log"
     process = ManagedProcess(system.command(job), log, cwd=job.folder)
     watch = _Watch(job, process.pid, broker_pid)
@@ -72,7 +72,7 @@ def run(system: System, job: Job, broker_pid: int, records: int) -> Result:
 
 
 def steady(samples: list[Sample], records: int, worker_mib: float, worker_threads: int) -> Result:
-    """Return the figures between a tenth and nine tenths of the output; commit markers are spread evenly and cancel out."""
+    """Return the figures between 10 % and 90 % of the output. Commit markers are spread evenly and cancel out."""
     last = max(sample.offsets for sample in samples)
     begin, end = _at(samples, 0.1 * last), _at(samples, 0.9 * last)
     millions = 0.8 * records / 1e6
@@ -86,7 +86,7 @@ def steady(samples: list[Sample], records: int, worker_mib: float, worker_thread
 
 
 def _at(samples: list[Sample], offsets: float) -> Sample:
-    """Return the sample at so many written offsets, interpolated between its neighbours."""
+    """Return the sample at this many written offsets, interpolated between its neighbours."""
     after = next(number for number, sample in enumerate(samples) if sample.offsets >= offsets)
     if after == 0:
         return samples[0]
@@ -132,7 +132,7 @@ class _Watch:
         self.worker_mib = max([self.worker_mib, *map(peak_mib, workers)])
         self.worker_threads = max([self.worker_threads, *map(threads, workers)])
         job_cpu = sum(cpu_seconds(process) for process in processes)
-        if self.samples:  # the CPU time of ended processes is known from the sample before
+        if self.samples:  # the CPU time of ended processes is known from the previous sample
             job_cpu = max(job_cpu, self.samples[-1].job_cpu)
         broker_cpu = sum(cpu_seconds(process) for process in _tree(self._broker))
         self.samples.append(Sample(time.monotonic(), self._offsets(), job_cpu, broker_cpu))
@@ -167,7 +167,7 @@ def count(job: Job) -> int:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Return the CPU time of a process and of the children that it has waited for."""
+    """Return the CPU time of a process and the children it has reaped."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -176,7 +176,7 @@ def cpu_seconds(process: psutil.Process) -> float:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Return whether a process is a Python worker of Spark, not the driver or the JVM."""
+    """Return whether a process is a Python worker of Spark rather than the driver or the JVM."""
     try:
         return any(word.startswith(("pyspark.", "app.spark.", "tests.bench.timed")) for word in process.cmdline())
     except psutil.Error:

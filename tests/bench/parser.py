@@ -1,7 +1,7 @@
 """
 Measures the parser's time per line on one thread: `python tests/bench/parser.py [FILE] [LINES]`.
 
-FILE has access log lines; without one, the lines are generated. Prints the best of several runs.
+FILE contains access log lines; without it the lines are generated. Prints the best of several runs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def best(parser: Parser, batch: pa.BinaryArray) -> float:
 
 
 def timings(work: Callable[[], object]) -> Iterator[float]:
-    """Run the work until the time is up, at least twice; yield the seconds of each run."""
+    """Repeat the work until the time is up, at least twice. Yield the seconds of each run."""
     until = perf_counter() + SECONDS
     for run in cycle((1, 2)):
         start = perf_counter()

@@ -1,4 +1,4 @@
-"""Winnow's loop without parser and Spark: consume, produce and commit every value unchanged. Shows what these two cost."""
+"""Winnow's loop without parser and Spark, to show their cost: consume, produce and commit every value unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def work(assignment: Assignment) -> int:
 
 
 def main(bootstrap: str, source: str, sink: str, dead_letters: str, group: str) -> None:
-    """Copy a whole topic, exactly once, in two processes."""
+    """Copy a whole topic exactly once, in two processes."""
     topics = KafkaTopics(AdminConnection({"bootstrap.servers": bootstrap}))
     partitions = [Partition(source, n) for n in range(topics.source_topics([source], None)[source].partitions)]
     ends = {partition: marks.last_stable for partition, marks in topics.watermarks(partitions).items()}

@@ -1,4 +1,4 @@
-"""Draws the results of `make bench`: records/s and CPU per record of every system, side by side."""
+"""Draws the results of `make bench` side by side: records/s and CPU per record of every system."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Bar(NamedTuple):
 
 
 def draw(bars: Sequence[Bar], title: str, file: Path) -> None:
-    """Write the picture, fastest system first; the suffix of the file decides its format."""
-    # Not at the top: Matplotlib takes a second, in each process that collects the tests.
+    """Write the chart, fastest system first. The suffix of the file determines its format."""
+    # Not at the top: importing Matplotlib takes a second in every process that collects the tests.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # The same numbers give the same file: no date, no random ids, text as text.
+    # The same numbers produce the same file: no date, no random ids, text as text.
     mpl.rcParams.update({"svg.hashsalt": "winnow", "svg.fonttype": "none", "font.size": 9})
     figure = Figure(figsize=(9.5, 0.8 + 0.42 * len(bars)), layout="constrained")
     figure.suptitle(title, fontsize=10)

@@ -30,11 +30,11 @@ def main() -> None:
 
 class Planned(NamedTuple):
     """
-    How good a plan is.
+    The quality of a plan.
 
     Args:
         seconds: how long planning took.
-        excess: by how much the load of the busiest task exceeds the lower bound of any plan, as a fraction.
+        excess: by which fraction the load of the busiest task exceeds the lower bound of any plan.
     """
 
     seconds: float
@@ -42,19 +42,19 @@ class Planned(NamedTuple):
 
 
 def even(partitions: int) -> dict[Partition, int]:
-    """Return partitions with about the same load."""
+    """Return partitions with similar loads."""
     rng = random.Random(1)
     return {Partition("raw", number): rng.randint(90_000, 110_000) for number in range(partitions)}
 
 
 def skewed(partitions: int) -> dict[Partition, int]:
-    """Return many light partitions and few heavy ones (log-normal)."""
+    """Return many light partitions and a few heavy ones (log-normal)."""
     rng = random.Random(1)
     return {Partition("raw", number): round(rng.lognormvariate(10, 0.4)) for number in range(partitions)}
 
 
 def idle(partitions: int) -> dict[Partition, int]:
-    """Return partitions of which nine in ten are idle."""
+    """Return partitions, nine in ten of them idle."""
     rng = random.Random(1)
     return {Partition("raw", number): 100_000 if rng.random() < 0.1 else 0 for number in range(partitions)}
 
@@ -63,7 +63,7 @@ LOADS: dict[str, Callable[[int], dict[Partition, int]]] = {"even": even, "skewed
 
 
 def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
-    """Plan a round, and return how long it took and how good the plan is."""
+    """Plan a round. Return how long that took and how good the plan is."""
     ranges = [OffsetRange(partition, 0, 0) for partition in loads]
     began = time.perf_counter()
     tasks = plan(ranges, loads, slots)
@@ -72,7 +72,7 @@ def planned(loads: Mapping[Partition, int], slots: int) -> Planned:
 
 
 def excess(tasks: Sequence[Sequence[int]]) -> float:
-    """Return how far the busiest task exceeds the lower bound: the larger of the mean and the heaviest partition."""
+    """Return how far the busiest task exceeds the lower bound, the larger of the mean and the heaviest partition."""
     least = max(sum(map(sum, tasks)) / len(tasks), *(max(task) for task in tasks))
     return max(map(sum, tasks)) / least - 1
 

@@ -18,7 +18,7 @@ def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def spread(numbers: Sequence[float], form: str) -> str:
-    """Return the median and, if there are several numbers, the lowest and the highest; a dash if all are 0."""
+    """Return the median, and the lowest and highest of several numbers. Return a dash if all are 0."""
     if not any(numbers):
         return "-"
     middle = format(statistics.median(numbers), form)

@@ -1,5 +1,5 @@
 """
-Measures how cost grows with the number of source partitions: the same records over 1 to 1,000 of them.
+Measures how cost grows with the number of source partitions: the same records over 1 to 1,000 partitions.
 
 Usage: python -m tests.bench.scale [--records N] [--partitions N]... [--sink-partitions N] [--cores N]
 """
@@ -57,7 +57,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[Result, timed.Times]:
-    """Run Winnow from a new topic into a sink with `sinks` partitions; return its figures and its workers' times."""
+    """Run Winnow from a new topic into a sink with `sinks` partitions. Return its figures and its workers' times."""
     name = f"scale-{recipe.partitions}"
     source = broker.create_topic(f"{name}.raw", recipe.partitions)
     say(f"loading {recipe.count:,} records into {recipe.partitions} partitions")
@@ -70,7 +70,7 @@ def measure(broker: Broker, recipe: Recipe, sinks: int, folder: Path) -> tuple[R
 
 
 def winnow(job: Job) -> list[str]:
-    """Return the command that runs Winnow with workers that record their times."""
+    """Return the command that runs Winnow with workers that record times."""
     return service(job, {}, "--until-end", spark=timed.spark_settings(job.folder))
 
 

@@ -1,7 +1,7 @@
 """
-Times scrapes of the status page with many partitions, over HTTP, as Prometheus and a browser ask for them.
+Times scrapes of the status page with many partitions, over HTTP, as Prometheus and a browser request them.
 
-With --flood, processes ask without a pause meanwhile, and what a thread of the driver and a probe wait is shown, too.
+With --flood, other processes send requests without pause. The delays of a driver thread and of a probe are shown too.
 
 Usage: python -m tests.bench.scrape [--partitions N] [--times N] [--flood CLIENTS]
 """
@@ -31,7 +31,7 @@ def main() -> None:
     options.add_argument("--flood", type=int, default=0, help="how many clients ask all the time; default: %(default)s")
     given = options.parse_args()
     snapshot = replace(large(given.partitions), alive=time.time())
-    # Each look is at a new snapshot, because an old one may be answered twice; where many ask, that is the point.
+    # Give each request a new snapshot, because responses for an old one are cached. A flood is meant to hit the cache.
     latest = (lambda: snapshot) if given.flood else lambda: replace(snapshot)
     with StatusServer("127.0.0.1", 0, latest) as server, flood(f"{server.url}metrics", given.flood):
         cells = [row(f"{server.url}{path}", path, given.times) for path in ("metrics", "api/status", "healthz")]
@@ -41,7 +41,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def flood(url: str, clients: int) -> Iterator[None]:
-    """Have so many clients ask without a pause; they are processes, because the driver's interpreter is not theirs."""
+    """Send requests without pause from this many clients: processes, to spare the driver's interpreter lock."""
     flooding = [multiprocessing.get_context("spawn").Process(target=ask_on, args=(url,)) for _ in range(clients)]
     try:
         for each in flooding:
@@ -54,14 +54,14 @@ def flood(url: str, clients: int) -> Iterator[None]:
 
 
 def ask_on(url: str) -> None:
-    """Ask until the process is killed, whatever is answered."""
+    """Send requests until the process is killed, ignoring the responses."""
     while True:
         with contextlib.suppress(OSError, http.client.HTTPException), urllib.request.urlopen(url, timeout=10) as answer:
             answer.read()
 
 
 def naps(times: int = 200, seconds: float = 0.01) -> list[str]:
-    """Sleep for 10 ms again and again, as the driver's loop does for longer; return how much later it woke up."""
+    """Sleep for 10 ms over and over, like the driver's loop. Return how late each wake-up was."""
     late = []
     for _ in range(times):
         began = time.perf_counter()
@@ -71,7 +71,7 @@ def naps(times: int = 200, seconds: float = 0.01) -> list[str]:
 
 
 def row(url: str, path: str, times: int) -> list[str]:
-    """Ask so many times, and return what it took and how large the answer is."""
+    """Send this many requests. Return their times and the size of the response."""
     took, size = [], 0
     for _ in range(times):
         began = time.perf_counter()

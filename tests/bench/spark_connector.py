@@ -1,9 +1,10 @@
 """
-The baseline: the same cleansing in Spark SQL, with Structured Streaming and Spark's own Kafka connector. Runs on PySpark 4.0.0.
+The baseline: the same cleansing in Spark SQL, with Structured Streaming and Spark's own Kafka connector. Runs on
+PySpark 4.0.0.
 
 Usage: python spark_connector.py BOOTSTRAP SOURCE SINK DEAD_LETTERS SINK_PARTITIONS FOLDER JAR...
 
-It reads the source topic to its present end. Spark's Kafka sink is at least once and cannot keep timestamps.
+It reads the source topic to its current end. Spark's Kafka sink is at least once and cannot set timestamps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 MARK = "<<<!>>>"
 SEPARATOR = f"{MARK},{MARK}"
 HOUSEID, GATHERTIME, SRCIP, DESTIP, SRCPORT, DESTPORT, URL, COUNT = 1, 2, 3, 4, 5, 6, 13, 15
-# Spark's string functions decode UTF-8 and lose invalid bytes; in ISO-8859-1, each character is a byte.
+# Spark's string functions decode UTF-8 and lose invalid bytes. In ISO-8859-1 each byte is one character.
 BYTES = "ISO-8859-1"
 
 TIME = (
@@ -34,7 +35,7 @@ PORT = r"0*(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 PLAIN = rf"^[\w.-]+\|{TIME}\|{IPV4}:{PORT}\|{IPV4}:{PORT}\z"
 ILLEGAL = r"[\x00-\x1f\x7f|]"
 SUSPECT = r"[\x00-\x1f|\x7f-\x{10ffff}]"
-# A run of characters that need no escaping, or one character that does.
+# A run of characters that need no escaping, or one character that needs it.
 PIECE = r"([^\x00-\x1f\x7f|]+|[\x00-\x1f\x7f|])"
 BYTES_PIECE = (
     r"([ -{}~]+|[\xC2-\xDF][\x80-\xBF]|\xE0[\xA0-\xBF][\x80-\xBF]|[\xE1-\xEC\xEE\xEF][\x80-\xBF]{2}|\xED[\x80-\x9F][\x80-\xBF]"
@@ -43,7 +44,7 @@ BYTES_PIECE = (
 
 
 def main() -> None:
-    """Cleanse the source topic up to its present end."""
+    """Cleanse the source topic up to its current end."""
     bootstrap, source, sink, dead_letters, partitions, folder, *jars = sys.argv[1:]
     spark = session(Path(folder), jars)
     rows = cleansed(read(spark, bootstrap, source), source, sink, dead_letters, int(partitions))
@@ -64,7 +65,7 @@ def session(folder: Path, jars: list[str]) -> SparkSession:
 
 
 def read(spark: SparkSession, bootstrap: str, source: str) -> DataFrame:
-    """Return the source topic as a stream, with batches so large that their fixed cost is negligible."""
+    """Return the source topic as a stream, in batches so large that their fixed cost is negligible."""
     options = {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": source,
@@ -97,12 +98,12 @@ def cleansed(rows: DataFrame, source: str, sink: str, dead_letters: str, partiti
         "line", f.when(f.col("utf8"), line).otherwise(f.decode("value", BYTES))
     )
     split = lines.withColumn("parts", f.split("line", SEPARATOR, -1)).withColumn("head", head(part, part))
-    # For most lines one regular expression on their head decides; only the others are checked field by field.
+    # A regular expression on the head decides most lines. Only the others are checked field by field.
     plain = f.col("head").rlike(PLAIN) & is_marked() & (f.size("parts") == COUNT)
     judged = split.withColumn("plain", f.coalesce(plain, f.lit(False))).withColumn("reason", reason())
     good = f.col("reason").isNull()
     start = f.when(f.col("plain"), f.col("head")).otherwise(head(trimmed, bracketed))
-    # Spark does not compile the escaping. A separate step for it copies few columns.
+    # Spark does not compile the escaping. As a separate step it copies only a few columns.
     narrow = judged.select(
         *("key", "utf8", f.when(~good, f.col("value")).alias("value")),
         *(f.when(good, start).alias("start"), f.when(good, part(URL)).alias("url")),
@@ -124,7 +125,7 @@ def trimmed(at: int) -> Column:
 
 
 def bracketed(at: int) -> Column:
-    """Return an address as it is written before a port."""
+    """Return an address as written before a port."""
     address = trimmed(at)
     return f.when(f.contains(address, f.lit(":")), f.concat(f.lit("["), address, f.lit("]"))).otherwise(address)
 
@@ -144,7 +145,7 @@ def is_marked() -> Column:
 
 
 def reason() -> Column:
-    """Return why a line must be rejected, or null."""
+    """Return why a line is rejected, or null."""
     return (
         f.when(f.col("plain"), f.lit(None))
         .when(f.col("line").isNull() | f.col("line").isin("", "\r\n", "\n", "\r"), "empty")
@@ -161,17 +162,17 @@ def reason() -> Column:
 
 
 def matches(at: int, pattern: str) -> Column:
-    """Return whether a whole field matches the pattern; $ would accept a line feed at the end."""
+    """Return whether a whole field matches the pattern. `$` would accept a trailing line feed."""
     return trimmed(at).rlike(rf"^(?:{pattern})\z")
 
 
 def is_utf8(letters: Column) -> Column:
-    """Return whether characters that may stand for bytes are valid UTF-8."""
+    """Return whether characters that represent bytes are valid UTF-8."""
     return f.col("utf8") | f.is_valid_utf8(f.encode(letters, BYTES).cast("string"))
 
 
 def ipv6() -> str:
-    """Return the pattern of an IPv6 address, with `::` anywhere and the last pair of groups possibly in IPv4 form."""
+    """Return the pattern of an IPv6 address, with `::` anywhere and the last two groups optionally in IPv4 form."""
     group, pair = "[0-9A-Fa-f]{1,4}", rf"(?:[0-9A-Fa-f]{{1,4}}:[0-9A-Fa-f]{{1,4}}|{IPV4})"
     forms = [rf"(?:{group}:){{6}}{pair}"]
     for before in range(8):
@@ -185,7 +186,7 @@ def ipv6() -> str:
 
 
 def clean_line() -> Column:
-    """Return the cleansed line; null for a rejected one."""
+    """Return the cleansed line, or null for a rejected one."""
     url = f.when(f.col("url").rlike(SUSPECT), escaped(f.col("url"))).otherwise(f.col("url"))
     clean = f.concat("start", f.lit("|"), url)
     return f.when(f.col("utf8"), clean.cast("binary")).otherwise(f.encode(clean, BYTES))
@@ -198,7 +199,7 @@ def escaped(url: Column) -> Column:
 
 
 def escaped_piece(piece: Column) -> Column:
-    """Percent-encode a character if necessary; where characters are bytes, a single one above 0x7F is not UTF-8."""
+    """Percent-encode a character if necessary. If characters are bytes, a single one above 0x7F is not UTF-8."""
     code = f.concat(f.lit("%"), f.hex(f.encode(piece, BYTES)))
     return f.when(piece.rlike(ILLEGAL) | (~f.col("utf8") & piece.rlike(r"^[\x80-\xff]\z")), code).otherwise(piece)
 

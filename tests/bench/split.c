@@ -1,8 +1,8 @@
 /*
- * What C on librdkafka pays for the job without its checks: split each line, keep six fields, commit in transactions.
+ * The cost of the job in C on librdkafka, without the checks: split each line, keep six fields, commit in transactions.
  *
- * Two processes, one transactional producer for each source partition, the settings that Winnow uses. Lines that do not
- * have 15 fields go to the dead letters as they came. Declares what it uses of librdkafka, so that no header is needed.
+ * Two processes, one transactional producer for each source partition, Winnow's settings. Lines with other than 15
+ * fields go to the dead letters unchanged. Declares the parts of librdkafka that it uses, so that no header is needed.
  *
  * Usage: split BOOTSTRAP SOURCE SINK DEAD_LETTERS GROUP PARTITIONS
  */
@@ -119,7 +119,7 @@ static double seconds(void) {
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* Write the six fields of a line that count; give their length, or -1 if the line has not 15. */
+/* Write the six kept fields of a line. Return their length, or -1 if the line does not have 15 fields. */
 static long cleanse(const char *line, size_t size, char *out) {
     const char *begins[FIELDS + 1], *end = line + size;
     size_t lengths[FIELDS + 1];

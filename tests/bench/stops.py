@@ -1,7 +1,9 @@
 """
-Measures how long the service takes to stop after SIGTERM: while lines flow, and with 64 partitions open whose only broker is gone.
+Measures how long the service takes to stop after SIGTERM: with lines flowing, and with its only broker gone.
 
 Usage: python -m tests.bench.stops [--times N]
+
+The broker goes away while 64 partitions are open.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ FEW, MANY = 4, 64
 
 @contextmanager
 def started(broker: Broker, name: str, partitions: int) -> Iterator[WinnowOnSpark]:
-    """Start a service on new topics, and wait until each partition has brought a line."""
+    """Start a service on new topics. Wait until each partition has delivered a line."""
     raw, clean, dead = (broker.create_topic(f"{name}.{role}", partitions) for role in ("raw", "clean", "dead"))
     config = settings(broker.bootstrap, group=name, sources=[raw], sink=clean, dead=dead)
     produce(broker.bootstrap, raw, [Written(line(n), None, n) for n in range(partitions)])
@@ -37,7 +39,7 @@ def started(broker: Broker, name: str, partitions: int) -> Iterator[WinnowOnSpar
 
 
 def timed(service: WinnowOnSpark) -> float:
-    """Stop a service; return how many seconds it took."""
+    """Stop a service and return how many seconds that took."""
     began = time.monotonic()
     if code := service.stop():
         sys.exit(f"it ended with {code}")

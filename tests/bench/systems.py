@@ -1,4 +1,4 @@
-"""The systems to measure: each is a command that cleanses a source topic up to its present end, and exits."""
+"""The systems to measure: commands that cleanse a source topic up to its current end, then exit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.environment import connector_jars, connector_python
 from tests.bench.job import Job
 from tests.bench.jvm import FLINK, KAFKA_STREAMS
 
-# Long, in favour of Flink: a checkpoint costs it more than a commit costs the others.
+# Long, in Flink's favour: checkpoints cost it more than commits cost the others.
 CHECKPOINT_MILLISECONDS = 2_000
 
 
@@ -37,12 +37,12 @@ class System:
 
     @property
     def slug(self) -> str:
-        """The name in characters that topics and folders can have."""
+        """The name, in characters valid for topics and folders."""
         return self.name.lower().translate(str.maketrans(" ,'[]", "-----"))
 
 
 def winnow(guarantee: str) -> Callable[[Job], list[str]]:
-    """Return the command of Winnow with this guarantee and otherwise default settings."""
+    """Return the command of Winnow with this guarantee and default settings otherwise."""
     return lambda job: service(job, {"delivery.guarantee": guarantee}, "--until-end")
 
 
@@ -92,7 +92,7 @@ def passthrough(job: Job) -> list[str]:
 
 
 def earlier(checkout: Path) -> list[System]:
-    """Return Winnow in the version of another checkout, with both guarantees and this environment's packages."""
+    """Return Winnow as in another checkout, with both guarantees and this environment's packages."""
     path = f"PYTHONPATH={checkout.resolve()}"
 
     def command(system: System) -> Callable[[Job], list[str]]:

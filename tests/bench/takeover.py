@@ -3,9 +3,10 @@ Measures how long readers of the sink wait while a later generation takes over, 
 
 Usage: python -m tests.bench.takeover [--per-second N] [--times N] [--cores N]
 
-A read_committed reader follows every partition. The pause of a take-over is the longest time without a new line in any of
-them, between the start of the later service and three seconds after the earlier one has ended; beside it the longest
-in the ten seconds before that start. All processes share the cores: the start of a JVM takes them from everybody.
+A read_committed reader follows every partition. The pause of a take-over is the longest time without a new line in any
+partition, from the start of the later service until three seconds after the end of the earlier one. For comparison, the
+table shows the longest pause in the ten seconds before that start. All processes share the cores, so a starting JVM
+slows all of them.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from tests.chaos.cluster import until
 
 BEFORE_SECONDS, AFTER_SECONDS = 10.0, 3.0
 PATIENCE_SECONDS = 120.0
-# What the earlier service logs when it notices the later one, and how long before that the hand-over may have begun.
+# The earlier service's log event when it notices the later one, and how long before it the hand-over may have begun.
 NOTICED, HAND_OVER_SECONDS = "taken_over", 5.0
 
 
 class Arrivals:
-    """Follows all partitions of the sink in a thread, and remembers when each of them got new lines."""
+    """Follows all partitions of the sink in a thread and records when each of them received new lines."""
 
     def __init__(self, job: Job) -> None:
         self._consumer = Consumer({**READER, "bootstrap.servers": job.bootstrap})
@@ -67,13 +68,13 @@ class Arrivals:
         self._thread.join()
 
     def longest_pause(self, begin: float, end: float) -> float:
-        """Return the longest time in seconds in which a partition got no new line."""
+        """Return the longest time in seconds without a new line in a partition."""
         seen = ([begin, *(at for at in list(times) if begin <= at <= end), end] for times in self.times.values())
         return max(later - earlier for times in seen for earlier, later in pairwise(times))
 
 
 class Pauses(NamedTuple):
-    """What readers saw of one take-over; in seconds."""
+    """What readers saw of one take-over, in seconds."""
 
     before: float
     start: float
@@ -82,7 +83,7 @@ class Pauses(NamedTuple):
 
 
 def main() -> None:
-    """Print a table: for each take-over the longest pause before it, and in its two parts."""
+    """Print a table with the longest pause before each take-over and in its two parts."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     options.add_argument("--per-second", type=float, default=100_000, help="records/s; default: %(default)s")
     options.add_argument("--times", type=int, default=3, help="default: %(default)s")
@@ -98,7 +99,7 @@ def main() -> None:
 
 
 def measure(job: Job, per_second: float, times: int) -> list[Pauses]:
-    """Let generation after generation take over while records flow."""
+    """Start generation after generation while records flow."""
     running = later = start(job, 1)
     found = []
     arrivals = Arrivals(job)
@@ -138,12 +139,12 @@ def start(job: Job, generation: int) -> ManagedProcess:
 
 
 def log(job: Job, generation: int) -> Path:
-    """Return where a service writes its log."""
+    """Return the path of a service's log."""
     return job.folder / f"log-{generation}"
 
 
 def taken_over_at(log: Path) -> float:
-    """Return when the earlier service has noticed the later one, in seconds since the epoch."""
+    """Return when the earlier service noticed the later one, in seconds since the epoch."""
     events = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{"))
     return next(datetime.fromisoformat(each["timestamp"]).timestamp() for each in events if each["event"] == NOTICED)
 
@@ -154,7 +155,7 @@ def has_ended(process: ManagedProcess) -> bool:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until something has happened; raise TimeoutError if it does not."""
+    """Wait for a condition; raise TimeoutError if it does not become true."""
     if not until(condition, PATIENCE_SECONDS):
         raise TimeoutError
 

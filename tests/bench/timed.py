@@ -1,8 +1,8 @@
 """
 Winnow's worker daemon with timed clients: a `spark.python.daemon.module` for the benchmark.
 
-Each worker writes a file of lines: `opened SECONDS` for each task, from its first client to its first poll, and
-`commit SECONDS` for each commit of a partition.
+Each worker writes a file of lines: `opened SECONDS` for each task, from its first client to its first poll, and `commit
+SECONDS` for each commit of a partition.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ FOLDER = "WINNOW_BENCH_TIMES"
 
 
 class Times(NamedTuple):
-    """The times that workers have recorded, in seconds."""
+    """The times recorded by the workers, in seconds."""
 
     opened: list[float]
     commits: list[float]
 
 
 def spark_settings(folder: Path) -> dict[str, str]:
-    """Return the Spark settings with which workers write their times into a folder."""
+    """Return the Spark settings that make workers write their times into a folder."""
     return {"spark.python.daemon.module": __name__, f"spark.executorEnv.{FOLDER}": str(folder)}
 
 
 def read(folder: Path) -> Times:
-    """Return the times that the workers have written."""
+    """Return the times that workers wrote."""
     lines = [line.split() for file in folder.glob("times-*") for line in file.read_text().splitlines()]
     return Times(*([float(seconds) for name, seconds in lines if name == each] for each in ("opened", "commit")))
 
 
 class TimedClients:
-    """The clients of a task, as the service creates them, with measured calls."""
+    """The clients of a task, as the service creates them, with timed calls."""
 
     def __init__(self, task_config: TaskConfig) -> None:
         self._began = time.monotonic()
@@ -63,7 +63,7 @@ class TimedClients:
 
 
 class _TimedConsumer:
-    """A consumer that records its first poll, and writes all times of its task to a file when it closes."""
+    """A consumer that records its first poll. When it closes, it writes all times of its task to a file."""
 
     def __init__(self, timed: Any, began: float, times: list[str]) -> None:
         self.timed = timed

@@ -1,4 +1,4 @@
-"""Builds the image by Debian's tools and prints how large it is, part by part: `python -m tests.containers`."""
+"""Builds the image with Debian's tools and prints the size of each part: `python -m tests.containers`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = {
 
 
 def output(image: Path, *command: str) -> str:
-    """Return what a command prints that sees the image's files in `rootfs`."""
+    """Return the output of a command that sees the image's files in `rootfs`."""
     told = subprocess.run(with_image(image, *command), cwd=image, stdout=subprocess.PIPE, text=True, check=True)
     return told.stdout
 

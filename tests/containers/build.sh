@@ -1,11 +1,11 @@
 #!/bin/bash
-# Builds a Dockerfile without a container engine, by Debian's mmdebstrap and buildah:   build.sh FOLDER CHECKOUT
+# Builds a Dockerfile without a container engine, with Debian's mmdebstrap and buildah:   build.sh FOLDER CHECKOUT
 #
-#   FOLDER/layers         the folders of the image's layers, the last one first, as overlayfs takes them
-#   FOLDER/config.json    what buildah tells of the image
+#   FOLDER/layers         the folders of the image's layers, the last one first, as overlayfs expects them
+#   FOLDER/config.json    buildah's description of the image
 #
-# Needs root. Whoever calls it gives it a mount namespace and a process namespace of its own: when it ends, however that
-# happens, its mounts are gone, and so is each program that it has started.
+# Needs root. The caller runs it in its own mount and process namespaces, so that its mounts and programs always end
+# with it.
 set -euo pipefail
 folder=$1 checkout=$2
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin TMPDIR=$folder BUILDAH_ISOLATION=chroot
@@ -15,12 +15,12 @@ buildah() {
     command buildah --root "$folder/store" --runroot "$folder/state" --storage-driver overlay "$@"
 }
 
-build() {  # [OPTION...]: of the Dockerfile that is read from standard input
+build() {  # [OPTION...], with the Dockerfile on standard input
     buildah bud -q --layers=false --pull-never --format docker --build-arg REVISION=tested "$@" -f - "$checkout"
 }
 
-# What stands in for the base that the Dockerfile names: Debian as mmdebstrap makes it from the machine's own mirrors,
-# without manuals and translations, as in slim images.
+# Makes a substitute for the Dockerfile's base: Debian from the machine's own mirrors, without manuals and translations,
+# as in slim images.
 make_base() {
     local container base
     container=$(buildah from --pull-never scratch)
@@ -34,13 +34,13 @@ make_base() {
     buildah commit -q --rm "$container" "localhost/$BASE"
 }
 
-# Of this machine's packages: where there are none of bookworm, mmdebstrap takes Debian's own.
+# Prints this machine's sources of bookworm. If there are none, mmdebstrap uses Debian's own.
 sources() {
     apt-get indextargets --format "deb \$(REPO_URI) \$(RELEASE) \$(COMPONENT)" 'Created-By: Packages' |
         grep -E ' bookworm(-updates|-security)? main$' || true
 }
 
-# As this machine's pip is configured, by files or by variables; a certificate comes along.
+# Copies the settings of this machine's pip, from files or variables, with its certificate.
 point_pip_to_our_index() {
     local base=$1 settings certificate
     settings=$(python3 -m pip config list | sed -nE \
@@ -53,8 +53,8 @@ point_pip_to_our_index() {
     printf '[global]\n%s\n' "$settings" > "$base/etc/pip.conf"
 }
 
-# To commit a gigabyte is to read, hash and write it several times. So another stage comes last, which only keeps the files
-# of the image's own. What the image says of itself is the same without any files.
+# Committing a gigabyte reads, hashes and writes it several times. So an extra last stage only keeps the folder of the
+# image's own files. The image's configuration is the same without any files.
 build_image() {
     local layers=$folder/store/overlay base
     build --volume "$layers:/mnt" < <(

@@ -1,4 +1,4 @@
-"""The image that docker/Dockerfile builds, by a container engine where one answers, else by Debian's own tools."""
+"""The image of docker/Dockerfile, built by a container engine if one is available, otherwise by Debian's own tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.containers.engine import image_of_engine, why_no_engine
 
 @pytest.fixture(scope="session")
 def image() -> Iterator[Image]:
-    """Build the image and start a Kafka beside it; remove both at the end."""
+    """Build the image and start a Kafka for it. Remove both at the end."""
     if no_engine := why_no_engine():
         if not_debian := why_not_debian():
             pytest.skip(f"{no_engine}; {not_debian}")

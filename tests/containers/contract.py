@@ -1,4 +1,4 @@
-"""What the tests of the image ask of whoever builds and runs it: a container engine, or Debian's own tools."""
+"""What the tests of the image require of its backend: a container engine, or Debian's own tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.embedded.broker import Cluster
 ROOT = Path(__file__).parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker/compose.yaml").read_text("utf-8"))["services"]
 CONFIG = "/etc/winnow/winnow.yaml"
-"""Where each container has docker/winnow.yaml, as the Compose file mounts it."""
+"""The path of docker/winnow.yaml in each container, as the Compose file mounts it."""
 BUILD_SECONDS, RUN_SECONDS, STOP_SECONDS = 1_500, 600, 240
 
 
@@ -27,23 +27,23 @@ class Ended(NamedTuple):
 
 
 class Container(Protocol):
-    """A container that runs; whoever leaves its `with` block without an end kills it."""
+    """A running container. Leaving its `with` block kills it if it is still running."""
 
     def execute(self, *command: str) -> Ended:
-        """Run a command beside the container's own, to its end."""
+        """Run another command in the container to completion."""
         ...
 
     def stop(self) -> Ended:
-        """Send SIGTERM, as every engine does, and wait."""
+        """Send SIGTERM, as every engine does, and wait for the end."""
         ...
 
 
 class Image(Protocol):
     """
-    The built image, run as docker/compose.yaml confines it: read-only root, no capability, /tmp in memory.
+    The built image, run under the restrictions of docker/compose.yaml: read-only root, no capabilities, /tmp in memory.
 
-    `kafka` is a broker as the tests see it, `bootstrap` its address as containers see it, `config` what the image says
-    of itself, with Docker's names.
+    `kafka` is the broker as the tests see it and `bootstrap` its address inside containers. `config` is the image's
+    configuration, with Docker's names.
     """
 
     kafka: Cluster
@@ -51,7 +51,7 @@ class Image(Protocol):
     config: dict[str, Any]
 
     def run(self, *command: str, environment: Mapping[str, str] | None = None) -> Ended:
-        """Run a command in a new container, to its end."""
+        """Run a command in a new container to completion."""
         ...
 
     def start(self, *command: str, environment: Mapping[str, str] | None = None) -> AbstractContextManager[Container]:

@@ -1,4 +1,4 @@
-"""Builds and runs the image by mmdebstrap, buildah and crun, beside an embedded broker; needs root on Debian, no engine."""
+"""Builds and runs the image with mmdebstrap, buildah and crun, next to an embedded broker. Needs root on Debian."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.containers.contract import BUILD_SECONDS, CONFIG, ROOT, RUN_SECONDS, 
 from tests.support.waiting import until
 
 SCRIPT = Path(__file__).with_name("build.sh")
-# With namespaces of its own, nothing that the build mounts or starts outlives it, even if it is killed.
+# In namespaces of its own, so that mounts and processes of the build end with it, even if it is killed.
 ALONE = (
     "unshare",
     *("--mount", "--propagation", "private"),
     *("--pid", "--fork", "--kill-child", "--mount-proc"),
 )
-# As in an engine each container has a layer of its own: crun makes the files there that others are mounted on.
+# As in an engine, each container has its own layer, where crun creates the mount points for files.
 MOUNT = """
 mount -t tmpfs none "$1" && mkdir "$1/upper" "$1/work" &&
 mount -t overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" image "$1" && shift && exec "$@"
 """
-# Where crun sees no cgroups, it needs none: it knows nothing of machines that have both versions of them.
+# Hide the cgroups from crun, which fails on machines that have both versions. Without cgroups it needs none.
 WITHOUT_CGROUPS = ("sh", "-c", 'mount -t tmpfs none /sys/fs/cgroup && exec "$0" "$@"')
 NEEDED = ("mmdebstrap", "buildah", "crun", "unshare")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -44,7 +44,7 @@ MOUNTS = [
 
 
 def why_not_debian() -> str:
-    """Return in one line what is missing, or nothing."""
+    """Return what is missing in one line, or an empty string."""
     missing = [name for name in NEEDED if shutil.which(name, path=PATH) is None]
     if missing:
         return f"Debian's tools do not build it either: {', '.join(missing)} not installed"
@@ -53,14 +53,14 @@ def why_not_debian() -> str:
 
 @contextmanager
 def image_of_debian() -> Iterator[DebianImage]:
-    """Build the image, start Kafka, and remove both at the end."""
+    """Build the image and start Kafka. Remove both at the end."""
     with built(ROOT) as folder, Broker(java=QUICK_JAVA) as kafka:
         yield DebianImage(folder, kafka)
 
 
 @contextmanager
 def built(checkout: Path) -> Iterator[Path]:
-    """Build a checkout's Dockerfile; return the folder of what `build.sh` leaves, and remove it at the end."""
+    """Build a checkout's Dockerfile. Return the folder with the output of `build.sh` and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="winnow-image-"))
     try:
         with (folder / "build.log").open("wb") as log:
@@ -76,13 +76,13 @@ def built(checkout: Path) -> Iterator[Path]:
 
 
 def with_image(folder: Path, *command: str) -> list[str]:
-    """Return what runs a command that alone sees the image's files in the folder's `rootfs`; what it writes is forgotten."""
+    """Return the prefix of a command that sees the image's files in the folder's `rootfs`. Its writes are discarded."""
     layers, root = (folder / "layers").read_text(), str(folder / "rootfs")
     return [*ALONE[:4], "sh", "-c", MOUNT, layers, root, *command]
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder; programs of a build that was killed may write to it for another moment."""
+    """Remove a folder, to which programs of a killed build may still be writing."""
 
     def is_gone() -> bool:
         shutil.rmtree(folder, ignore_errors=True)
@@ -96,8 +96,8 @@ class DebianContainer:
     A container that crun runs, on the machine's network.
 
     Args:
-        folder: for its configuration and its output; the file system of the image lies beside it.
-        spec: the configuration, as the OCI runtime reads it.
+        folder: for its configuration and output, next to the image's file system.
+        spec: the configuration for the OCI runtime.
     """
 
     def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ class DebianContainer:
         until(lambda: status.exists() or self._crun.poll() is not None, "crun to start the container")
 
     def execute(self, *command: str) -> Ended:
-        """Run a command beside the container's own, to its end."""
+        """Run another command in the container to completion."""
         file = self._folder / "process.json"
         file.write_text(json.dumps({**self._process, "args": command}))
         done = subprocess.run(
@@ -135,12 +135,12 @@ class DebianContainer:
         return self.wait(STOP_SECONDS)
 
     def wait(self, seconds: float = RUN_SECONDS) -> Ended:
-        """Wait for its end."""
+        """Wait for the end."""
         code = self._crun.wait(seconds)
         return Ended(code, *((self._folder / name).read_text(errors="replace") for name in ("output", "errors")))
 
     def remove(self) -> None:
-        """Kill what is left of it."""
+        """Kill and remove the container."""
         if self._crun.poll() is None:
             subprocess.run(self._command("delete", "--force", self._folder.name), check=False)
         self._crun.wait()
@@ -162,7 +162,7 @@ class DebianImage:
         self.config: dict[str, Any] = inspected["Docker"]["config"]
 
     def run(self, *command: str, environment: Mapping[str, str] | None = None) -> Ended:
-        """Run a command in a new container, to its end."""
+        """Run a command in a new container to completion."""
         with self.start(*command, environment=environment) as container:
             return container.wait()
 
@@ -170,7 +170,7 @@ class DebianImage:
     def start(self, *command: str, environment: Mapping[str, str] | None = None) -> Iterator[DebianContainer]:
         """Run a command in a new container while the block runs."""
         folder = self._folder / uuid.uuid4().hex[:12]
-        ports = HeldPorts(1)  # the network is the machine's
+        ports = HeldPorts(1)  # the container uses the machine's network
         variables = {"WINNOW_HTTP__PORT": str(ports[0]), **(environment or {})}
         container = DebianContainer(folder, self._spec(folder, command, variables))
         try:
@@ -179,7 +179,7 @@ class DebianImage:
             container.remove()
 
     def _spec(self, folder: Path, command: Sequence[str], environment: dict[str, str]) -> dict[str, Any]:
-        """Return what the OCI runtime is told: what the image says, and how the Compose file confines it."""
+        """Return the OCI runtime configuration: the image's own, restricted as in the Compose file."""
         variables = dict(each.split("=", 1) for each in self.config["Env"]) | environment
         user, group = map(int, self.config["User"].split(":"))
         temporary = (mount.partition(":") for mount in SERVICES["winnow"]["tmpfs"])

@@ -1,4 +1,4 @@
-"""Builds and runs the image by a container engine, beside the broker's image of the Compose file; needs one that answers."""
+"""Builds and runs the image with a container engine, next to the Compose file's broker image."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ANSWER_SECONDS = 2
 START_SECONDS = 120
 USUAL = "/var/run/docker.sock"
 OUTSIDE = 9094
-"""The port of the listener for clients on this host; those of the Compose file are for the network inside."""
+"""The port of the client listener on this host. The Compose file's listeners are for its internal network."""
 
 
 def why_no_engine() -> str:
-    """Connect to the engine that testcontainers would use; return why it does not answer in one line, or nothing."""
+    """Connect to the engine of testcontainers. Return in one line why it does not respond, or an empty string."""
     where = f"DOCKER_HOST={os.environ['DOCKER_HOST']}" if os.environ.get("DOCKER_HOST") else USUAL
     with warnings.catch_warnings():
         # docker leaves the socket of a failed connection to the garbage collector.
@@ -49,7 +49,7 @@ def _ask() -> str:
 
 @contextmanager
 def image_of_engine() -> Iterator[EngineImage]:
-    """Build the image, start Kafka, and remove both at the end."""
+    """Build the image and start Kafka. Remove both at the end."""
     with Network() as network, _kafka(network) as kafka:
         arguments = {"timeout": BUILD_SECONDS}
         build = DockerImage(ROOT, arguments, dockerfile_path="docker/Dockerfile", buildargs={"REVISION": "tested"})
@@ -58,13 +58,13 @@ def image_of_engine() -> Iterator[EngineImage]:
 
 
 class EngineContainer:
-    """A container of an engine that runs."""
+    """A running container of an engine."""
 
     def __init__(self, container: DockerContainer) -> None:
         self._container = container
 
     def execute(self, *command: str) -> Ended:
-        """Run a command beside the container's own, to its end."""
+        """Run another command in the container to completion."""
         code, (output, errors) = self._container.get_wrapped_container().exec_run(list(command), demux=True)
         return Ended(code, (output or b"").decode(), (errors or b"").decode())
 
@@ -74,7 +74,7 @@ class EngineContainer:
         return self.wait()
 
     def wait(self) -> Ended:
-        """Wait for its end."""
+        """Wait for the end."""
         code = self._container.wait()
         output, errors = self._container.get_logs()
         return Ended(code, output.decode(), errors.decode())
@@ -90,14 +90,14 @@ class EngineImage:
             self.config: dict[str, Any] = client.images.get(name).attrs["Config"]
 
     def run(self, *command: str, environment: Mapping[str, str] | None = None) -> Ended:
-        """Run a command in a new container, to its end."""
+        """Run a command in a new container to completion."""
         with self.start(*command, environment=environment) as container:
             return container.wait()
 
     @contextmanager
     def start(self, *command: str, environment: Mapping[str, str] | None = None) -> Iterator[EngineContainer]:
         """Run a command in a new container while the block runs."""
-        # Docker's own timeout also ends a wait for a container.
+        # Docker's own timeout also limits a wait for a container.
         container = _confined(DockerContainer(self._name, {"timeout": RUN_SECONDS}), "winnow")
         container.with_network(self._network).with_command(list(command)).with_envs(**(environment or {}))
         with container.with_volume_mapping(ROOT / "docker/winnow.yaml", CONFIG, "ro"):
@@ -106,7 +106,7 @@ class EngineImage:
 
 @contextmanager
 def _kafka(network: Network) -> Iterator[Cluster]:
-    """Start the Compose file's broker, with one more listener for the tests."""
+    """Start the Compose file's broker with an extra listener for the tests."""
     declared = SERVICES["kafka"]
     ports = HeldPorts(1)
     container = (
@@ -128,7 +128,7 @@ def _kafka(network: Network) -> Iterator[Cluster]:
 
 
 def _confined(container: DockerContainer, service: str) -> DockerContainer:
-    """Confine a container as its service is confined in the Compose file, with a read-only root."""
+    """Restrict a container like its service in the Compose file, with a read-only root."""
     declared = SERVICES[service]
     for mount in declared["tmpfs"]:
         path, _, options = mount.partition(":")

@@ -1,4 +1,4 @@
-"""The image that docker/Dockerfile builds: what it holds, and what runs in it on a read-only root without capabilities."""
+"""The image of docker/Dockerfile: what it contains, and what runs in it on a read-only root without capabilities."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXECUTOR = {
     "SPARK_RESOURCE_PROFILE_ID": "0",
     "SPARK_EXECUTOR_POD_NAME": "winnow-exec-1",
 }
-# Succeeds once the second attempt has started its JVM: before that the command may not handle signals yet.
+# Succeeds once the second attempt has started its JVM. Before that the command may not handle signals yet.
 SECOND_JVM = """
 for process in /proc/[0-9]*; do
     grep -q java $process/comm && grep -qz ^DRIVER_ATTEMPT=1 $process/environ && exit
@@ -36,11 +36,11 @@ done
 exit 1
 """
 
-pytestmark = pytest.mark.timeout(1_800)  # the first test builds the image, and that fetches Spark
+pytestmark = pytest.mark.timeout(1_800)  # the first test builds the image, which downloads Spark
 
 
 class Topics:
-    """The topics that docker/winnow.yaml names, and the options that lead its image to the broker of the tests."""
+    """The topics of docker/winnow.yaml, and the options that point its image to the tests' broker."""
 
     def __init__(self, image: Image) -> None:
         used = config.load(ROOT / "docker/winnow.yaml", environ={})
@@ -51,10 +51,10 @@ class Topics:
         for topic, partitions in ((self.source, PARTITIONS), (self.sink, PARTITIONS), (self.dead, 1)):
             self.kafka.create_topic(topic, partitions)
         self._written = 0
-        assert {} == committed(self.kafka.bootstrap, self.group, self.source)  # a new cluster has a coordinator by then
+        assert {} == committed(self.kafka.bootstrap, self.group, self.source)  # waits for the coordinator
 
     def write(self, lines: int) -> None:
-        """Produce so many more lines to each partition."""
+        """Produce this many more lines to each partition."""
         begin, self._written = self._written, self._written + lines
         for partition in range(PARTITIONS):
             records = [Written(line(n, partition), b"%d" % n, partition) for n in range(begin, self._written)]
@@ -79,7 +79,7 @@ def topics(image: Image) -> Topics:
 
 
 def test_the_user_is_not_root(image: Image) -> None:
-    """Programs in the image run with Spark's user id, not with 0, and neither a capability nor a program gives them more."""
+    """Programs in the image run as Spark's user and gain no rights through capabilities or setuid programs."""
     status = image.run("grep", "-E", "^(Uid|Gid|Cap|NoNewPrivs)", "/proc/self/status").output.splitlines()
     found = {name: set(numbers.split()) for name, numbers in (row.split(":") for row in status)}
 
@@ -90,7 +90,7 @@ def test_the_user_is_not_root(image: Image) -> None:
 
 
 def test_the_root_is_read_only(image: Image) -> None:
-    """The tests really confine the container: nothing can be written outside /tmp."""
+    """The tests really confine the container: only /tmp is writable."""
     ended = image.run("bash", "-c", "touch /tmp/here && touch /opt/winnow/there")
 
     assert 0 != ended.code
@@ -98,7 +98,7 @@ def test_the_root_is_read_only(image: Image) -> None:
 
 
 def test_it_tells_what_it_is(image: Image) -> None:
-    """The labels of the Open Container Initiative name the program, its version and the revision that was built."""
+    """The OCI labels name the program, its version and the revision it was built from."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
 
@@ -110,14 +110,14 @@ def test_it_tells_what_it_is(image: Image) -> None:
 
 @pytest.fixture(scope="module")
 def files(image: Image) -> list[str]:
-    """List all files and folders of the image that its user can see, without the slash before them."""
+    """List all files and folders of the image that its user can see, without the leading slash."""
     listed = image.run("find", "/", "-xdev", "-mindepth", "1", "-printf", r"%P\n").output.splitlines()
     assert "opt/winnow/main.py" in listed
     return listed
 
 
 def test_it_cannot_build_or_install(files: list[str]) -> None:
-    """No compiler, no pip, nothing of Debian's package lists, no manual and no cache is left behind."""
+    """The image contains no compiler, no pip, no Debian package lists, no manuals and no caches."""
     programs = {Path(each).name for each in files if re.match(r"(usr/|opt/\w+/)?(local/)?s?bin/", each)}
     leftovers = r"var/lib/apt/lists/.|var/cache/.+\.(bin|deb)|usr/share/man/.|root/.cache|.*site-packages/(pip|setuptools|wheel|hatchling)\b"
 
@@ -127,12 +127,12 @@ def test_it_cannot_build_or_install(files: list[str]) -> None:
 
 
 def is_named_by(pattern: str, file: str) -> bool:
-    """Return whether a shell would give `file` for `pattern`."""
+    """Return whether a shell would expand `pattern` to `file`."""
     return file.count("/") == pattern.count("/") and PurePath(file).match(pattern)
 
 
 def test_nothing_unneeded_is_left(files: list[str]) -> None:
-    """Nothing that docker/unneeded.txt names is in the image; what Spark on Kubernetes and its log need is."""
+    """The image contains nothing listed in docker/unneeded.txt, but all that Spark on Kubernetes and its log need."""
     rows = (ROOT / "docker/unneeded.txt").read_text().splitlines()
     unneeded = [row for row in rows if row and not row.startswith("#")]
     packages = [each.removeprefix(SITE_PACKAGES) for each in files if each.startswith(SITE_PACKAGES)]
@@ -144,7 +144,7 @@ def test_nothing_unneeded_is_left(files: list[str]) -> None:
 
 
 def test_version(image: Image) -> None:
-    """`winnow --version` names the version of the project."""
+    """`winnow --version` prints the version of the project."""
     ended = image.run("winnow", "--version")
 
     assert 0 == ended.code, ended.errors
@@ -152,7 +152,7 @@ def test_version(image: Image) -> None:
 
 
 def test_it_parses_with_the_kernels_that_it_brings(image: Image) -> None:
-    """`winnow parse` cleanses the lines that the build was warmed up with, and finds their kernels compiled."""
+    """`winnow parse` cleanses the build's warm-up lines with the kernels compiled in the image."""
     parse = "winnow parse /opt/winnow/warm-up.log && diff -rq $BAKED_KERNELS $NUMBA_CACHE_DIR"
     ended = image.run("bash", "-c", parse)
 
@@ -161,7 +161,7 @@ def test_it_parses_with_the_kernels_that_it_brings(image: Image) -> None:
 
 
 def test_check_finds_nothing_wrong(image: Image, topics: Topics) -> None:
-    """`winnow check --connect` reaches the broker, finds the topics, and ends with 0; the backend is bulk."""
+    """`winnow check --connect` reaches the broker, finds the topics and exits with 0. The backend is bulk."""
     ended = image.run("winnow", "check", *topics.options, "--connect")
 
     assert 0 == ended.code, ended.errors
@@ -169,7 +169,7 @@ def test_check_finds_nothing_wrong(image: Image, topics: Topics) -> None:
 
 
 def test_it_holds_the_client_of_every_store(image: Image) -> None:
-    """Nothing can be installed in a container, so `winnow check` accepts each store as a mirror as it is."""
+    """`winnow check` accepts each store as a mirror, because the image includes every client."""
     mirrors = """[{name: redis, url: "redis://nowhere"}, {name: zookeeper, hosts: nowhere},
     {name: mysql, host: nowhere, user: u, password: p, database: d}, {name: hbase, host: nowhere},
     {name: files, url: "webhdfs://nowhere/o"}, {name: files, url: "s3://nowhere/o"}]"""
@@ -181,10 +181,11 @@ def test_it_holds_the_client_of_every_store(image: Image) -> None:
 
 def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: Topics) -> None:
     """
-    4,000 good lines and 10 bad ones go through the image's `winnow run`; more come while it stops, and a second run ends.
+    `winnow run` in the image cleanses 4,000 good lines and 10 bad ones. More arrive while it stops; a second run
+    finishes them.
 
-    The image's health check finds the service alive; SIGTERM reaches Python, which commits and ends with 0. Each line
-    comes out once, in order.
+    The image's health check reports the service as healthy. On SIGTERM Python commits and exits with 0. Each line
+    arrives once, in order.
     """
     kind, *check = image.config["Healthcheck"]["Test"]
     bad = [b"rubbish %d" % n for n in range(10)]
@@ -208,10 +209,10 @@ def test_the_service_is_well_and_cleanses_each_line_once(image: Image, topics: T
 
 
 def test_a_service_without_an_answer_is_ill(image: Image) -> None:
-    """The health check fails where `winnow run` does not answer, and says why; whatever else runs is well."""
+    """The health check fails with a reason if `winnow run` does not respond. Any other command is healthy."""
     _, *check = image.config["Healthcheck"]["Test"]
     with image.start("bash", "-c", "sleep 600", "winnow", "run") as service, image.start("sleep", "600") as other:
-        until(lambda: service.execute(*check).code)  # at first PID 1 may not be the command yet
+        until(lambda: service.execute(*check).code)  # PID 1 may not be the command yet
         ill, well = service.execute(*check), other.execute(*check)
 
     assert 1 == ill.code
@@ -221,9 +222,9 @@ def test_a_service_without_an_answer_is_ill(image: Image) -> None:
 
 def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics: Topics) -> None:
     """
-    The driver is Winnow, and its JVM has the classes of Kubernetes: it fails because no API server answers.
+    The driver is Winnow, and its JVM has the Kubernetes classes: it fails because there is no API server.
 
-    It starts itself again in place, and SIGTERM ends it.
+    It restarts itself in place, and SIGTERM ends it.
     """
     properties = (
         "spark.master=k8s://https://127.0.0.1:9\nspark.app.id=spark-0123\nspark.kubernetes.container.image=winnow\n"
@@ -244,7 +245,7 @@ def test_the_driver_starts_as_spark_on_kubernetes_calls_it(image: Image, topics:
 
 
 def test_an_executor_starts_as_spark_on_kubernetes_calls_it(image: Image) -> None:
-    """The executor's JVM comes as far as it can without a driver: it cannot connect, and ends."""
+    """The executor's JVM starts, cannot connect to a driver, and exits."""
     ended = image.run("executor", environment=EXECUTOR)
 
     assert 1 == ended.code, ended.errors

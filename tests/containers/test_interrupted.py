@@ -1,4 +1,4 @@
-"""A build of the image that a person interrupts."""
+"""A build of the image that is interrupted."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.support.waiting import PATIENCE, until
 
 
 def programs(folder: Path) -> list[list[str]]:
-    """Return the commands that name the folder."""
+    """Return the commands whose arguments contain the folder."""
     commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     return [command for command in commands if any(str(folder) in word for word in command)]
 
 
 def test_nothing_is_left_of_an_interrupted_build(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a build ends its programs, and removes its files and its mounts."""
+    """Ctrl-C during a build ends its programs and removes its files and mounts."""
     if reason := why_not_debian():
         pytest.skip(reason)
     folder = tmp_path / "temporary"
     folder.mkdir()
-    # Whoever was started in the background ignores SIGINT, and so would the build.
+    # A process started in the background ignores SIGINT, and the build would inherit that.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "tests.containers"]
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}, stderr=subprocess.PIPE

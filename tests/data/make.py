@@ -1,9 +1,9 @@
 """
 Write the lines and events of this folder with their outcomes: `python tests/data/make.py`.
 
-Nothing of Winnow is imported. A good line and its outcome are joined from the same known fields, so nothing has to be
-parsed to know the outcome; the reason of a bad line is the fault that was put into it. Hosts are those of RFC 2606,
-addresses those of RFC 5737 and RFC 3849.
+It imports nothing from Winnow. A good line and its outcome are built from the same known fields, so no parsing is
+needed. The reason of a bad line is the fault that was put into it. Hosts are from RFC 2606, addresses from RFC 5737 and
+RFC 3849.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class Case(NamedTuple):
 
 
 def joined(fields: dict[str, bytes]) -> bytes:
-    """Join all fields to a line."""
+    """Join all fields into a line."""
     return MARK + (MARK + b"," + MARK).join(fields.get(name, b"") for name in FIELDS) + MARK
 
 
 def good(**changes: bytes) -> Case:
-    """Write a line that passes; blanks around the six checked fields are not part of them."""
+    """Write an accepted line. Blanks around the six checked fields are not part of them."""
     fields = PLAIN | changes
     house, when, source, target, out, into = (
         fields[name].decode().strip(" \t")
@@ -83,12 +83,12 @@ def bad(reason: str, **changes: bytes) -> Case:
 
 
 def bracketed(address: str) -> str:
-    """Write an address so that a port can follow."""
+    """Write an address in the form that a port can follow."""
     return f"[{address}]" if ":" in address else address
 
 
 def escaped(url: bytes) -> str:
-    """Percent-encode the bytes that would break the output, in the simplest way."""
+    """Percent-encode the bytes that would break the output, as simply as possible."""
     written, rest = "", url
     while rest:
         size = next((n for n in (1, 2, 3, 4) if is_one_character(rest[:n])), 0)
@@ -100,7 +100,7 @@ def escaped(url: bytes) -> str:
 
 
 def is_one_character(piece: bytes) -> bool:
-    """Return whether these bytes are one character."""
+    """Return whether these bytes encode one character."""
     try:
         return len(piece.decode()) == 1
     except UnicodeDecodeError:
@@ -219,7 +219,7 @@ ILLEGAL_HOUSES = (b"5|12", b"5\x0012", b"5\t12", b"512\x7f", "机房".encode("gb
 
 
 def good_lines() -> Iterator[Case]:
-    """Write lines that pass."""
+    """Write accepted lines."""
     yield good()
     for url in URLS:
         yield good(url=url)
@@ -244,7 +244,7 @@ def good_lines() -> Iterator[Case]:
 
 
 def bad_lines() -> Iterator[Case]:
-    """Write lines that are rejected."""
+    """Write rejected lines."""
     whole, pieces = joined(PLAIN), joined(PLAIN).split(b",")
     yield from (Case(line, reason="empty") for line in (b"", b"\r"))
     for line in (
@@ -298,7 +298,7 @@ def bad_lines() -> Iterator[Case]:
 
 
 def lines() -> list[Case]:
-    """Write good and bad lines in turn, until there are no more of either."""
+    """Write good and bad lines alternately until both run out."""
     fine, faulty = list(good_lines()), list(bad_lines())
     pairs = max(len(fine), len(faulty))
     return [case for at in range(pairs) for case in (*fine[at : at + 1], *faulty[at : at + 1])]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "k8s/winnow"
 ALERTS = ROOT / "docker/alerts.yaml"
 PLAIN = {"SparkApplication": ROOT / "k8s", "Deployment": ROOT / "k8s/deployment"}
-"""Where the plain manifests of each shape are."""
+"""The folder of each shape's plain manifests."""
 
 NOTES = "NOTES.txt"
 HEADER = "# Rendered from k8s/winnow with its default values, by `make manifests`: change those, or use Helm.\n"
@@ -25,10 +25,10 @@ HEADER = "# Rendered from k8s/winnow with its default values, by `make manifests
 
 def render(values: Mapping[str, Any] | None = None, *, name: str = "winnow", revision: int = 1) -> dict[str, str]:
     """
-    Render the chart; return each file that is not empty.
+    Render the chart and return each file that is not empty.
 
     Raises:
-        helm_python.HelmError: the schema refuses the values, or a template does.
+        helm_python.HelmError: the schema rejects the values, or a template fails.
     """
     with helm_python.Chart.load(CHART) as chart:
         chart.validate_schema(dict(values or {}))
@@ -39,13 +39,13 @@ def render(values: Mapping[str, Any] | None = None, *, name: str = "winnow", rev
 
 
 def plain(shape: str) -> dict[str, str]:
-    """Render what `kubectl apply` takes for a shape: by file name, without values of anybody's."""
+    """Render what `kubectl apply` takes for a shape, by file name and with default values."""
     files = render({"shape": shape})
     return {name: HEADER + text for name, text in files.items() if name != NOTES}
 
 
 def write_plain() -> None:
-    """Rewrite the plain manifests, and the chart's copy of the alerts: a chart holds only files of its own folder."""
+    """Rewrite the plain manifests and the chart's copy of the alerts. A chart contains only files of its own folder."""
     shutil.copy(ALERTS, CHART / "files")
     for shape, folder in PLAIN.items():
         folder.mkdir(exist_ok=True)

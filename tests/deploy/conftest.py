@@ -35,7 +35,7 @@ def documents_in(text: str) -> list[Document]:
 
 
 def by_name(found: Iterable[Document]) -> dict[str, Document]:
-    """Name each document by its kind and name; none comes twice."""
+    """Index the documents by kind and name, which must be unique."""
     named = [(f"{document['kind']}/{document['metadata']['name']}", document) for document in found]
     assert len(named) == len(dict(named))
     return dict(named)
@@ -43,7 +43,7 @@ def by_name(found: Iterable[Document]) -> dict[str, Document]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _schemas_of_kubernetes_are_read_once() -> Iterator[None]:
-    """For each object, kubernetes-validate reads all definitions of a version, which is nearly all that it does."""
+    """Cache the Kubernetes definitions, which kubernetes-validate would read again for each object."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kubernetes, "schema_contents", cache(kubernetes.schema_contents))
         yield
@@ -51,7 +51,7 @@ def _schemas_of_kubernetes_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def final_stage() -> str:
-    """Return the Dockerfile's stage that becomes the image, with continued lines joined."""
+    """Return the Dockerfile's final stage, with continued lines joined."""
     return re.split(r"^FROM ", DOCKERFILE.read_text("utf-8").replace("\\\n", ""), flags=re.MULTILINE)[-1]
 
 
@@ -97,7 +97,7 @@ def deployment() -> dict[str, Document]:
 
 @pytest.fixture(params=["SparkApplication", "Deployment"])
 def pods(request: pytest.FixtureRequest, application: Document, deployment: dict[str, Document]) -> dict[str, Document]:
-    """Return the pods of driver and executor as each shape describes them: metadata and spec."""
+    """Return metadata and spec of the driver and executor pods in each shape."""
     if request.param == "SparkApplication":
         return {role: application[role]["template"] for role in ("driver", "executor")}
     return {

@@ -1,4 +1,4 @@
-"""How Spark runs in both shapes, and what is the SparkApplication's alone: resources, and when it is started again."""
+"""How Spark runs in both shapes, and what only the SparkApplication sets: resources and restarts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORKER_MIB = 500
 def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(
     application: Document, spark_conf: dict[str, str]
 ) -> None:
-    """No task has a speculative attempt, Spark waits for the end of a killed one, and Python workers are reused."""
+    """Tasks are never run speculatively, Spark waits until a killed task has ended, and Python workers are reused."""
     conf = spark_conf
     assert conf["spark.speculation"] == "false"
     assert conf["spark.task.reaper.enabled"] == "true"
@@ -27,7 +27,7 @@ def test_spark_runs_one_attempt_of_a_task_and_waits_for_its_end(
 
 
 def test_lost_executors_do_not_end_the_driver(application: Document, spark_conf: dict[str, str]) -> None:
-    """Losses of executors expire, and evictions within minutes do not add up to the maximum; without it the fifth ends it."""
+    """Executor failures expire, so evictions do not add up to the maximum and end the driver."""
     conf = spark_conf
     for name in ("spark.executor.maxNumFailures", "spark.executor.failuresValidityInterval"):
         assert conf[name] == DEFAULTS[name]
@@ -38,7 +38,7 @@ def test_lost_executors_do_not_end_the_driver(application: Document, spark_conf:
 def test_the_driver_of_spark_logs_as_winnow_does(
     spark_conf: dict[str, str], image_environment: dict[str, str], configuration: str
 ) -> None:
-    """By the files that the image holds, and with the group of the configuration."""
+    """Spark's log format comes from files in the image, and the group from the configuration."""
     folder = f"{image_environment['SPARK_HOME'].removesuffix('pyspark')}app/spark/"
     words = spark_conf["spark.driver.defaultJavaOptions"].split()
     options = dict(word.removeprefix("-D").split("=") for word in words)
@@ -49,7 +49,7 @@ def test_the_driver_of_spark_logs_as_winnow_does(
 
 
 def test_service_is_always_restarted(application: Document) -> None:
-    """The operator restarts the service after every end; it waits a little longer after each failure, without a bound, and gives up without a wait."""
+    """The operator always restarts the service. Its intervals are short, as they grow, but not 0, which gives up."""
     policy = application["restartPolicy"]
     assert policy["type"] == "Always"
     assert 0 < policy["onFailureRetryInterval"] <= 5
@@ -63,7 +63,7 @@ def mebibytes(quantity: str) -> int:
 
 @pytest.mark.parametrize("role", ["driver", "executor"])
 def test_pods_have_room(role: str, application: Document) -> None:
-    """Requests and limits are set, the memory holds heap and Python workers."""
+    """Requests and limits are set, and the memory fits the heap and the Python workers."""
     part = application[role]
     workers = part["cores"] if role == "executor" else 1
     assert {"coreRequest", "coreLimit", "memory", "memoryOverhead"} <= part.keys()
@@ -79,7 +79,7 @@ def test_executors_are_two_of_two_slots(application: Document) -> None:
 def test_application_runs_the_program_of_the_image(
     application: Document, final_stage: str, services: dict[str, Document]
 ) -> None:
-    """The application's image, program, command and Spark are those that the Dockerfile builds."""
+    """The application's image, program, command and Spark version match the Dockerfile."""
     spec = application
     folder = re.findall(r"^COPY .*docker/main\.py.* (\S+)$", final_stage, re.MULTILINE)[0]
     assert spec["mainApplicationFile"] == f"local://{folder}main.py"
@@ -90,7 +90,7 @@ def test_application_runs_the_program_of_the_image(
 
 
 def test_both_shapes_run_the_same(application: Document, deployment: dict[str, Document]) -> None:
-    """The same image, program, arguments and resources; what Spark reads from the application, the Deployment's driver reads from a file."""
+    """Both shapes have the same image, program, arguments, resources and Spark properties."""
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
     lines = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
     conf, executor = dict(line.split("=", 1) for line in lines), application["executor"]
@@ -110,7 +110,7 @@ def test_both_shapes_run_the_same(application: Document, deployment: dict[str, D
 
 
 def test_a_deployment_tells_spark_what_only_the_pod_knows(deployment: dict[str, Document], tmp_path: Path) -> None:
-    """Its address, its name and its namespace reach Spark's properties by the environment, as the configuration reads it."""
+    """The pod's address, name and namespace reach Spark's properties through environment variables."""
     (driver,) = deployment["Deployment/winnow"]["spec"]["template"]["spec"]["containers"]
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in driver["env"] if "valueFrom" in each}
     assert fields.pop("SPARK_DRIVER_BIND_ADDRESS") == "status.podIP"
@@ -123,7 +123,7 @@ def test_a_deployment_tells_spark_what_only_the_pod_knows(deployment: dict[str, 
 
 
 def test_a_deployment_upgrades_by_take_over(deployment: dict[str, Document]) -> None:
-    """The next generation's pod is there and ready before the earlier one is asked to stop."""
+    """The next generation's pod is ready before the earlier one is asked to stop."""
     spec = deployment["Deployment/winnow"]["spec"]
     (driver,) = spec["template"]["spec"]["containers"]
     assert spec["replicas"] == 1
@@ -135,6 +135,6 @@ def test_a_deployment_upgrades_by_take_over(deployment: dict[str, Document]) -> 
 
 
 def test_an_application_has_no_probe_that_delays_its_name(application: Document) -> None:
-    """Executors find the driver by a name that is published only while the driver is ready: it must be ready before them."""
+    """No probe delays the driver's name: executors need it, and it is published only once the driver is ready."""
     (driver,) = application["driver"]["template"]["spec"]["containers"]
     assert not {"startupProbe", "readinessProbe"} & driver.keys()

@@ -1,4 +1,4 @@
-"""The chart: what Helm says of it, what its schema refuses, what each value changes, and that the plain manifests are its own."""
+"""The chart: Helm's lint, the values its schema rejects, the effect of each value, and the plain manifests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.deploy.test_manifests import CUSTOM, VERSIONS
 
 SCORE = shutil.which("kube-score")
 KUBE_SCORE_IGNORES = [
-    "container-image-pull-policy",  # the tag is a version, which never moves
+    "container-image-pull-policy",  # the tag is an immutable version
     "container-security-context-user-group-id",  # 185 is the user of Spark's own images
 ]
 FOREIGN = {CUSTOM, "PodMonitor", "PrometheusRule", "ExternalSecret"}
@@ -58,14 +58,14 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def objects(values: dict[str, Any], **more: Any) -> dict[str, Document]:
-    """Render the chart; return each object by its kind and name."""
+    """Render the chart and return its objects by kind and name."""
     files = {name: text for name, text in render(values, **more).items() if name.endswith(".yaml")}
     return by_name(document for text in files.values() for document in documents_in(text))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_helm_lints_it(case: str) -> None:
-    """`helm lint --strict` finds nothing, whatever the values."""
+    """`helm lint --strict` finds nothing for any set of values."""
     report = helm_python.lint(CHART, CASES[case], strict=True, kube_version=f"v{VERSIONS[0]}.0")
     assert report["errors"] == []
     assert [each["error"] for each in report["messages"]] == ["icon is recommended"]
@@ -74,7 +74,7 @@ def test_helm_lints_it(case: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", CASES)
 def test_what_it_renders_is_valid(case: str, version: str) -> None:
-    """Each object of a native kind has only fields that this Kubernetes knows, and all required ones."""
+    """Each object of a native kind has only known fields, and all required ones."""
     native = [document for document in objects(CASES[case]).values() if document["kind"] not in FOREIGN]
     assert len(native) >= 5
     for document in native:
@@ -83,7 +83,7 @@ def test_what_it_renders_is_valid(case: str, version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_pods_in_templates_are_valid(pods: dict[str, Document], version: str) -> None:
-    """What stands in a template of the application, or in a file for Spark, is valid too, though no schema of theirs looks."""
+    """Pod templates inside the application and in Spark's files are valid too, although no schema covers them."""
     for pod in pods.values():
         named = {**pod["metadata"], "name": "pod"}
         kubernetes_validate.validate(
@@ -94,7 +94,7 @@ def test_pods_in_templates_are_valid(pods: dict[str, Document], version: str) ->
 @pytest.mark.skipif(SCORE is None, reason="kube-score is not installed: .ci/run builds it with Go")
 @pytest.mark.parametrize("case", CASES)
 def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
-    """Neither in the objects nor in the executors' pod, which no object shows."""
+    """kube-score finds nothing, neither in the objects nor in the executors' pods, which are not among the objects."""
     found = objects(CASES[case])
     if spark := found.get("ConfigMap/winnow-spark"):
         found["Pod/executor"] = executor = yaml.safe_load(spark["data"]["executor.yaml"])
@@ -102,11 +102,11 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
         (container,) = executor["spec"]["containers"]
         container |= {"image": f"winnow:{__version__}"}
         for bound in container["resources"].values():
-            bound |= {"cpu": "2", "memory": "2312Mi"}  # Spark's properties, in the pod
+            bound |= {"cpu": "2", "memory": "2312Mi"}  # Spark's properties set these in the pod
     else:
         found = {
             name: each for name, each in found.items() if each["kind"] != "NetworkPolicy"
-        }  # its pods are not shown
+        }  # kube-score cannot see its pods
     (tmp_path / "all.yaml").write_text("\n---\n".join(map(json.dumps, found.values())))
     ignored = [word for name in KUBE_SCORE_IGNORES for word in ("--ignore-test", name)]
     done = subprocess.run(
@@ -142,27 +142,27 @@ def test_kube_score_finds_nothing(case: str, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], sentence: str) -> None:
-    """A name that does not exist, a value that cannot be, or too little memory is an error that says so."""
+    """An unknown name, an invalid value or too little memory is an error that says so."""
     with pytest.raises(helm_python.HelmError, match=sentence):
         render(values)
 
 
 @pytest.mark.parametrize("shape", PLAIN)
 def test_plain_manifests_are_the_charts(shape: str) -> None:
-    """What `kubectl apply -f k8s/` takes is what the chart renders: after a change, `make manifests`."""
+    """The plain manifests match the chart. After a change, run `make manifests`."""
     there = {path.name: path.read_text("utf-8") for path in PLAIN[shape].glob("*.yaml")}
     assert there == plain(shape)
 
 
 def test_the_alerts_have_one_source() -> None:
-    """The chart's copy is docker/alerts.yaml, and the PrometheusRule holds exactly its groups."""
+    """The chart's copy is identical to docker/alerts.yaml, and the PrometheusRule contains exactly its groups."""
     assert (CHART / "files/alerts.yaml").read_text() == ALERTS.read_text()
     rule = objects({"prometheusRule": {"enabled": True}})["PrometheusRule/winnow"]
     assert rule["spec"] == yaml.safe_load(ALERTS.read_text())
 
 
 def test_each_upgrade_and_each_rollback_takes_over() -> None:
-    """The generation is the release's revision, which always grows: another application by name, another pod of a Deployment."""
+    """The generation is the release's revision, so each upgrade has a new application name or a new pod."""
     assert objects({}, revision=7)["SparkApplication/winnow-7"]["spec"]["arguments"][-1] == "generation=7"
     assert "SparkApplication/winnow-12" in objects({"generation": 12}, revision=7)
     first, second = (objects({"shape": "Deployment"}, revision=number)["Deployment/winnow"] for number in (1, 2))
@@ -171,13 +171,13 @@ def test_each_upgrade_and_each_rollback_takes_over() -> None:
 
 
 def test_a_suspended_deployment_has_no_pod() -> None:
-    """As the operator deletes the driver of a suspended application."""
+    """A suspended Deployment has no pod, just as the operator deletes the driver of a suspended application."""
     assert objects({"shape": "Deployment", "suspend": True})["Deployment/winnow"]["spec"]["replicas"] == 0
 
 
 @pytest.mark.parametrize("shape", PLAIN)
 def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
-    """A mounted file that changes restarts nothing, but the checksum beside it does, and the operator begins to count its retries anew."""
+    """Unlike a change of a mounted file, a changed checksum restarts the driver and resets the operator's retries."""
     kind = "SparkApplication/winnow-1" if shape == "SparkApplication" else "Deployment/winnow"
     one, other = (objects({"shape": shape, "config": {"log.level": level}})[kind] for level in ("info", "debug"))
     assert one["metadata"] == other["metadata"]
@@ -186,7 +186,7 @@ def test_a_changed_configuration_changes_the_driver(shape: str) -> None:
 
 @pytest.mark.parametrize(("timeout", "seconds"), [("0s", 30), ("500ms", 31), ("90s", 120), ("2m", 150), (45, 75)])
 def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
-    """Kubernetes kills a driver 30 s after it has waited for its successor."""
+    """Kubernetes kills a driver 30 s after its wait for its successor is over."""
     driver = objects({"config": {"handover.timeout": timeout}})["SparkApplication/winnow-1"]["spec"]["driver"]
     assert driver["template"]["spec"]["terminationGracePeriodSeconds"] == seconds
 
@@ -195,14 +195,14 @@ def test_a_pod_outlives_the_hand_over(timeout: object, seconds: int) -> None:
     ("instances", "cores", "partitions", "mebibytes"), [(2, 2, 8, 1544), (1, 2, 1000, 3536), (4, 4, 100, 2586)]
 )
 def test_memory_follows_slots_and_partitions(instances: int, cores: int, partitions: int, mebibytes: int) -> None:
-    """536 MiB of the JVM, 500 for each core's worker, 2 for each partition that an executor reads."""
+    """Memory is 536 MiB for the JVM, 500 MiB for each core's worker, and 2 MiB for each partition of an executor."""
     executor = {"instances": instances, "cores": cores}
     found = objects({"executor": executor, "partitions": partitions})["SparkApplication/winnow-1"]["spec"]["executor"]
     assert found["memoryOverhead"] == f"{mebibytes}m"
 
 
 def test_executors_talk_to_the_driver_and_to_kafka_only() -> None:
-    """Nobody else reaches driver or executors, and only the driver reaches the API server; http only from where the values say."""
+    """Network policies admit driver, executors, Kafka, DNS, the driver's API server, and the given http clients."""
     found = objects({"networkPolicy": {"httpFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}})
     driver, executor = (found[f"NetworkPolicy/winnow-{role}"]["spec"] for role in ("driver", "executor"))
     assert [ports(rule) for rule in driver["ingress"]] == [{7078, 7079}, {8090}]
@@ -217,12 +217,12 @@ def ports(rule: Document) -> set[int]:
 
 
 def test_a_drain_takes_one_executor_after_the_other() -> None:
-    """All but one must stay; a single executor may go."""
+    """A drain evicts one of several executors at a time. A single executor may be evicted."""
     assert objects({"executor": {"instances": 5}})["PodDisruptionBudget/winnow-executor"]["spec"]["minAvailable"] == 4
     assert not [name for name in objects({"executor": {"instances": 1}}) if name.startswith("PodDisruptionBudget")]
 
 
-# What a value changes: another value, and what is rendered with it alone. With {"shape": "Deployment"} where that tells more.
+# For each key, another value and the text rendered only with it, plus {"shape": "Deployment"} if that shows more.
 EFFECTS: dict[str, tuple[object, str]] = {
     "shape": ("Deployment", "kind: Deployment"),
     "generation": (7, "generation=7"),
@@ -280,7 +280,7 @@ EFFECTS: dict[str, tuple[object, str]] = {
     "podDisruptionBudget.enabled": (False, ""),
 }
 FREE = {"config", "secret.external.data"}
-"""Whose keys are the user's."""
+"""Values whose keys are the user's."""
 
 
 def leaves(tree: Document, prefix: str = "") -> Iterator[str]:
@@ -293,7 +293,7 @@ def leaves(tree: Document, prefix: str = "") -> Iterator[str]:
 
 
 def test_every_value_is_tested() -> None:
-    """A value of values.yaml without an entry here would be one that nobody has seen work."""
+    """Every value of values.yaml has an entry here."""
     assert set(leaves(yaml.safe_load((CHART / "values.yaml").read_text()))) == EFFECTS.keys()
 
 
@@ -304,7 +304,7 @@ def by_default() -> str:
 
 @pytest.mark.parametrize("path", EFFECTS)
 def test_each_value_changes_something(path: str) -> None:
-    """What it says is rendered with it, and not without it; where a value switches something off, less is rendered."""
+    """The expected text is rendered only with the value. A value that switches something off renders less."""
     value, expected = EFFECTS[path]
     whole = isinstance(value, dict) and ("enabled" in value)
     names = path.split(".")

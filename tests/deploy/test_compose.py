@@ -1,4 +1,4 @@
-"""The Compose file: its services, their order and their confinement, and the files that it mounts."""
+"""The Compose file: its services, their order and restrictions, and the files that it mounts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = COMPOSE.parent
 SCHEMA = "check_jsonschema/builtin_schemas/vendor/compose-spec.json"
 USED = config.load(FOLDER / "winnow.yaml", environ={})
 OWN_CHECK = {"winnow": DOCKERFILE, "generator": DOCKERFILE, "flume": FOLDER / "flume.Dockerfile"}
-"""The services whose image brings its health check, which the Compose file leaves as it is."""
+"""The services that use the health check of their image."""
 
 
 def read(file: str) -> Document:
@@ -36,7 +36,7 @@ def mounts(service: Document) -> dict[str, str]:
 
 
 def test_compose_obeys_the_specification() -> None:
-    """The file has the shape that the Compose specification asks for."""
+    """The file is valid by the Compose specification."""
     schema = json.loads(Path(str(distribution("check-jsonschema").locate_file(SCHEMA))).read_text())
     validator = jsonschema.validators.validator_for(schema)(schema)
 
@@ -52,7 +52,7 @@ def test_compose_mounts_the_configuration(services: dict[str, Document]) -> None
 
 
 def test_compose_mounts_only_what_is_there(services: dict[str, Document]) -> None:
-    """Each mounted file exists and is mounted read-only: an engine would make a folder of a file that is missing."""
+    """Each mounted file exists and is mounted read-only. An engine would create a folder in place of a missing file."""
     for service in services.values():
         for mount in service.get("volumes", []):
             source, _, *options = mount.split(":")
@@ -64,7 +64,7 @@ def test_compose_mounts_only_what_is_there(services: dict[str, Document]) -> Non
 
 
 def test_compose_confines_every_service(services: dict[str, Document]) -> None:
-    """No service has a privilege or a writable image, or can gain either; only this machine reaches their ports."""
+    """No service is privileged or has a writable image, and ports are open only to this machine."""
     assert set(services) == {"kafka", "topics", "flume", "winnow", "generator", "prometheus", "grafana"}
     for service in services.values():
         assert service["read_only"] is True
@@ -76,7 +76,7 @@ def test_compose_confines_every_service(services: dict[str, Document]) -> None:
 
 
 def test_every_service_has_a_health_check(services: dict[str, Document]) -> None:
-    """Each is declared here, or brought by an image that is built here."""
+    """Each service has a health check, either here or in an image that is built here."""
     for name, service in services.items():
         if name in OWN_CHECK:
             assert "healthcheck" not in service
@@ -86,13 +86,13 @@ def test_every_service_has_a_health_check(services: dict[str, Document]) -> None
 
 
 def test_every_image_has_a_version(services: dict[str, Document]) -> None:
-    """No image is whatever is newest."""
+    """Every image has a fixed version."""
     for service in services.values():
         assert re.fullmatch(r"[\w./-]+:v?\d+(\.\d+)+", service["image"]), service["image"]
 
 
 def test_compose_makes_the_topics_that_winnow_uses(services: dict[str, Document]) -> None:
-    """The topics of the configuration exist, with eight partitions, before Winnow and Flume start."""
+    """The configured topics exist with eight partitions before Winnow and Flume start."""
     made = dict(re.findall(r"create (\S+) (\d+)", services["topics"]["command"][0]))
     assert made == {**dict.fromkeys([*USED.source.topics, USED.sink.topic], "8"), USED.dead_letters.topic: "1"}
     for service in ("winnow", "flume"):
@@ -101,7 +101,7 @@ def test_compose_makes_the_topics_that_winnow_uses(services: dict[str, Document]
 
 
 def test_the_generator_feeds_flume_and_flume_the_source(services: dict[str, Document]) -> None:
-    """The generator sends to the agent's socket; the agent writes to the topic that Winnow reads, on the same broker."""
+    """The generator sends to the agent's socket, and the agent writes to Winnow's source topic on the same broker."""
     rows = (row.split(" = ") for row in (FOLDER / "flume.conf").read_text("utf-8").splitlines() if " = " in row)
     agent = {name.removeprefix("agent."): text for name, text in rows if name.startswith("agent.")}
     flume = services["flume"]
@@ -121,7 +121,7 @@ def test_the_generator_feeds_flume_and_flume_the_source(services: dict[str, Docu
 
 
 def test_prometheus_scrapes_winnow_and_watches_the_rules(services: dict[str, Document]) -> None:
-    """It asks the port of the status page, and labels the target as the group that is cleansed."""
+    """Prometheus scrapes the port of the status page and labels the target with the group."""
     inside, scraped = mounts(services["prometheus"]), read("prometheus.yaml")
     (job,) = scraped["scrape_configs"]
     (target,) = job["static_configs"]
@@ -136,7 +136,7 @@ def test_prometheus_scrapes_winnow_and_watches_the_rules(services: dict[str, Doc
 
 @pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
 def test_prometheus_takes_its_configuration() -> None:
-    """Prometheus' own tool finds no fault in it, nor in the rules that it names."""
+    """`promtool` accepts the configuration and the rules it names."""
     command = [TOOL or "", "check", "config", str(FOLDER / "prometheus.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -145,7 +145,7 @@ def test_prometheus_takes_its_configuration() -> None:
 
 
 def test_grafana_finds_its_data_and_the_dashboard(services: dict[str, Document]) -> None:
-    """Its provisioning files lie where it looks for them, and name Prometheus and the folder of the dashboard."""
+    """Grafana's provisioning files are where it looks for them, and name Prometheus and the dashboard's folder."""
     grafana, inside = services["grafana"], mounts(services["grafana"])
     (dashboard,) = [path for path, source in inside.items() if source == "./dashboard.json"]
     (source,) = read("grafana-datasource.yaml")["datasources"]
@@ -166,6 +166,6 @@ def test_grafana_finds_its_data_and_the_dashboard(services: dict[str, Document])
 
 
 def test_no_two_services_want_the_same_port(services: dict[str, Document]) -> None:
-    """The pages of Winnow, Prometheus and Grafana can be open side by side."""
+    """The pages of Winnow, Prometheus and Grafana use different ports."""
     taken = [port.split(":")[1] for service in services.values() for port in service.get("ports", [])]
     assert sorted(taken) == ["3000", "8090", "9090"]

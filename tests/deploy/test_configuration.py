@@ -20,7 +20,7 @@ def loaded(text: str, folder: Path) -> Config:
 
 @pytest.mark.parametrize("where", ["compose", "k8s"])
 def test_deployed_configuration_is_valid(where: str, tmp_path: Path, configuration: str) -> None:
-    """The deployed configuration is valid: exactly once, from the beginning, with the access log's parser."""
+    """The deployed configuration is valid: exactly once, from the beginning, with the access-log parser."""
     text = {
         "compose": (ROOT / "docker/winnow.yaml").read_text("utf-8"),
         "k8s": configuration,
@@ -32,5 +32,5 @@ def test_deployed_configuration_is_valid(where: str, tmp_path: Path, configurati
 
 
 def test_cluster_configuration_leaves_spark_to_the_application(tmp_path: Path, configuration: str) -> None:
-    """In the cluster no key of the configuration sets where Spark runs."""
+    """In the cluster the configuration does not set where Spark runs."""
     assert loaded(configuration, tmp_path).spark == {}

@@ -29,14 +29,14 @@ def test_dockerfile_has_no_finding(dockerfile: Path) -> None:
 
 
 def test_a_careless_dockerfile_has_findings(tmp_path: Path) -> None:
-    """The linter of the test above reports findings for a bad Dockerfile."""
+    """The linter reports findings for a bad Dockerfile."""
     (tmp_path / "Dockerfile").write_text("FROM debian\nRUN apt-get install curl\n")
     assert hadolint(tmp_path / "Dockerfile").returncode == 1
 
 
 @pytest.mark.parametrize("dockerfile", [DOCKERFILE, FLUME], ids=lambda file: file.name)
 def test_one_line_names_the_base(dockerfile: Path) -> None:
-    """A digest is written at one place: all stages begin from the first, which is a Debian and never `latest`."""
+    """The digest is in one place: all stages derive from the first, which is a fixed Debian and never `latest`."""
     first, *others = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", dockerfile.read_text("utf-8"), re.MULTILINE)
     assert others
     assert first[0].partition("@")[0] == "debian:bookworm-slim"
@@ -50,18 +50,18 @@ def test_image_has_java_17_and_an_init(final_stage: str) -> None:
 
 
 def test_image_is_not_run_by_root(final_stage: str) -> None:
-    """The image's last user is 185, as in Spark's own images, and never 0."""
+    """The image's final user is 185, as in Spark's own images, and never root."""
     assert re.findall(r"^USER (.*)$", final_stage, re.MULTILINE) == ["185:185"]
 
 
 def test_image_carries_no_compiler(final_stage: str) -> None:
-    """The image holds nothing that the service does not need: no C compiler, no JDK, no pip."""
+    """The image contains only what the service needs: no C compiler, no JDK, no pip."""
     assert not re.search(r"\b(gcc|g\+\+|clang|build-essential|make|\S+-jdk\S*|python3?-(dev|venv|pip))\b", final_stage)
     assert "pip uninstall -y -r docker/build.lock pip" in DOCKERFILE.read_text("utf-8")
 
 
 def test_image_installs_only_hashed_packages() -> None:
-    """Each package that comes from an index is checked against its hash; the wheel adds none."""
+    """Each package from an index is checked against its hash. The wheel is installed without dependencies."""
     text = re.sub(r"\s+", " ", DOCKERFILE.read_text("utf-8").replace("\\\n", " "))
     installs = re.findall(r"pip (?:install|wheel) .*?(?= RUN | COPY | FROM |&&|$)", text)
     assert any(install.startswith("pip install --require-hashes") and "image.lock" in install for install in installs)
@@ -73,13 +73,13 @@ def test_image_installs_only_hashed_packages() -> None:
 
 
 def pins(lock: str) -> dict[str, str]:
-    """Return the hashes of each package of a lock, by its name and version."""
+    """Return the hashes of each package in a lock, by name and version."""
     pin = re.compile(r"^(\S+==\S+)(?: ;.*)? \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE)
     return dict(pin.findall((ROOT / lock).read_text("utf-8")))
 
 
 def test_wheel_is_built_with_the_pins_of_the_tests() -> None:
-    """The lock of the image's build agrees with the lock of the tests, hash by hash."""
+    """The lock of the image's build agrees with the tests' lock, hash by hash."""
     tested, built = pins("tests/requirements.lock"), pins("docker/build.lock")
     shared = {name: hashes for name, hashes in built.items() if not name.startswith("setuptools==")}
     assert any(name.startswith("hatchling==") for name in shared)
@@ -87,7 +87,7 @@ def test_wheel_is_built_with_the_pins_of_the_tests() -> None:
 
 
 def test_image_holds_what_is_tested() -> None:
-    """What the image runs with has the pins of the tests, hash by hash, and those of a clone."""
+    """The image's lock agrees with the locks of the tests and of a clone, hash by hash."""
     image, tested, clone = (
         pins(f"{lock}.lock") for lock in ("docker/image", "tests/requirements", "docker/requirements")
     )
@@ -106,13 +106,13 @@ def test_build_context_holds_every_copied_file() -> None:
 
 
 def test_image_overrules_no_file(image_environment: dict[str, str]) -> None:
-    """Its one variable for the configuration is a default: the status page listens at all addresses of a container."""
+    """The image's only configuration variable is a default: the status page listens on all addresses of a container."""
     keys = {name: value for name, value in image_environment.items() if name.startswith(config.ENV_PREFIX)}
     assert {"WINNOW_DEFAULT__HTTP__ADDRESS": "0.0.0.0"} == keys
 
 
 def test_image_writes_only_below_tmp(image_environment: dict[str, str]) -> None:
-    """The image writes only to /tmp, which the manifests mount, so the root may be read-only."""
+    """The image writes only to /tmp, which the manifests mount, so the root can be read-only."""
     environment = image_environment
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
     assert environment["NUMBA_CACHE_DIR"].startswith("/tmp/")
@@ -120,7 +120,7 @@ def test_image_writes_only_below_tmp(image_environment: dict[str, str]) -> None:
 
 
 def test_kernels_are_compiled_while_building(final_stage: str, image_environment: dict[str, str]) -> None:
-    """The build fills the folder of kernels that the entrypoint copies, for any processor."""
+    """The build compiles kernels for any processor into the folder that the entrypoint copies."""
     environment = image_environment
     assert f"NUMBA_CACHE_DIR={environment['BAKED_KERNELS']} winnow parse /opt/winnow/warm-up.log" in final_stage
     bulk = 'python -c "from app.kafka.backend import why_not_bulk as w; exit(w({}) or 0)"'
@@ -132,7 +132,7 @@ def test_kernels_are_compiled_while_building(final_stage: str, image_environment
 
 
 def test_each_unneeded_pattern_has_a_reason() -> None:
-    """docker/unneeded.txt is paragraphs of patterns below a sentence, and no pattern stands there twice."""
+    """docker/unneeded.txt consists of paragraphs, each a sentence followed by its patterns, without duplicates."""
     header, *paragraphs = (ROOT / "docker/unneeded.txt").read_text("utf-8").strip().split("\n\n")
     patterns = [row for paragraph in paragraphs for row in paragraph.splitlines() if not row.startswith("#")]
     assert header.startswith("# ")
@@ -142,7 +142,7 @@ def test_each_unneeded_pattern_has_a_reason() -> None:
 
 
 def test_labels_say_what_pyproject_says(final_stage: str) -> None:
-    """The image's labels name the project's version and licence; a revision is given to the build."""
+    """The image's labels name the project's version and licence. The revision is a build argument."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', final_stage))
     assert (__version__, project["license"]) == (labels["version"], labels["licenses"])

@@ -1,4 +1,4 @@
-"""The image's entrypoint, with stubs for the programs that it starts."""
+"""The image's entrypoint, with stubs for the programs it starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPARK_DRIVER = ["driver", "--properties-file", "/opt/spark/conf/spark.properties
 
 
 class Container:
-    """The entrypoint with stubs that print how they were called."""
+    """The entrypoint, with stubs that print how they were called."""
 
     def __init__(self, folder: Path) -> None:
         """Put the programs into a folder."""
@@ -44,7 +44,7 @@ class Container:
             (folder / program).chmod(0o755)
 
     def start(self, *arguments: str, **environment: str) -> tuple[int, str, str, int]:
-        """Run the entrypoint; return its exit code, its output, its errors and its process id."""
+        """Run the entrypoint. Return its exit code, output, errors and process id."""
         with subprocess.Popen(
             [ENTRYPOINT, *arguments],
             env={"PATH": f"{self.folder}:/usr/bin:/bin", "PYSPARK_PYTHON": str(self.folder / "python3")} | environment,
@@ -56,7 +56,7 @@ class Container:
         return process.returncode, output, errors, process.pid
 
     def started(self, *arguments: str, **environment: str) -> Document:
-        """Run the entrypoint; return the report of the stub that it started."""
+        """Run the entrypoint and return the report of the stub it started."""
         code, output, errors, pid = self.start(*arguments, **environment)
         assert (code, errors) == (0, "")
         report: Document = json.loads(output)
@@ -71,7 +71,7 @@ def container(tmp_path: Path) -> Container:
 
 
 def test_executor_is_called_as_spark_expects(container: Container) -> None:
-    """An executor is Spark's own class, with Java's options in their order and each setting in its place."""
+    """An executor runs Spark's own class, with Java's options in order and each setting in its place."""
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 0, 9)} | {
         "SPARK_JAVA_OPT_1": "-Dtext=two words 'and' \"quotes\""
     }
@@ -105,7 +105,7 @@ def test_executor_is_called_as_spark_expects(container: Container) -> None:
 
 
 def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Path) -> None:
-    """JAVA_HOME wins over PATH, and a class path that Spark adds is kept."""
+    """JAVA_HOME takes precedence over PATH, and a class path added by Spark is kept."""
     home = tmp_path / "jvm"
     (home / "bin").mkdir(parents=True)
     (home / "bin/java").symlink_to(container.folder / "java")
@@ -115,7 +115,7 @@ def test_executor_uses_the_java_of_java_home(container: Container, tmp_path: Pat
 
 
 def test_executor_that_reads_its_secret_from_a_file_gets_its_master(container: Container) -> None:
-    """Spark reads a secret file only if the master is Kubernetes, and sends the master to executors too late."""
+    """An executor with a secret file gets Kubernetes as its master, without which Spark ignores the file."""
     secret = "-Dspark.authenticate.secret.file=/etc/winnow/secrets/spark.auth"
     plain = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0="-Dspark.authenticate=true")["argv"]
     with_secret = container.started("executor", **SPARK_EXECUTOR, SPARK_JAVA_OPT_0=secret)["argv"]
@@ -125,7 +125,7 @@ def test_executor_that_reads_its_secret_from_a_file_gets_its_master(container: C
 
 @pytest.mark.parametrize("missing", sorted(SPARK_EXECUTOR.keys() - {"SPARK_CONF_DIR"}))
 def test_executor_does_not_start_without_a_setting(container: Container, missing: str) -> None:
-    """An executor without one of Spark's settings ends at once and names it."""
+    """An executor that lacks one of Spark's settings exits at once and names it."""
     code, output, errors, _ = container.start(
         "executor", **{name: value for name, value in SPARK_EXECUTOR.items() if name != missing}
     )
@@ -135,7 +135,7 @@ def test_executor_does_not_start_without_a_setting(container: Container, missing
 
 
 def test_driver_is_the_python_program(container: Container) -> None:
-    """The driver is Python itself; its JVM gets Spark's properties, client mode and the pod's address."""
+    """The driver is Python itself. Its JVM gets Spark's properties, client mode and the pod's address."""
     report = container.started(
         *SPARK_DRIVER,
         "local:///opt/winnow/main.py",
@@ -163,7 +163,7 @@ def test_driver_is_the_python_program(container: Container) -> None:
 
 
 def test_driver_arguments_arrive_unchanged(container: Container) -> None:
-    """Blanks, quotes and options after the program belong to the program; those before it belong to Spark."""
+    """Blanks, quotes and options after the program belong to the program; options before it belong to Spark."""
     report = container.started(
         "driver",
         "--name",
@@ -187,21 +187,21 @@ def test_driver_arguments_arrive_unchanged(container: Container) -> None:
     ],
 )
 def test_driver_refuses_what_it_cannot_run(container: Container, arguments: list[str], sentence: str) -> None:
-    """A driver without a program in the image ends with the code of wrong usage and names what is missing."""
+    """A driver whose program is not in the image exits with the usage error code and names what is missing."""
     code, output, errors, _ = container.start(*arguments, SPARK_DRIVER_BIND_ADDRESS="10.0.0.5")
     assert (code, output) == (2, "")
     assert sentence in errors
 
 
 def test_driver_needs_the_address_to_bind(container: Container) -> None:
-    """A driver without an address from Spark ends at once and names the variable."""
+    """A driver without an address from Spark exits at once and names the variable."""
     code, _, errors, _ = container.start(*SPARK_DRIVER, "local:///opt/winnow/main.py")
     assert code != 0
     assert "SPARK_DRIVER_BIND_ADDRESS" in errors
 
 
 def test_any_other_command_is_run_as_given(container: Container) -> None:
-    """A command that is neither driver nor executor runs unchanged."""
+    """A command other than driver or executor runs unchanged."""
     assert container.started("winnow", "parse", "a b", "-")["argv"][1:] == ["parse", "a b", "-"]
 
 
@@ -211,7 +211,7 @@ def test_no_command_is_winnow(container: Container) -> None:
 
 
 def test_service_links_are_not_configuration(container: Container) -> None:
-    """The variables that Kubernetes sets for a Service named winnow-... are dropped; keys that a user set stay."""
+    """The variables that Kubernetes sets for a Service named winnow-... are dropped; the user's own are kept."""
     links = {
         "WINNOW_UI_SVC_SERVICE_HOST": "10.1.1.1",
         "WINNOW_UI_SVC_SERVICE_PORT": "4040",
@@ -226,7 +226,7 @@ def test_service_links_are_not_configuration(container: Container) -> None:
 
 
 def test_kernels_are_copied_once(container: Container, tmp_path: Path) -> None:
-    """The image's kernels are copied to a folder that Numba may write, and a restart keeps that folder."""
+    """The kernels are copied to a folder that Numba can write, and a restart keeps that folder."""
     baked, cache = tmp_path / "baked", tmp_path / "cache"
     (baked / "parsers/compiled").mkdir(parents=True)
     (baked / "parsers/compiled/kernels.nbi").write_text("baked")
@@ -240,6 +240,6 @@ def test_kernels_are_copied_once(container: Container, tmp_path: Path) -> None:
 
 
 def test_entrypoint_is_strict() -> None:
-    """The script is executable and stops at the first failure, also at an unset variable."""
+    """The script is executable and stops at the first failure or unset variable."""
     assert os.access(ENTRYPOINT, os.X_OK)
     assert "\nset -euo pipefail\n" in ENTRYPOINT.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The image's health check, with a server that answers as the service does."""
+"""The image's health check, against a server that responds like the service."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def service(code: int, body: bytes) -> Iterator[int]:
     ],
 )
 def test_only_the_service_is_asked(health: ModuleType, command: list[str], expected: bool) -> None:
-    """A container that runs another command has no page, and is well without one."""
+    """A container with another command has no page and is always healthy."""
     assert health.is_service([*TINI, *command, ""]) is expected
 
 
 def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
-    """What /healthz answers counts: 200 is well, anything else is told in its words."""
+    """The response of /healthz decides: 200 is healthy; anything else is reported verbatim."""
     with service(200, b"alive\n") as port:
         assert health.trouble(port) == ""
     with service(503, b"the driver has given no sign of life for 60 s\n") as port:
@@ -74,13 +74,13 @@ def test_the_service_decides_whether_it_is_well(health: ModuleType) -> None:
 
 
 def test_silence_is_trouble(health: ModuleType) -> None:
-    """Nobody answers where the service should."""
+    """The check fails if the service does not respond."""
     ports = HeldPorts(1)
     assert f"the service is not responding on port {ports[0]}" in health.trouble(ports[0])
 
 
 def test_the_usual_port_is_that_of_the_service(health: ModuleType) -> None:
-    """The script's port is the configuration's default, and it gives up before the engine does."""
+    """The script's port is the configuration's default, and it times out before the engine does."""
     assert config.load(ROOT / "docker/winnow.yaml", environ={}).http.port == health.PORT
     assert "--timeout=5s" in (ROOT / "docker/Dockerfile").read_text("utf-8")
     assert health.SECONDS < 5

@@ -1,4 +1,4 @@
-"""docker/main.py: starts itself again when it fails, and removes the finished executors of earlier drivers."""
+"""docker/main.py: restarts itself after failures and removes the finished executors of earlier drivers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from tests.deploy.conftest import ROOT
 from tests.support.waiting import PATIENCE
 
 MAIN = ROOT / "docker/main.py"
-# The program with another command in it, as a cluster's driver is started: the command ends with codes from a list, one each time.
+# The program with a fake command, started as a cluster's driver. The command exits with codes from a list, one per
+# start.
 PROGRAM = """
 import os, sys
 from ipaddress import ip_address
@@ -47,7 +48,7 @@ program.run()
 
 
 def started(folder: Path, codes: str, *, first: float = 0.05, longest: float = 0.1) -> subprocess.Popen[str]:
-    """Start the program with a command that ends with these codes, one after the other."""
+    """Start the program with a command that exits with these codes in turn."""
     (folder / "codes").write_text(codes)
     script = folder / "script.py"
     script.write_text(PROGRAM.format(main="main", codes=str(folder / "codes"), first=first, longest=longest))
@@ -67,10 +68,11 @@ def runs(output: str) -> list[list[str]]:
 
 def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
     """
-    After the exit codes 1 and 3 and an unknown error, in the same process; what it waits grows, the log says to what.
+    After exit codes 1 and 3 and an unknown error, the driver restarts in the same process. The log names the growing
+    delay.
 
-    The command has taken its configuration out of the environment; there it is again. It stands by from then on: another
-    driver may have replaced it.
+    The command removes its configuration from the environment, and each restart puts it back. From the first restart on
+    it stands by, because another driver may have replaced it.
     """
     with started(tmp_path, "3 1 unknown 0") as process:
         output, _ = process.communicate(timeout=PATIENCE)
@@ -85,7 +87,7 @@ def test_a_driver_that_fails_starts_itself_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [0, 2])
 def test_other_ends_are_the_operators_matter(tmp_path: Path, code: int) -> None:
-    """What waiting does not cure ends the driver with its code, at once."""
+    """Success, or a failure that waiting cannot fix, ends the driver at once with that exit code."""
     with started(tmp_path, f"{code} 3") as process:
         output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
@@ -93,7 +95,7 @@ def test_other_ends_are_the_operators_matter(tmp_path: Path, code: int) -> None:
 
 
 def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
-    """A pod that is deleted while its driver waits for Kafka ends cleanly, and soon."""
+    """A pod that is deleted while its driver waits to restart exits cleanly and soon."""
     with started(tmp_path, "3 0", first=3600, longest=3600) as process:
         assert process.stdout
         while "driver_restarting" not in process.stdout.readline():
@@ -103,7 +105,7 @@ def test_a_signal_ends_the_wait(tmp_path: Path) -> None:
 
 
 def test_the_wait_is_bounded(program: ModuleType) -> None:
-    """The operator's would not be: 60 s, whatever came before."""
+    """The delay never exceeds 60 s. The operator's would have no bound."""
     assert [program.pause(attempt) for attempt in range(1, 9)] == [5, 10, 20, 40, 60, 60, 60, 60]
 
 
@@ -119,7 +121,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 class Cluster(BaseHTTPRequestHandler):
-    """The pods of an API server: those that have ended are named, and forgotten when they are deleted."""
+    """An API server with finished pods, which it forgets when they are deleted."""
 
     pods: list[str]
     asked: list[tuple[str, str, str]]
@@ -143,7 +145,7 @@ class Cluster(BaseHTTPRequestHandler):
 
 
 def certificate(folder: Path) -> ssl.SSLContext:
-    """Make a certificate for 127.0.0.1 that is its own authority; return what a server needs of it."""
+    """Make a self-signed certificate for 127.0.0.1, and return the server's TLS settings."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)
@@ -163,7 +165,7 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def cluster(tmp_path: Path, program: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Cluster]]:
-    """Serve an API of pods, and mount an account for it."""
+    """Serve an API with pods, and mount an account for it."""
 
     class Here(Cluster):
         pods, asked = ["winnow-1-exec-1", "winnow-1-exec-2"], []
@@ -184,7 +186,7 @@ def cluster(tmp_path: Path, program: ModuleType, monkeypatch: pytest.MonkeyPatch
 
 
 def test_finished_executors_of_earlier_drivers_are_removed(program: ModuleType, cluster: type[Cluster]) -> None:
-    """Each by its name, as the driver's account; only those of this release, and only those that have ended."""
+    """Each finished executor of this release is deleted by name, with the driver's account; all others stay."""
     program.remove_finished_executors("app.kubernetes.io/instance=winnow,app.kubernetes.io/component=executor")
     assert cluster.pods == []
     (method, listed, authorization), *deleted = cluster.asked
@@ -197,7 +199,7 @@ def test_finished_executors_of_earlier_drivers_are_removed(program: ModuleType, 
 def test_a_driver_works_where_it_may_not_remove_them(
     program: ModuleType, cluster: type[Cluster], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A refusal is one warning with the reason."""
+    """If the deletion is refused, the driver logs one warning with the reason and goes on."""
     cluster.status = 403
     program.remove_finished_executors("a=b")
     assert "403 Forbidden" in capsys.readouterr().out

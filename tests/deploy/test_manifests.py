@@ -1,4 +1,4 @@
-"""The manifests, against the schemas of Kubernetes and of the operator, and against each other."""
+"""The manifests, checked against the schemas of Kubernetes and of the operator, and against each other."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.deploy.conftest import CRD, Document, documents, documents_in
 
 CUSTOM = "SparkApplication"
 VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
-# Each of these can outlive the pod that mounts it, as a checkpoint would.
+# Like a checkpoint, each of these can outlive the pod that mounts it.
 LASTING_VOLUMES = {"persistentVolumeClaim", "ephemeral", "hostPath", "nfs", "csi", "local", "awsElasticBlockStore"}
 
 
 def test_manifests_are_applied_in_the_order_of_their_names(manifests: dict[str, Document]) -> None:
-    """`kubectl apply -f k8s/` creates the application's mounts and accounts before the application itself, in any namespace."""
+    """`kubectl apply -f k8s/` creates mounts and accounts before the application itself, in any namespace."""
     assert list(manifests)[-1] == "SparkApplication/winnow-1"
     assert not [name for name, document in manifests.items() if "namespace" in document["metadata"]]
 
@@ -27,7 +27,7 @@ def test_manifests_are_applied_in_the_order_of_their_names(manifests: dict[str, 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("place", ["manifests", "deployment"])
 def test_native_manifests_are_valid(place: str, version: str, request: pytest.FixtureRequest) -> None:
-    """Each manifest of a native kind has only fields that this Kubernetes knows, and all required ones."""
+    """Each manifest of a native kind has only known fields, and all required ones."""
     found: dict[str, Document] = request.getfixturevalue(place)
     native = [document for document in found.values() if document["kind"] != CUSTOM]
     assert len(native) >= 8
@@ -36,7 +36,7 @@ def test_native_manifests_are_valid(place: str, version: str, request: pytest.Fi
 
 
 def test_the_newest_schemas_are_used() -> None:
-    """A newer kubernetes-validate brings newer schemas: they are asked, too."""
+    """The schemas are the newest that the installed kubernetes-validate has."""
     newest = kubernetes_validate.latest_version()
     assert newest.startswith(VERSIONS[-1])
 
@@ -53,7 +53,7 @@ def strict(schema: Document) -> Document:
     """
     Rewrite a schema of a CRD as JSON Schema that allows no other fields.
 
-    The API server prunes unknown fields in silence, and writes "integer or string" as an extension of its own.
+    The API server silently prunes unknown fields and has its own extension for "integer or string".
     """
     if schema.get("x-kubernetes-int-or-string"):
         return {"type": ["integer", "string"]}
@@ -70,7 +70,7 @@ def strict(schema: Document) -> Document:
 
 @pytest.fixture(scope="module")
 def operator() -> Any:
-    """Make a validator from the operator's own definition."""
+    """Make a validator from the operator's CRD."""
     if not CRD.is_file():
         pytest.skip(f"the operator's CRD is not copied into this project, and {CRD} does not exist here")
     (definition,) = documents(CRD)
@@ -83,7 +83,7 @@ def operator() -> Any:
 
 
 def problems(operator: Any, document: Document) -> list[str]:
-    """List the violations of the operator's definition."""
+    """List the violations of the CRD."""
     return [f"{error.json_path}: {error.message}" for error in operator.iter_errors(document)]
 
 
@@ -101,13 +101,13 @@ def test_application_is_valid(operator: Any, manifests: dict[str, Document]) -> 
     ],
 )
 def test_every_application_of_the_chart_is_valid(operator: Any, values: dict[str, Any]) -> None:
-    """So is one with other values."""
+    """The application stays valid with other values."""
     (rendered,) = documents_in(render(values)["sparkapplication.yaml"])
     assert problems(operator, rendered) == []
 
 
 def test_application_errors_are_found(operator: Any, manifests: dict[str, Document]) -> None:
-    """A misspelt field, a missing one and a value that does not exist are each found, at any depth."""
+    """Misspelt fields, missing fields and invalid values are found at any depth."""
     planted = copy.deepcopy(manifests["SparkApplication/winnow-1"])
     planted["spec"]["driver"]["memroy"] = planted["spec"]["driver"].pop("memory")
     planted["spec"]["volumes"] = [{"name": "v", "emptydir": {}}]
@@ -133,7 +133,7 @@ def keys_and_values(node: object) -> list[tuple[str, object]]:
 
 @pytest.mark.parametrize("place", ["manifests", "deployment"])
 def test_nothing_outlives_a_pod(place: str, request: pytest.FixtureRequest) -> None:
-    """There is no checkpoint, no claim and no lasting volume: the only state is Kafka's offsets."""
+    """There is no checkpoint, no claim and no lasting volume: Kafka's offsets are the only state."""
     found_manifests: dict[str, Document] = request.getfixturevalue(place)
     assert not [name for name in found_manifests if name.startswith("PersistentVolumeClaim")]
     for kind, document in found_manifests.items():
@@ -145,7 +145,7 @@ def test_nothing_outlives_a_pod(place: str, request: pytest.FixtureRequest) -> N
 
 @pytest.mark.parametrize("place", ["manifests", "deployment"])
 def test_every_referenced_name_exists(place: str, pods: dict[str, Document], request: pytest.FixtureRequest) -> None:
-    """Each object that a pod mounts or is, is made by another manifest; but for the Secret, which is there already."""
+    """Another manifest creates each object that a pod uses, except the Secret, which must already exist."""
     found: dict[str, Document] = request.getfixturevalue(place)
     for pod in pods.values():
         maps = {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}

@@ -1,4 +1,4 @@
-"""The pods of both shapes: how driver and executors are confined, where they may write, and what they may ask."""
+"""The pods of both shapes: their restrictions, writable paths and permissions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_pods_are_restricted(role: str, pods: dict[str, Document]) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_pods_can_write_where_the_image_writes(role: str, pods: dict[str, Document], final_stage: str) -> None:
-    """/tmp and the working folder are emptyDirs of a bounded size, and nothing else may be written."""
+    """Only /tmp and the working folder are writable, as emptyDirs of a bounded size."""
     spec = pods[role]["spec"]
     emptied = {volume["name"] for volume in spec["volumes"] if volume.get("emptyDir", {}).get("sizeLimit")}
     mounts = [mount for mount in spec["containers"][0]["volumeMounts"] if not mount.get("readOnly")]
@@ -40,7 +40,7 @@ def test_pods_can_write_where_the_image_writes(role: str, pods: dict[str, Docume
 
 
 def test_executors_are_nobody(pods: dict[str, Document]) -> None:
-    """Executors have an account of their own, without a token; with the driver's they could make pods that mount any Secret."""
+    """Executors have their own account without a token. With the driver's, they could mount any Secret in new pods."""
     driver, executor = (pods[role]["spec"] for role in ROLES)
     assert executor["serviceAccountName"] == "winnow-executor"
     assert executor["automountServiceAccountToken"] is False
@@ -48,7 +48,7 @@ def test_executors_are_nobody(pods: dict[str, Document]) -> None:
 
 
 def test_spark_is_told_who_executors_are(application: Document, deployment: dict[str, Document]) -> None:
-    """By the application's own field, whose property the operator's webhook refuses; in a Deployment by the property."""
+    """The application sets the executors' account in its own field, a Deployment in Spark's property."""
     properties = deployment["ConfigMap/winnow-spark"]["data"]["spark.properties"].splitlines()
     name = "spark.kubernetes.authenticate.executor.serviceAccountName"
     assert application["executor"]["serviceAccount"] == "winnow-executor"
@@ -58,7 +58,7 @@ def test_spark_is_told_who_executors_are(application: Document, deployment: dict
 
 @pytest.mark.parametrize("place", ["manifests", "deployment"])
 def test_only_the_driver_has_rights(place: str, request: pytest.FixtureRequest) -> None:
-    """The driver may manage pods and nothing else; nobody binds the executors' account, and no account mounts a token unasked."""
+    """The driver may manage only pods, executors have no rights, and no account mounts a token by default."""
     found: dict[str, Document] = request.getfixturevalue(place)
     assert found["Role/winnow-driver"]["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch", "delete"]}
@@ -72,7 +72,7 @@ def test_only_the_driver_has_rights(place: str, request: pytest.FixtureRequest) 
 
 
 def test_spark_asks_for_no_more_rights(spark_conf: dict[str, str]) -> None:
-    """Spark makes no ConfigMap, and deletes neither services nor claims: they belong to a pod, and go with it."""
+    """Spark creates no ConfigMap and deletes neither services nor claims, which are deleted with their pod."""
     assert spark_conf["spark.kubernetes.executor.disableConfigMap"] == "true"
     assert spark_conf["spark.kubernetes.driver.service.deleteOnTermination"] == "false"
     assert spark_conf["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
@@ -80,7 +80,7 @@ def test_spark_asks_for_no_more_rights(spark_conf: dict[str, str]) -> None:
 
 
 def test_nobody_in_the_cluster_can_ask_spark(spark_conf: dict[str, str]) -> None:
-    """Spark's UI is off; what driver and executors say to each other is authenticated and encrypted, at fixed ports."""
+    """Spark's UI is off. Traffic between driver and executors is authenticated and encrypted, on fixed ports."""
     assert spark_conf["spark.ui.enabled"] == "false"
     assert spark_conf["spark.authenticate"] == "true"
     assert spark_conf["spark.network.crypto.enabled"] == "true"
@@ -93,7 +93,7 @@ def test_nobody_in_the_cluster_can_ask_spark(spark_conf: dict[str, str]) -> None
 
 
 def test_the_status_page_can_be_found(pods: dict[str, Document]) -> None:
-    """The driver names the port of the status page, for people and for Prometheus; executors have none."""
+    """The driver names the port of the status page for people and for Prometheus. Executors have none."""
     port = str(Http().port)
     driver, executor = (pods[role] for role in ROLES)
     assert [("http", port)] == [(p["name"], str(p["containerPort"])) for p in driver["spec"]["containers"][0]["ports"]]
@@ -103,14 +103,14 @@ def test_the_status_page_can_be_found(pods: dict[str, Document]) -> None:
 
 
 def test_a_driver_that_hangs_is_ended(pods: dict[str, Document]) -> None:
-    """/healthz decides, only after docker/main.py has waited for Kafka twice, a minute each, while nobody answers."""
+    """/healthz fails a hanging driver only after docker/main.py has waited for Kafka twice, a minute each."""
     probe = pods["driver"]["spec"]["containers"][0]["livenessProbe"]
     assert probe["httpGet"] == {"path": "/healthz", "port": "http"}
     assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
 
 
 def test_a_successor_has_time_to_take_over(pods: dict[str, Document], configuration: str) -> None:
-    """A pod is killed only after its driver has waited for its successor; and a lost node is left within half a minute."""
+    """A pod outlives the driver's wait for its successor, and a lost node is given up within half a minute."""
     spec = pods["driver"]["spec"]
     assert "handover.timeout: 120s" in configuration
     assert spec["terminationGracePeriodSeconds"] == 150
@@ -119,7 +119,7 @@ def test_a_successor_has_time_to_take_over(pods: dict[str, Document], configurat
 
 
 def test_executors_are_spread(pods: dict[str, Document]) -> None:
-    """The loss of one node does not take all executors, where there are several."""
+    """If there are several executors, the loss of one node does not take all of them."""
     (spread,) = pods["executor"]["spec"]["topologySpreadConstraints"]
     assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
     assert spread["labelSelector"]["matchLabels"].items() <= pods["executor"]["metadata"]["labels"].items()

@@ -1,4 +1,4 @@
-"""What a release holds, and that anybody who builds it gets the same bytes."""
+"""The contents of a release, and its reproducible build."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ EPOCH = 1_700_000_000
 
 @pytest.fixture(scope="module")
 def components() -> list[Component]:
-    """Read what the image ships, which takes some seconds: each jar is hashed."""
+    """Read what the image ships. It takes seconds to hash each jar."""
     return shipped.components()
 
 
 class TestMaterials:
     def test_all_that_the_lock_names_is_there(self, components: list[Component]) -> None:
-        """So are the jars that the image keeps, librdkafka, and none that it leaves out."""
+        """The image's components include the lock's packages, Spark's jars and librdkafka, but no omitted jar."""
         names = {each.name for each in components}
 
         lock = shipped.IMAGE_LOCK.read_text("utf-8")
-        # colorama is for Windows, which the image is not.
+        # colorama is only for Windows.
         assert {"colorama"} >= set(re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)) - names
         assert {"librdkafka", "org.apache.spark/spark-core_2.13"} <= names
         assert not [name for name in names if "hive" in name or "mllib" in name]
@@ -47,7 +47,7 @@ class TestMaterials:
         assert all(each.sha256 for each in components)
 
     def test_it_is_valid_and_the_same_each_time(self, components: list[Component]) -> None:
-        """CycloneDX's own schema accepts it; another content has another number."""
+        """The SBOM is valid by CycloneDX's schema and reproducible. Other content gets another serial number."""
         text = sbom(components, EPOCH)
 
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
@@ -57,7 +57,7 @@ class TestMaterials:
         assert "2023-11-14T22:13:20+00:00" == found["metadata"]["timestamp"]
 
     def test_another_version_than_in_the_lock_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is installed here tells the licences, so it must be what the image installs."""
+        """Licences come from the packages installed here, so a version that differs from the image's is an error."""
         lock = tmp_path / "image.lock"
         lock.write_text("click==1.0 \\\n    --hash=sha256:" + 64 * "0" + "\n")
         monkeypatch.setattr(shipped, "IMAGE_LOCK", lock)
@@ -68,7 +68,7 @@ class TestMaterials:
 
 class TestLicences:
     def test_each_is_known_and_allowed(self, components: list[Component]) -> None:
-        """Nothing is shipped whose licence does not allow that."""
+        """Every component has a known licence that allows shipping it."""
         assert [] == licences.not_allowed(components)
 
     @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ class TestLicences:
         ],
     )
     def test_a_licence_that_forbids_it_is_found(self, said: str, allowed: bool) -> None:
-        """Of several that a user may choose from, one suffices."""
+        """A forbidden licence is found. If the user may choose, one allowed licence suffices."""
         one = Component("pypi", "one", "1", (), (said,))
 
         assert allowed is not bool(licences.not_allowed([one]))
@@ -90,7 +90,7 @@ class TestLicences:
 
     @pytest.mark.parametrize("said", [(), ("ask the author",)])
     def test_a_licence_that_nobody_knows_is_found(self, said: tuple[str, ...]) -> None:
-        """It is neither allowed nor refused: a person must look."""
+        """An unknown licence is neither allowed nor forbidden: it raises an error for a person to resolve."""
         with pytest.raises(licences.Unknown, match=r"one 1 .* write it into"):
             licences.not_allowed([Component("pypi", "one", "1", (), said)])
 
@@ -126,7 +126,7 @@ class TestBuild:
     def test_wheel_and_sdist_are_the_same_wherever_they_are_built(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """In another folder, with files of another time and other rights, and under another umask."""
+        """Wheel and sdist are identical in another folder, with other timestamps, file modes and umask."""
         first = build.python(tmp_path / "first", EPOCH)
         build.sources(copy := tmp_path / "another folder")
         for file in (each for each in copy.rglob("*") if each.is_file()):
@@ -149,7 +149,7 @@ class TestBuild:
             assert "winnow = app.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode().splitlines()
 
     def test_archives_are_the_same_wherever_they_are_made(self, tmp_path: Path) -> None:
-        """They hold no user, no time but the release's, and only two kinds of rights."""
+        """Archives contain no user, only the release's timestamp, and only two file modes."""
         script = tmp_path / "script.sh"
         made = []
         for mode, time in ((0o700, 1), (0o755, 2)):
@@ -167,7 +167,7 @@ class TestBuild:
     def test_a_release_is_whole(
         self, tmp_path: Path, components: list[Component], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Each file bears the version, and `sha256sum --check` agrees with the list."""
+        """Each file name contains the version, and `sha256sum --check` accepts the list."""
         monkeypatch.setattr(build, "components", lambda: components)
         made = build.release(tmp_path, EPOCH)
 
@@ -188,7 +188,7 @@ class TestBuild:
 
 
 def test_nobody_is_told_to_install_a_strangers_package() -> None:
-    """On the package index, `winnow` is somebody else's: what is installed is winnow-kafka, with its extras."""
+    """The docs install winnow-kafka with its extras, because `winnow` on the package index is another project."""
     told = re.compile(
         r"(?<![\w-])winnow\[[a-z\d,]+\]|pip install ['\"]?winnow(?!-kafka)|dist/winnow-|\bwinnow \(pyproject"
     )
@@ -207,7 +207,7 @@ def test_nobody_is_told_to_install_a_strangers_package() -> None:
 
 
 def test_everything_bears_one_version() -> None:
-    """app/__init__.py says it; what cannot read it there says the same."""
+    """Files that cannot read the version from app/__init__.py repeat it."""
     told = subprocess.run(
         [sys.executable, "-m", "app.cli", "--version"], capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""No manifest holds a secret; what is secret is read from mounted files."""
+"""No manifest contains a secret; secrets are read from mounted files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.deploy.conftest import ROOT, Document
 
 
 def test_no_manifest_is_a_secret() -> None:
-    """`kubectl apply -f k8s/` and the chart overwrite no Secret, with placeholders or otherwise."""
+    """`kubectl apply -f k8s/` and the chart never overwrite a Secret, not even with placeholders."""
     texts = [path.read_text("utf-8") for path in (ROOT / "k8s").rglob("*.yaml")]
     assert len(texts) > 10
     assert not [text for text in texts if re.search("^kind: Secret$", text, re.MULTILINE)]
 
 
 def test_secrets_are_read_from_mounted_files(configuration: str, spark_conf: dict[str, str]) -> None:
-    """No setting holds a password itself, and all files lie in the Secret's folder."""
+    """No setting contains a password, and all files are in the Secret's folder."""
     kafka = yaml.safe_load(configuration)["kafka"]
     named = [*kafka.values(), *spark_conf.values()]
     paths = {value for value in named if isinstance(value, str) and value.startswith("/etc/winnow/secrets/")}
@@ -29,7 +29,7 @@ def test_secrets_are_read_from_mounted_files(configuration: str, spark_conf: dic
 
 
 def test_the_secret_is_mounted_as_files(pods: dict[str, Document]) -> None:
-    """Driver and executors find the Secret's keys as files, and nothing of it in their environment."""
+    """Driver and executors get the Secret's keys as files, and never in the environment."""
     for pod in pods.values():
         (container,) = pod["spec"]["containers"]
         assert {"name": "secrets", "secret": {"secretName": "winnow-secrets"}} in pod["spec"]["volumes"]
@@ -39,7 +39,7 @@ def test_the_secret_is_mounted_as_files(pods: dict[str, Document]) -> None:
 
 
 def test_a_secret_store_can_make_the_secret() -> None:
-    """An ExternalSecret makes it under the name that the pods mount, from where the values say."""
+    """An ExternalSecret creates the Secret that the pods mount, from the configured store."""
     external = {
         "enabled": True,
         "store": {"name": "vault"},

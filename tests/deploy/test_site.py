@@ -11,13 +11,13 @@ from tests.support.docs import PAGES, ROOT
 
 
 def build(site: Path, checkout: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Build the site of a checkout, with the environment as it is: to remake it would pull it from under the tests."""
+    """Build the site of a checkout without updating the environment, which the running tests use."""
     command = ["make", "--silent", "--assume-old=.venv/.ready", "docs", f"SITE={site}", f"DOCS={checkout / 'docs'}"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_every_page_is_on_the_site(tmp_path: Path) -> None:
-    """Each page is there and can be searched for; so is a file of the repository that a page links to."""
+    """The site contains each page, a search index, and each repository file that a page links to."""
     done = build(tmp_path)
 
     assert 0 == done.returncode, done.stderr
@@ -29,7 +29,7 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
 
 
 def test_a_broken_link_fails(tmp_path: Path) -> None:
-    """The pages alone, without the files of the repository that they link to, are no site."""
+    """The build fails if the repository files that the pages link to are missing."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
 
     done = build(tmp_path / "site", tmp_path)

@@ -1,4 +1,4 @@
-"""The Prometheus rules and the Grafana dashboard ask only for what /metrics really has."""
+"""The Prometheus rules and the Grafana dashboard use only what /metrics provides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RULES: list[dict[str, Any]] = yaml.safe_load((ROOT / "docker/alerts.yaml").read_
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "docker/dashboard.json").read_text())
 METRICS = {name: set(labels.replace(",", "").split()) for name, labels, _ in described()}
 TARGET_LABELS = {"job", "instance", "group", "le"}
-"""What Prometheus adds to each series, and a histogram to its parts."""
+"""The labels and suffixes that Prometheus adds to series and histograms."""
 
 
 def names(text: str) -> set[str]:
@@ -42,7 +42,7 @@ def of_panels() -> Iterator[str]:
 
 @pytest.mark.parametrize("expression", sorted({*of_rules(), *of_panels()}))
 def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
-    """A rule or a panel on a name that is gone would be silent for ever; the same holds for its labels."""
+    """Every metric and label in a rule or panel exists. Otherwise the rule would stay silent forever."""
     asked = names(expression)
     grouped = re.findall(r"(?:by|without) \(([^)]*)\)", expression)
     chosen = [inner for braces in re.findall(r"{([^}]*)}", expression) for inner in re.findall(r"(\w+)=", braces)]
@@ -55,7 +55,7 @@ def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
 
 
 def test_the_rules_cover_what_can_go_wrong() -> None:
-    """Each has a severity, a sentence for the one who is woken, and what to do; together they use what matters."""
+    """Each rule has a severity, a summary and a description, and together they cover the important faults."""
     alerts = {rule["alert"]: rule for rule in RULES}
 
     assert len(alerts) == len(RULES)
@@ -75,7 +75,7 @@ def test_the_rules_cover_what_can_go_wrong() -> None:
 
 
 def test_the_codes_of_the_rules_are_those_of_the_metrics() -> None:
-    """A rule compares with a number: that of the word which it means."""
+    """A number that a rule compares with is the code of the state that the rule names."""
     expressions = {rule["alert"]: rule["expr"] for rule in RULES}
 
     assert expressions["WinnowPartitionBlocked"] == f"winnow_partition_state == {STATES[PartitionState.BLOCKED]}"
@@ -87,7 +87,7 @@ def test_the_codes_of_the_rules_are_those_of_the_metrics() -> None:
 
 
 def test_the_dashboard_has_a_word_for_each_condition() -> None:
-    """Its panels lie beside each other, not on each other; each condition has its word there."""
+    """Panels do not overlap, and the dashboard has a label for each condition."""
     mapped = [panel["fieldConfig"]["defaults"]["mappings"] for panel in DASHBOARD["panels"] if "mappings" in str(panel)]
     places = [tuple(panel["gridPos"].values()) for panel in DASHBOARD["panels"]]
     taken = [(x + column, y + row) for x, y, w, h in places for column in range(w) for row in range(h)]
@@ -101,14 +101,14 @@ def test_the_dashboard_has_a_word_for_each_condition() -> None:
 @pytest.mark.skipif(TOOL is None, reason="promtool of Debian's package prometheus is not installed")
 @pytest.mark.parametrize("arguments", ["check rules docker/alerts.yaml", "test rules tests/deploy/alerts_test.yaml"])
 def test_the_rules_are_right(arguments: str) -> None:
-    """Each fires where it should, once for each partition, with the words for the one who is woken; and not otherwise."""
+    """Each rule fires when it should, once per partition, with the expected text, and not otherwise."""
     done = subprocess.run([TOOL or "", *arguments.split()], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
 def test_every_rule_has_a_unit_test() -> None:
-    """None is left out."""
+    """Every rule has a unit test."""
     tested = (ROOT / "tests/deploy/alerts_test.yaml").read_text()
 
     assert {rule["alert"] for rule in RULES} == set(re.findall(r"alertname: (\w+)", tested))

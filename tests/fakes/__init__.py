@@ -1,7 +1,7 @@
 """
-A Kafka made of lists, and clients that follow a script, in which a crash is an item.
+A Kafka made of lists, and clients that follow a script in which a crash is an item.
 
-`FakeKafka` keeps what a real one keeps: source records, committed offsets, the visible records of the sink and of the dead
+`FakeKafka` keeps what a real one keeps: source records, committed offsets, the visible records of the sink and the dead
 letters, and an epoch for each transactional id. `Script` lists what fails, at which point and at which passage.
 """
 
@@ -55,11 +55,11 @@ class Trouble(StrEnum):
 
 
 class Killed(BaseException):
-    """The process died: nothing happened after this point, not even clean-up."""
+    """The process died. Nothing happens after this point, not even clean-up."""
 
 
 class Mishap(NamedTuple):
-    """One item of a script: the failure, and the n-th passage (from 1) of the point at which it happens."""
+    """One item of a script: a failure, and the passage of its point, from 1, at which it happens."""
 
     point: Point
     trouble: Trouble
@@ -75,7 +75,7 @@ class Script:
     dead: bool = False
 
     def at(self, point: Point, partition: Partition) -> None:
-        """Pass a point; raise the failure that the script has for it."""
+        """Pass a point, and raise the failure that the script has for it."""
         if self.dead:
             raise Killed
         self.passed[point] = self.passed.get(point, 0) + 1
@@ -97,7 +97,7 @@ class Script:
 
 
 class Record(NamedTuple):
-    """A source record; `CONTROL` in its place is an offset without one."""
+    """A source record. `CONTROL` stands for an offset without a record."""
 
     value: bytes | None
     key: bytes | None = None
@@ -117,23 +117,23 @@ class FakeKafka:
         self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
         self.dead: dict[Partition, list[DeadLetter]] = {partition: [] for partition in source}
         self.epochs: dict[Partition, int] = {}
-        """Of the transactional ids."""
+        """The epochs of the transactional ids."""
         self.leader_epochs: dict[Partition, list[int]] = {}
-        """Where the log of a partition was cut, one for each new leader; its first leader's epoch is 0."""
+        """Where the log of a partition was cut, once for each new leader. The first leader's epoch is 0."""
         self.pending: dict[Partition, CommittedOffset] = {}
-        """Offsets of transactions that hang: a stable read waits for them, until their writer's successor ends them."""
+        """Offsets of hanging transactions: a stable read waits until their writer's successor ends them."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
         self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
-        """Which records the broker refuses; the commit that waits for them fails."""
+        """Selects the records that the broker refuses. The commit that waits for them fails."""
 
     def cut(self, partition: Partition, offset: int, records: Sequence[Record | None] = ()) -> None:
-        """Lose the end of a log to an unclean election; other records follow."""
+        """Lose the end of a log in an unclean election. Other records follow."""
         self.source[partition] = [*self.source[partition][:offset], *records]
         self.leader_epochs[partition].append(offset)
 
 
 class FakeClock:
-    """A clock that each poll moves by a tick, so that a deadline comes without waiting."""
+    """A clock that each poll advances by a tick, so that a deadline arrives without waiting."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -143,12 +143,12 @@ class FakeClock:
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime that uses this clock, and runs each call of a lane at once: its time does not pass by itself."""
+        """Return a runtime with this clock that runs each call of a lane at once. Its time does not pass by itself."""
         return replace(self.threaded, threads=Inline)
 
     @property
     def threaded(self) -> Runtime:
-        """Return a runtime that uses this clock, and real threads."""
+        """Return a runtime with this clock and real threads."""
         return replace(REAL, monotonic=self)
 
 
@@ -285,7 +285,7 @@ def _chunk(
 
 
 class FakeWriter:
-    """A writer that follows the script; its subclass decides when its records become visible."""
+    """A writer that follows the script. Its subclass decides when its records become visible."""
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         self.suspect = False
@@ -303,12 +303,12 @@ class FakeWriter:
         self._script.at(Point.AFTER_OPEN, self._partition)
 
     def settle(self, committed: CommittedOffset | None) -> None:
-        """Take the offset that was committed when the earlier owners were fenced."""
+        """Accept the offset that was committed when the earlier owners were fenced."""
         assert committed == self._kafka.committed.get(self._partition)
         self._settled = True
 
     def end_pending(self, committed: int | None) -> None:
-        """Take the offset before the transaction that hangs, and end that."""
+        """Accept the offset before the hanging transaction, and end that transaction."""
         assert self._epoch, "only the newest epoch can end it"
         now = self._kafka.committed.get(self._partition)
         assert committed == (None if now is None else now.offset)
@@ -392,7 +392,7 @@ class FakeAcknowledged(FakeWriter):
 
 
 class FakeTransaction(FakeWriter):
-    """Exactly once: a record is visible when it is committed, and only the newest epoch may commit."""
+    """Exactly once: a record is visible once it is committed, and only the newest epoch may commit."""
 
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         super().__init__(clients, partition)
@@ -413,7 +413,7 @@ class FakeTransaction(FakeWriter):
 
     @property
     def waiting(self) -> int:
-        """Nothing is acknowledged before it is committed."""
+        """Nothing is acknowledged before the commit."""
         return len(self._values) + len(self._dead_letters)
 
     def _commit(self, at: CommittedOffset) -> None:

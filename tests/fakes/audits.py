@@ -1,4 +1,4 @@
-"""A source, a sink and dead letters made of lists, for audits: what a service has written, and what went wrong since."""
+"""A source, a sink and dead letters made of lists, for audits: what a service wrote, and the damage done since."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("c
 
 class Topic:
     """
-    Records of some partitions: reads them, and tells where they begin and end.
+    Records of some partitions, and where they begin and end.
 
     Args:
-        records: what it holds; each lies at its offset.
-        starts: the first offset of partitions of which retention has taken something.
+        records: its records, each at its offset.
+        starts: the first offset of partitions from which retention has deleted records.
         lost: partitions without a leader.
     """
 
@@ -36,7 +36,7 @@ class Topic:
         self._ends = {each.partition: each.offset + 1 for each in sorted(self._records, key=lambda each: each.offset)}
         self._lost = lost
         self.open_until = 0
-        """At how many looks a transaction is open."""
+        """For how many checks a transaction stays open."""
         self.read: list[tuple[Partition, int, int]] = []
         """What was read: partition, begin and end."""
 
@@ -65,7 +65,7 @@ class Topic:
 
 
 def fate(record: Record) -> Fate:
-    """Return what becomes of a record: a line, if its value begins so."""
+    """Return the outcome of a record: a line, if its value begins so."""
     reason = "" if (record.value or b"").startswith(b"good") else "bad"
     value = record.value if reason else b"line of " + (record.value or b"")
     return Fate(record, DEAD if reason else CLEAN, DeadLetter(record.key, value, [], record.timestamp), reason, "why")
@@ -87,7 +87,7 @@ def named(of: Record) -> list[Header]:
 
 
 def letter(of: Record, at: int = 0, reason: str = "bad", more: Sequence[Header] = ()) -> Record:
-    """Return the dead letter of a record, with the headers of the record first."""
+    """Return the dead letter of a record. The record's headers come first."""
     errors = {
         "stage": "x",
         "topic": of.partition.topic,
@@ -105,17 +105,17 @@ SINK, DEAD_LETTERS = Destination("clean", 1, 1_000), Destination("dead", 1, 1_00
 @dataclass(slots=True)
 class Scene:
     """
-    What lies there; offsets of lines and dead letters are their places.
+    The contents of the topics. Offsets of lines and dead letters are their positions.
 
     Args:
         source: the records of the source.
         lines: those of the sink.
         letters: the dead letters.
-        ranges: what is judged.
-        times: between which times every line must have a record; None for a sample.
-        taken: how many lines and how many dead letters retention has taken.
-        compacted: lines that compaction has taken.
-        starts: the first offset of source partitions of which retention has taken something.
+        ranges: what is audited.
+        times: the period in which every line must have a record; None for a sample.
+        taken: how many lines and how many dead letters retention has deleted.
+        compacted: lines removed by compaction.
+        starts: the first offset of source partitions from which retention has deleted records.
         lost: partitions without a leader.
         stable: whether no transaction is open in the sink.
     """
@@ -133,7 +133,7 @@ class Scene:
     stable: bool = True
 
     def placed(self) -> list[Record]:
-        """Return lines and dead letters where they lie."""
+        """Return lines and dead letters with their offsets."""
         late = 10_000 if self.layout.sink.append_time else None
         lines = [
             each._replace(offset=at, timestamp=each.timestamp if late is None else late + at)
@@ -143,14 +143,14 @@ class Scene:
         return [*lines, *(each._replace(offset=at) for at, each in enumerate(self.letters))]
 
     def audit(self) -> Verdict:
-        """Return what an audit says."""
+        """Return the result of an audit."""
         source = Topic(self.source, self.starts, self.lost)
         output = Topic(self.placed(), dict(zip((CLEAN, DEAD), self.taken, strict=True)), self.lost)
         places = {CLEAN, DEAD, *(each.partition for each in self.lines)}
         ends = {each: End(marks.high_watermark, self.stable) for each, marks in output.watermarks(places).items()}
-        readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # what an audit asks of topics
+        readers = Readers(source, output, source, output)  # type: ignore[arg-type]  # all that an audit needs of topics
         return Auditor(Cleanse(), readers, self.layout, ends, self.times).compare([RAW, OTHER], self.ranges)
 
     def with_layout(self, **changes: object) -> Scene:
-        """Return the same with other topics or marks."""
+        """Return a copy with other topics or marks."""
         return replace(self, layout=replace(self.layout, **changes))  # type: ignore[arg-type]  # any field

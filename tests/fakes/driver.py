@@ -18,7 +18,7 @@ Result = list[Receipt] | Exception
 
 class DriverKafka:
     """
-    The Kafka that the driver sees, with the partitions of one topic, `raw`.
+    Kafka as the driver sees it, with the partitions of one topic, `raw`.
 
     Args:
         partitions: for each partition, named `p0` and so on, its first offset and its end.
@@ -31,39 +31,39 @@ class DriverKafka:
         self.committed: dict[Partition, CommittedOffset] = {}
         self.fenced: list[list[Partition]] = []
         self.troubles: list[Exception] = []
-        """Errors that the next requests raise, one each."""
+        """Errors that the next requests raise in turn."""
         self.topic_id = "id-1"
         self.topic_gone = False
         self.sink_leaderless: set[int] = set()
-        """Partitions of the sink, which has two, without a leader."""
+        """Leaderless partitions of the sink, which has two."""
         self.sink_behind: dict[int, int] = {}
-        """Partitions of the sink of which not all replicas are in sync, and how many are; two are needed."""
+        """How many replicas are in sync, for sink partitions with too few. Two are needed."""
         self.sink_gone: NotUsable | None = None
         self.reachable = True
-        """Whether a fence reaches anybody."""
+        """Whether a fence succeeds."""
         self.unfenced: set[Partition] = set()
-        """Partitions whose transactional ids have a coordinator that does not answer."""
+        """Partitions whose transactional ids have a coordinator that does not respond."""
         self.leaderless: set[int] = set()
-        """Partitions that the topic's description names without a leader."""
+        """Partitions without a leader in the topic's description."""
         self.silent: set[Partition] = set()
-        """Partitions whose leader does not answer."""
+        """Partitions whose leader does not respond."""
         self.short_transactions: NotUsable | None = None
         self.asked_for_time: list[int] = []
         self.room: dict[str, int] | None = None
-        """The placeholders and their partitions; None where source and sink are on one cluster."""
+        """The placeholders and their partitions; None if source and sink are on one cluster."""
         self.copies: FakeOffsets | None = None
-        """The group's offsets on the source's cluster, where the sink has its own."""
+        """The group's offsets on the source's cluster, if the sink has its own."""
         self.retention: float | None = None
         """For how many seconds offsets are kept."""
         self.renewed: list[Partition] = []
-        """The partitions whose offsets the driver has committed, one after the other."""
+        """The partitions whose offsets the driver committed, in order."""
         self.compacted: set[str] = set()
-        """The topics that take only records with a key."""
+        """The topics that accept only records with a key."""
         self.pauses: Pauses = NeverPaused()
         self.ages: dict[Partition, Waiting] = {}
-        """The first record that waits in each partition."""
+        """The first waiting record of each partition."""
         self.clusters: FakeCluster | None = None
-        """What a preflight asks; None where it asks nothing."""
+        """The cluster that a preflight checks; None to check nothing."""
         self.forbidden: NotAllowed | None = None
         """Why the group's transactional ids may not be used."""
 
@@ -168,7 +168,7 @@ class DriverKafka:
 
 
 class FakeCluster:
-    """What a preflight asks: a cluster that allows everything and has nothing wrong, until a test says otherwise."""
+    """A cluster for a preflight. It allows everything and has no faults until a test changes that."""
 
     def __init__(self) -> None:
         self.tools = KafkaTools("there:9092")
@@ -179,7 +179,7 @@ class FakeCluster:
         self.settings: dict[str, dict[str, str]] = {}
         self.commits: list[float | None] = []
         self.partitions: dict[str, int] = {}
-        """How many partitions a topic has, if not one."""
+        """The partition counts of topics with more than one partition."""
         self.gone: set[str] = set()
         self.name = "one"
 
@@ -207,7 +207,7 @@ class FakeCluster:
 
 
 class FakeRounds:
-    """Runs rounds by calling a function; an unending round ends when it is cancelled."""
+    """Runs rounds by calling a function. An unending round ends when it is cancelled."""
 
     def __init__(self, act: Callable[[Sequence[Assignment]], Result], slots: int = 2, unending: bool = False) -> None:
         self.slots = slots

@@ -1,4 +1,4 @@
-"""Parsers of users that break their contract, each in another respect."""
+"""User parsers that each break the contract in a different way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parsers.idc_access_log import IdcAccessLog
 
 
 class Wrong:
-    """A parser whose outcomes are changed before anybody sees them."""
+    """A parser that damages its outcomes before it returns them."""
 
     def __init__(self, change: Callable[[Parsed], Any]) -> None:
         self._change = change
@@ -53,4 +53,4 @@ WRONG: Mapping[str, Callable[[Parsed], Any]] = {
     "something else": lambda parsed: parsed.values,
     "nothing": lambda parsed: None,
 }
-"""What is wrong, and how an outcome becomes so."""
+"""What is wrong, and how it is done to an outcome."""

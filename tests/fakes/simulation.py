@@ -1,4 +1,4 @@
-"""A clock, threads and waits that a simulation owns: time passes only where somebody waits."""
+"""A clock, threads and waits that a simulation controls: time passes only in waits."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Inline(Executor):
     """Runs each call at once, in the thread that submits it."""
 
     def __init__(self, *_: object) -> None:
-        """Need no threads."""
+        """Ignore the number of threads."""
 
     def submit(self, call: Callable[..., Any], *args: Any, **named: Any) -> Future[Any]:  # type: ignore[override]
         future: Future[Any] = Future()
         try:
             future.set_result(call(*args, **named))
-        except BaseException as error:  # noqa: BLE001  # the one who asks for the result gets it
+        except BaseException as error:  # noqa: BLE001  # the caller of result() gets it
             future.set_exception(error)
         return future
 
 
 class SimulatedTime:
-    """Seconds that pass when they are waited for."""
+    """Seconds that pass only by waiting."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -35,17 +35,17 @@ class SimulatedTime:
         return self.now
 
     def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now += seconds
 
     @property
     def runtime(self) -> Runtime:
-        """Return a runtime without threads that goes by this time."""
+        """Return a runtime without threads that uses this time."""
         return Runtime(self, self, Inline)
 
 
 class SimulatedStop(Stop):
-    """A request to stop at a moment of the simulated time."""
+    """A request to stop at a point in simulated time."""
 
     def __init__(self, time: SimulatedTime, at: float) -> None:
         super().__init__()
@@ -53,15 +53,15 @@ class SimulatedStop(Stop):
 
     @property
     def requested(self) -> bool:
-        """Whether that moment has come."""
+        """Whether that time has come."""
         if self._time.now >= self._at:
             self.request("the simulation ends")
         return super().requested
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass, at most until the stop."""
+        """Advance the time, at most until the stop."""
         self._time.pass_by(max(0.0, min(seconds, self._at - self._time.now)))
         return self.requested
 
     def on_signals(self) -> None:
-        """Listen to nobody."""
+        """Ignore signals."""

@@ -1,4 +1,4 @@
-"""How fast a task takes records for a minute, and how much memory it takes for a backlog that fills a worker."""
+"""The rate of a task over a minute, and its memory with a backlog larger than a worker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_rate_holds_for_a_minute(broker: Cluster, topics: Topics) -> None:
 
 
 def test_a_worker_keeps_its_memory(broker: Cluster, topics: Topics) -> None:
-    """However many partitions wait for a slow sink, with however much: the backlog stays in Kafka, and is pulled."""
+    """With a slow sink the backlog stays in Kafka, so memory does not grow with partitions or lag."""
     partitions, records, size = 48, 300, 50_000
     stage = make_stage(broker.bootstrap, topics, source=partitions, sink=partitions)
     stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": stage.group}

@@ -1,4 +1,4 @@
-"""The service goes on after Winnow 0.1.0 itself, rather than after what is recorded of it."""
+"""The service continues after a real Winnow 0.1.0 instead of its recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.upgrade import PARTITIONS
 
 @FIRST_VERSION_RUNS
 def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """What it writes today is what is recorded of it."""
+    """What 0.1.0 writes today equals its recording."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
     produce(broker.bootstrap, source, upgrade.given())
     config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)

@@ -1,10 +1,10 @@
 """
-Looks for input that breaks the parsers, the configuration or the offsets' metadata.
+Searches for input that breaks the parsers, the configuration or the offsets' metadata.
 
 Usage: python -m tests.fuzz [--seconds N] [--lines N] [--seed N] [--corpus FOLDER]
 
-First libFuzzer looks for new ways through each target, then millions of damaged lines go through both engines, and at
-last the corpus and more go through the kernels between forbidden pages. It ends with 1 at the first thing found.
+First libFuzzer searches for new paths through each target. Then millions of damaged lines go through both engines.
+Finally the corpus and more lines go through the kernels between forbidden pages. It exits with 1 at the first finding.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tests.fuzz import lines
 ROOT = Path(__file__).parents[2]
 TARGETS = ("lines", "events", "configuration", "offsets")
 PARSED = ("lines", "events")
-"""The targets whose corpus the kernels take too."""
+"""The targets whose corpus also goes through the kernels."""
 GUARDED_LINES = 100_000
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the fuzzers that the command line asks for."""
     options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=(__doc__ or "").splitlines()[1])
     options.add_argument("--seconds", type=int, default=60, help="how long libFuzzer works on each target (60)")
     options.add_argument("--lines", type=int, default=10_000_000, help="how many lines go through both engines")
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _plant(folders: dict[str, Path]) -> None:
-    """Put what is known into the corpora."""
+    """Seed the corpora with known values."""
     known, events = lines.seeds()
     configuration = (ROOT / "docker/winnow.yaml").read_bytes()
     metadata = (
@@ -64,7 +64,7 @@ def _plant(folders: dict[str, Path]) -> None:
 
 
 def _guided(target: str, folder: Path, seconds: int, seed: int) -> None:
-    """Let libFuzzer work on a target; new values go into the folder."""
+    """Run libFuzzer on a target. New values go into the folder."""
     print(f"{target}: libFuzzer for {seconds} s", flush=True)
     options = [f"-max_total_time={seconds}", f"-seed={seed % 2**31 + 1}", "-timeout=60", "-rss_limit_mb=0"]
     options += [f"-artifact_prefix={folder.parent}/found-{target}-", "-verbosity=0", "-print_final_stats=1"]
@@ -72,7 +72,7 @@ def _guided(target: str, folder: Path, seconds: int, seed: int) -> None:
 
 
 def _damaged(wanted: int, seed: int, corpus: list[bytes]) -> None:
-    """Send lines through both engines, in as many processes as there are processors."""
+    """Send lines through both engines, with one process per processor."""
     jobs = os.cpu_count() or 1
     began, total = time.monotonic(), Counter[str]()
     with ProcessPoolExecutor(jobs) as pool:

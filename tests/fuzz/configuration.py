@@ -1,4 +1,4 @@
-"""Whatever stands in a configuration file, reading it ends well or with a named error."""
+"""Any configuration file either loads or raises a named error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.errors import ConfigError
 
 
 def check_configuration(content: bytes) -> bool:
-    """Read a file with this content; return whether it is a configuration. Fail unless every problem is told in words."""
+    """Read a file with this content and return whether it is valid. Fail unless every problem is described in words."""
     with tempfile.TemporaryDirectory(prefix="winnow-fuzz-") as folder:
         file = Path(folder) / "winnow.yaml"
         file.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Feeds the same values to both engines: each value must have one outcome, the same on both."""
+"""Feeds the same values to both engines. Each value must have one outcome, identical on both."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NAMES = ("a", "b", "c", "d")
 
 
 class Disagreement(AssertionError):
-    """A value has no outcome, or more than one, or another one on each engine; the message shows the value."""
+    """A value has no outcome, several, or different ones on the two engines. The message shows the value."""
 
 
 class Pair(NamedTuple):
-    """One parser on both engines, and what it was made of."""
+    """One parser on both engines, and its options."""
 
     made_of: Mapping[str, Any]
     plain: Parser
@@ -35,16 +35,16 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, make: Callable[..., Parser], format: str = "raw", **options: Any) -> Pair:  # noqa: A002 - its name
-        """Make the parser on each engine, in the envelope of a format."""
+        """Make the parser on each engine, in a format's envelope."""
         engines = (wrap(make(**options, engine=each), format, engine=each) for each in ("plain", "compiled"))
         return cls({"parser": make.__name__, "format": format, **options}, *engines)
 
     def outcomes(self, values: Sequence[bytes | None]) -> Counter[str]:
         """
-        Parse values on both engines; return how many were cleansed, and how many rejected for which reason.
+        Parse values on both engines. Return how many were cleansed, and how many rejected for each reason.
 
         Raises:
-            Disagreement: with the first value that the engines do not treat alike.
+            Disagreement: with the first value that the engines treat differently.
         """
         plain, compiled = (each.parse(batch(values)) for each in (self.plain, self.compiled))
         if not (_whole(plain, len(values)) and _same(plain, compiled)):
@@ -60,12 +60,12 @@ class Pair(NamedTuple):
 
 
 def access_log(format: str = "raw") -> Pair:  # noqa: A002 - as above
-    """Return the access log's parser."""
+    """Return the access-log parser."""
     return Pair.of(IdcAccessLog, format)
 
 
 def delimited(random: Random) -> Pair:
-    """Return a parser of delimited lines with options at random."""
+    """Return a parser of delimited lines with random options."""
     fields = NAMES[: random.randint(1, 4)]
     escape = [name for name in fields if random.random() < 0.4]
     checks = {

@@ -1,5 +1,5 @@
 """
-Runs the parsers' kernels where any read or write outside of a buffer ends the process: beside each lies forbidden memory.
+Runs the parsers' kernels on buffers next to forbidden memory, where any read or write out of bounds ends the process.
 
 Usage: python -m tests.fuzz.guarded LINES SEED [FOLDER…]: each file of a folder is one more value.
 """
@@ -32,17 +32,17 @@ PAGE = mmap.PAGESIZE
 ROOM = 256 * PAGE
 BOUNDS_ARE_CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 OFFSETS = 8
-"""The bytes of the offsets of one row."""
+"""The size in bytes of one row's offsets."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Guarded:
-    """Memory with a forbidden page before it and another after it; it takes one buffer at a time."""
+    """Memory between two forbidden pages. It holds one buffer at a time."""
 
     def __init__(self) -> None:
-        """Take the memory; nothing frees it before the process ends."""
+        """Allocate the memory. It is freed only when the process ends."""
         self._memory = mmap.mmap(-1, ROOM + 2 * PAGE)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         for forbidden in (self._base, self._base + PAGE + ROOM):
@@ -51,7 +51,7 @@ class Guarded:
         self.address = 0
 
     def place(self, size: int, *, at_end: bool) -> int:
-        """Return the address of a buffer that begins right after the first forbidden page, or ends before the last."""
+        """Return the address of a buffer right after the first forbidden page or right before the last."""
         assert size <= ROOM
         self.address = self._base + PAGE + (ROOM - size if at_end else 0)
         return self.address
@@ -67,16 +67,16 @@ class Guarded:
 
 
 class Kernels:
-    """Calls each kernel with one value; its input and its output lie in guarded memory."""
+    """Calls each kernel with one value. Its input and output are in guarded memory."""
 
     def __init__(self) -> None:
-        """Make the parsers, and a place for each buffer."""
+        """Make the parsers and allocate each buffer."""
         delimited = Delimited(fields=["a", "b"], output="{b}|{a}", escape=["a"], engine="compiled")
         self._parsers: list[Delimited] = [IdcAccessLog(engine="compiled"), delimited]
         self._values, self._input_offsets, self._out, self._out_offsets = (Guarded() for _ in range(4))
 
     def check(self, value: bytes) -> None:
-        """Parse a value that begins where it may be read, and one that ends there; fail if the output differs."""
+        """Parse a value at the start of readable memory and one at its end. Fail if the output differs."""
         for at_end in (False, True):
             address = self._values.put(value, at_end=at_end)
             ends = np.array([0, len(value)], np.int32).tobytes()
@@ -92,7 +92,7 @@ class Kernels:
         work: Any = _Work(source)
         work.out, work.out_offsets = self._out, self._out_offsets
         self._out_offsets.place(OFFSETS, at_end=at_end)
-        # It may count on room for three bytes in place of each; but it may write only the outcome, and SLACK more.
+        # A kernel may require three bytes of room for each byte, but may write only the outcome and SLACK more.
         work.capacity = 4 * (worker._copies * source.size + worker._extra)
         self._out.place(sum(map(len, written.to_pylist())) + kernels.SLACK, at_end=at_end)
         worker._run(work)
@@ -113,7 +113,7 @@ class Kernels:
 
 
 def values(count: int, seed: int, corpus: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield known values, values cut at each place, those of a corpus, and so many damaged ones."""
+    """Yield known values, values cut at each position, those of a corpus, and this many damaged ones."""
     lines, events = seeds()
     good = max(lines, key=lambda line: len(line) if len(line) < 300 else 0)
     for whole in (good, max(events, key=lambda event: len(event) if len(event) < 300 else 0)):
@@ -127,7 +127,7 @@ def values(count: int, seed: int, corpus: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def prove_that_bounds_are_checked() -> None:
-    """Fail if a kernel may write past an array: Numba's cache does not tell code with bounds checks from other code."""
+    """Fail if a kernel can write past an array. Numba's cache may hold code without bounds checks."""
     ends = np.zeros(2, np.int32)
     try:
         kernels.bodies(0, ends.ctypes.data, 0, 0, 1, np.empty((0, 2), np.int64), np.empty(1, np.uint8))
@@ -137,7 +137,7 @@ def prove_that_bounds_are_checked() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Check the values that the command line asks for; print how many they were."""
+    """Check the values that the command line asks for, and print their number."""
     count, seed, *folders = arguments
     corpus = [file.read_bytes() for folder in folders for file in sorted(Path(folder).iterdir())]
     if BOUNDS_ARE_CHECKED:

@@ -1,8 +1,8 @@
 """
-Lets libFuzzer look for values that take new ways through the plain parsers, and gives each to both engines.
+Lets libFuzzer search for values that take new paths through the plain parsers, and gives each to both engines.
 
-The kernels bear no instruments, so the plain parsers guide: they decide the same. Every value that takes a new way stays
-in the corpus.
+The kernels cannot be instrumented, so the plain parsers guide the search: they make the same decisions. Every value
+that takes a new path stays in the corpus.
 
 Usage: python -m tests.fuzz.guided TARGET [libFuzzer's options] [CORPUS…]
 """
@@ -28,7 +28,7 @@ GUIDES = (reading, metadata, lines, events)
 
 
 def access_log_of(envelope: str) -> Callable[[bytes], None]:
-    """Return what checks a value in an envelope of that format."""
+    """Return a check of a value in this format's envelope."""
     parser = access_log(envelope)
 
     def check(value: bytes) -> None:
@@ -38,7 +38,7 @@ def access_log_of(envelope: str) -> Callable[[bytes], None]:
 
 
 def flume() -> Callable[[bytes], None]:
-    """Return what checks a value as one of Flume's events."""
+    """Return a check of a value as one of Flume's events."""
     strict = access_log_of("flume-avro")
 
     def check(value: bytes) -> None:
@@ -57,7 +57,7 @@ TARGETS: dict[str, Callable[[], Callable[[bytes], object]]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run libFuzzer on a target; it ends the process."""
+    """Run libFuzzer on a target. It ends the process."""
     program, target, *options = arguments
     atheris.Setup([program, *options], TARGETS[target]())
     atheris.Fuzz()

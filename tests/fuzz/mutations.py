@@ -1,4 +1,4 @@
-"""Damages good lines and events in ways that are likely to meet an edge of a parser."""
+"""Damages good lines and events in ways that are likely to hit an edge case of a parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 SEPARATOR = b"<<<!>>>,<<<!>>>"
-# Pieces of markers and line ends; ends of what a check allows; UTF-8, whole and broken; Avro's numbers at their limits.
+# Parts of markers and line ends; bounds of what checks allow; valid and broken UTF-8; Avro numbers at their limits.
 TOKENS = (
     *(b"<<<!>>>", SEPARATOR, b"<<<!>>", b"<", b">", b",", b"|", b"%", b"\r", b"\n", b"\r\n", b" ", b"\t", b"\x00"),
     *(b"0", b"80", b"65535", b"65536", b"00000000000000000080", b"-1", b"20240229235959", b"20230229000000"),
@@ -35,11 +35,11 @@ class Mutator:
 
     Args:
         seeds: the known values; at least one, none of them empty.
-        random: decides everything, so that its seed repeats a run.
+        random: makes every decision, so that its seed reproduces a run.
     """
 
     def __init__(self, seeds: Sequence[bytes], random: Random) -> None:
-        """Collect the fields of all seeds, which take each other's places."""
+        """Collect the fields of all seeds, to exchange them."""
         self._seeds = seeds
         self._random = random.random
         self._fields = list({field for seed in seeds for field in seed[7:-7].split(SEPARATOR) if len(field) < 400})
@@ -54,7 +54,7 @@ class Mutator:
         )
 
     def values(self, count: int) -> list[bytes | None]:
-        """Return so many values; one in a hundred is a null."""
+        """Return this many values; one in a hundred is null."""
         return [None if self._random() < 0.01 else self._mutated() for _ in range(count)]
 
     def _mutated(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A certificate authority of the tests: its keys are made for each run, and live in its folder only."""
+"""A certificate authority for tests. Its keys are made for each run and stay in its folder."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ DAY = timedelta(days=1)
 
 class Authority:
     """
-    Signs certificates; `certificate` is the file of its own.
+    Signs certificates. `certificate` is the file of its own certificate.
 
     Args:
         folder: where the files go.
-        name: what it is called, and the beginning of its files' names.
+        name: its name, and the prefix of its files' names.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Make its key, and sign its own certificate."""
+        """Make the key and sign its own certificate."""
         self._folder, self._name = folder, name
         self.certificate = folder / f"{name}.pem"
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew with another key, in the same file: what was signed before is not trusted any more."""
+        """Replace the key in the same file. Certificates signed before are no longer trusted."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         signed = self._signed(self._name, self._key, DAY, x509.BasicConstraints(ca=True, path_length=None))
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
     def sign(self, owner: str, *, lives: timedelta = DAY, host: x509.GeneralName = LOOPBACK) -> Path:
         """
-        Write a key and a certificate for it into one file, and return that.
+        Write a key and a certificate for it into one file, and return the file.
 
         Args:
-            owner: whose it is: its common name.
-            lives: how long from now it is valid; what is negative has passed.
+            owner: the common name.
+            lives: how long it is valid from now; negative if it has expired.
             host: the host that it is for.
         """
         key = ec.generate_private_key(ec.SECP256R1())

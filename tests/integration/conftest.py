@@ -1,4 +1,4 @@
-"""Marks everything in this folder as an integration test; starts a second cluster, once."""
+"""Marks everything in this folder as an integration test, and starts a second cluster once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["_nothing_is_left_running"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder, and no others."""
+    """Mark only the tests of this folder."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.integration)
@@ -24,19 +24,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def long(request: pytest.FixtureRequest) -> bool:
-    """Return whether this is `make faults`: each service runs on Spark, and outages and kills have their full length."""
+    """Return whether this is `make faults`: services run on Spark, and outages and kills have their full length."""
     Winnow.on_spark = bool(request.config.getoption("long"))
     return Winnow.on_spark
 
 
 @pytest.fixture(scope="session")
 def second() -> Iterator[Broker]:
-    """Return a cluster beside the usual one."""
+    """Return a second cluster."""
     with Broker(java=QUICK_JAVA) as broker:
         yield broker
 
 
 @pytest.fixture(params=["one cluster", "two clusters"])
 def centre(request: pytest.FixtureRequest) -> Broker | None:
-    """Return the cluster of the sink, the dead letters and the offsets; None where it is that of the source."""
+    """Return the cluster of the sink, the dead letters and the offsets; None if it is the source's."""
     return request.getfixturevalue("second") if request.param == "two clusters" else None

@@ -1,4 +1,4 @@
-"""The whole service without Spark: the real driver on a real Kafka, whose tasks run in threads of this process."""
+"""The whole service without Spark: the real driver on a real Kafka, with tasks in threads of this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ThreadRounds:
 
     def __init__(self) -> None:
         self.assignments: list[list[Assignment]] = []
-        """Those of each round."""
+        """The tasks of each round."""
         self._threads = ThreadPoolExecutor(TASKS)
 
     def warm_up(self) -> None:
@@ -45,7 +45,7 @@ class ThreadRounds:
 
 
 class ThreadRound:
-    """One round. A thread cannot be killed: after `cancel` its task goes on as a zombie, whose receipt nobody takes."""
+    """One round. After `cancel` its task continues as a zombie whose receipt is ignored: threads cannot be killed."""
 
     lost_tasks = done_tasks = 0
     starved = False
@@ -72,7 +72,7 @@ def _work(assignment: Assignment) -> list[Receipt]:
 
 
 def run(written: Mapping[str, Any], *, until_end: bool = True, stop: Stop | None = None) -> tuple[int, ThreadRounds]:
-    """Run a service with this configuration; return its exit code and the rounds that it ran."""
+    """Run a service with this configuration. Return its exit code and its rounds."""
     rounds = ThreadRounds()
     loaded = configuration.Config.model_validate(dict(written))
     code = service(loaded, lambda: rounds, stop or _Unsignalled()).run(until_end=until_end)
@@ -80,7 +80,7 @@ def run(written: Mapping[str, Any], *, until_end: bool = True, stop: Stop | None
 
 
 class _Unsignalled(Stop):
-    """A stop that leaves the signals to pytest."""
+    """A stop that leaves signals to pytest."""
 
     def on_signals(self) -> None:
         pass
@@ -88,7 +88,7 @@ class _Unsignalled(Stop):
 
 class Running:
     """
-    A service in a thread, until it is told to stop; a context manager.
+    A service in a thread, until it is stopped. A context manager.
 
     Args:
         written: its configuration.
@@ -107,7 +107,7 @@ class Running:
         return self.end
 
     def end(self) -> int | None:
-        """Stop it as a signal does; return its exit code."""
+        """Stop it as a signal does, and return its exit code."""
         self._stop.request("test")
         self._thread.join(60)
         return self.code
@@ -117,13 +117,13 @@ class Running:
 
 
 class Told:
-    """What services of this process have logged."""
+    """The log of this process's services."""
 
     def __init__(self, entries: Sequence[MutableMapping[str, Any]]) -> None:
         self.entries = entries
 
     def wait_for(self, event: str, times: int = 1, **fields: object) -> MutableMapping[str, Any]:
-        """Wait until an event with these fields has been logged so many times; return the last one."""
+        """Wait until an event with these fields has been logged this many times, and return the last one."""
         until(lambda: len(self.all(event, **fields)) >= times, f"{event!r} with {fields}")
         return self.all(event, **fields)[times - 1]
 
@@ -134,6 +134,6 @@ class Told:
 
 @contextlib.contextmanager
 def services(*configs: dict[str, Any]) -> Iterator[tuple[Told, list[Callable[[], int | None]]]]:
-    """Run services side by side; return what they log, and what ends each and returns its exit code."""
+    """Run services side by side. Return their log and a function for each that ends it and returns its exit code."""
     with capture_logs() as entries, contextlib.ExitStack() as stack:
         yield Told(entries), [stack.enter_context(Running(config)) for config in configs]

@@ -1,4 +1,4 @@
-"""A user's parser, as a package that the service finds."""
+"""A user's parser, installed as a package that the service finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def installed(folder: Path, name: str, parser: str, source: str) -> Mapping[str, str]:
-    """Install a module with a parser of this name in a folder; return the environment in which it is found."""
+    """Install a module with a parser of this name in a folder. Return the environment in which it is found."""
     (folder / f"{name}.py").write_text(source)
     metadata = folder / f"{name}-1.dist-info"
     metadata.mkdir()

@@ -1,4 +1,4 @@
-"""A real broker with one listener for each way to log in, which allows only what an ACL allows."""
+"""A real broker with one listener for each login method. It allows only what an ACL allows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServ
 
 USER, PASSWORD = "winnow", "r1ght-4f2c81"
 ITERATIONS = 4096
-"""The fewest that Kafka allows."""
+"""The shortest that Kafka allows."""
 MODULE = "org.apache.kafka.common.security"
 OAUTH = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
 JAAS = {
@@ -51,20 +51,20 @@ PROTOCOLS = {
     "jwt": "SASL_SSL",
     "oidc": "SASL_SSL",
 }
-"""The listeners, and how each is spoken to; two of them show a certificate that nobody should believe."""
+"""The listeners and their protocols. Two of them present an untrustworthy certificate."""
 
 
 class SecuredBroker(Broker):
     """
-    The broker; `logins` has the settings of a client for each way in.
+    The broker. `logins` has the client settings of each login method.
 
     Args:
         files: the folder for certificates and keys.
-        properties: server properties that win over the usual ones.
+        properties: server properties that override the defaults.
     """
 
     def __init__(self, files: Path, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Make the certificates, and choose the ports; nothing starts yet."""
+        """Make the certificates and choose the ports, without starting."""
         self.files = files
         self.authority, self.stranger = Authority(files, "authority"), Authority(files, "stranger")
         self.tokens = TokenServer(files / "keys.json")
@@ -75,7 +75,7 @@ class SecuredBroker(Broker):
         self.sign_certificates()
 
     def sign_certificates(self) -> None:
-        """Write the certificates of the listeners and of the user; those that are there are replaced."""
+        """Write the certificates of the listeners and of the user, replacing existing ones."""
         self.client_certificate = self.authority.sign(USER)
         self._shown = {
             **dict.fromkeys(PROTOCOLS, self.authority.sign("broker")),
@@ -121,7 +121,7 @@ class SecuredBroker(Broker):
                 "listener.name.oidc.sasl.oauthbearer.jwks.endpoint.url": self._keys_url,
                 "listener.name.oidc.sasl.oauthbearer.expected.audience": AUDIENCE,
                 "listener.name.oidc.sasl.oauthbearer.expected.issuer": ISSUER,
-                # Whoever logged in by a token must do it again when that expires, and by SCRAM every few seconds.
+                # Clients must log in again: with a token when it expires, with SCRAM every few seconds.
                 "connections.max.reauth.ms": "3600000",
                 "listener.name.scram.connections.max.reauth.ms": "5000",
             }
@@ -131,15 +131,15 @@ class SecuredBroker(Broker):
         )
 
     def set_password(self, password: str) -> None:
-        """Change the user's password for SCRAM; connections that are open stay open."""
-        admin = self.admin()  # answers arrive only while it lives
+        """Change the user's password for SCRAM. Open connections stay open."""
+        admin = self.admin()  # responses arrive only while it lives
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, ITERATIONS), password.encode())
             for future in admin.alter_user_scram_credentials([wanted]).values():
                 future.result(60)
 
     def login(self, way: str) -> dict[str, str]:
-        """Return the settings of a client that comes in one way: a listener, or a mechanism of SCRAM."""
+        """Return the client settings of one login method: a listener, or a SCRAM mechanism."""
         listener = "scram" if way.startswith("SCRAM") else way
         known = {
             "bootstrap.servers": self.at[listener],
@@ -172,7 +172,7 @@ Right = tuple[ResourceType, str, AclOperation]
 
 
 def needed(group: str, source: str, sink: str, dead: str) -> list[Right]:
-    """Return the rights without which the service refuses to run, as docs/security.md has them."""
+    """Return the rights without which the service refuses to run, as listed in docs/security.md."""
     return [
         (ResourceType.TOPIC, source, AclOperation.READ),
         (ResourceType.TOPIC, sink, AclOperation.WRITE),
@@ -185,7 +185,7 @@ def needed(group: str, source: str, sink: str, dead: str) -> list[Right]:
 
 
 def useful(group: str, sink: str, dead: str) -> list[Right]:
-    """Return the rights that the service only warns of."""
+    """Return the rights whose absence is only a warning."""
     return [
         (ResourceType.TOPIC, sink, AclOperation.DESCRIBE_CONFIGS),
         (ResourceType.TOPIC, dead, AclOperation.DESCRIBE_CONFIGS),
@@ -195,7 +195,7 @@ def useful(group: str, sink: str, dead: str) -> list[Right]:
 
 
 def rule(right: Right, user: str = USER) -> AclBinding:
-    """Return the ACL that allows the user this; on transactional ids by the beginning of their names."""
+    """Return the ACL that grants the user a right. Transactional ids are matched by prefix."""
     kind, name, operation = right
     prefixed = kind is ResourceType.TRANSACTIONAL_ID
     pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
@@ -203,14 +203,14 @@ def rule(right: Right, user: str = USER) -> AclBinding:
 
 
 def allow(broker: Broker, rights: Iterable[Right]) -> None:
-    """Allow the user so much."""
-    admin = broker.admin()  # answers arrive only while it lives
+    """Grant the user these rights."""
+    admin = broker.admin()  # responses arrive only while it lives
     for future in admin.create_acls([rule(each) for each in rights]).values():
         future.result(60)
 
 
 def forbid(broker: Broker, right: Right) -> None:
-    """Take a right away again."""
+    """Revoke a right."""
     kind, name, operation = right
     pattern = rule(right).resource_pattern_type
     found = AclBindingFilter(kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
@@ -223,7 +223,7 @@ B = TypeVar("B", bound=Broker)
 
 
 def settled(broker: B) -> B:
-    """Return a broker as soon as it answers for groups: it creates the topic of their offsets at the first question."""
+    """Return a broker once it answers for groups: the first request creates the topic of their offsets."""
     admin, deadline = broker.admin(), time.monotonic() + 300
     while time.monotonic() < deadline:
         with contextlib.suppress(KafkaException, TimeoutError):

@@ -32,7 +32,7 @@ QUICK_START = quick_spark()
 
 
 def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead: str, **more: object) -> Event:
-    """Write a configuration; `more` are further keys, with `_` for dots."""
+    """Write a configuration. `more` are further keys, with `_` for dots."""
     return {
         "group.id": group,
         "source": {"topics": sources},
@@ -48,14 +48,14 @@ def settings(bootstrap: str, *, group: str, sources: list[str], sink: str, dead:
 
 class Winnow:
     """
-    A run of the service, by default with rounds in forked processes; a context manager after which no process is left.
+    A run of the service, by default with rounds in forked processes. A context manager that leaves no process behind.
 
     Args:
         config: the content of the configuration file.
         folder: the folder for the file.
         arguments: further arguments of `winnow run`.
         environment: further environment variables.
-        timings: how long its driver waits, where it does not run on Spark.
+        timings: the driver's waiting times, unless it runs on Spark.
     """
 
     on_spark: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class Winnow:
         environment: Mapping[str, str] | None = None,
         timings: Timings | None = None,
     ) -> None:
-        """Write the configuration; nothing starts yet."""
+        """Write the configuration without starting."""
         file = folder / f"winnow-{time.monotonic_ns()}.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
         self._arguments = ["run", "-c", str(file), *arguments]
@@ -78,7 +78,7 @@ class Winnow:
         self._tree: list[psutil.Process] = []
         self.events: list[Event] = []
         self.noise: list[str] = []
-        """Lines that are not events of ours; mostly the JVM's."""
+        """Lines other than our events, mostly the JVM's."""
 
     def __enter__(self) -> Self:
         """Start."""
@@ -92,7 +92,7 @@ class Winnow:
     def _start(self, stderr: int) -> Process:
         """Start the process, and close its stderr on our side."""
         if not self.on_spark:
-            # Not at the top: what starts Spark works with other checkouts of the product.
+            # Not at the top: code that starts Spark also works with other checkouts of the product.
             from tests.support.forked import ForkedService
 
             return ForkedService(self._arguments, os.environ | self._environment, stderr, self._timings)
@@ -109,7 +109,7 @@ class Winnow:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill the service and its child processes, whatever happened; if a test failed, print the log."""
+        """Kill the service and its child processes. If a test failed, print the log."""
         self._remember_tree()
         self._process.kill()
         self._process.wait()
@@ -133,7 +133,7 @@ class Winnow:
             return [each for each in self.events if each["event"] == event]
 
     def wait_for(self, event: str, times: int = 1) -> Event:
-        """Wait until the event has been logged so many times; return the last one."""
+        """Wait until the event has been logged this many times, and return the last one."""
 
         def found() -> list[Event]:
             ended = self._process.poll()
@@ -146,7 +146,7 @@ class Winnow:
         return until(found, f"{event!r} in the log")[0]
 
     def code(self) -> int:
-        """Wait for the end of the service; return the exit code."""
+        """Wait for the end of the service, and return the exit code."""
         self._remember_tree()
         code = self._process.wait(PATIENCE)
         self._listener.join(PATIENCE)
@@ -158,9 +158,9 @@ class Winnow:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """
-        Send a signal, and wait for the end; return the exit code.
+        Send a signal, wait for the end, and return the exit code.
 
-        SIGTERM goes to the process, as Kubernetes sends it; SIGINT to the whole group, as a terminal sends Ctrl-C.
+        SIGTERM goes to the process, as from Kubernetes. SIGINT goes to the whole group, as from a terminal's Ctrl-C.
         """
         self._remember_tree()
         if number == signal.SIGINT:
@@ -170,13 +170,13 @@ class Winnow:
         return self.code()
 
     def leftovers(self) -> list[psutil.Process]:
-        """Return the processes that it started and that do not end."""
+        """Return the processes that it started and that are still alive."""
         return alive_after(self._tree)
 
     def _remember_tree(self) -> None:
         if self._process.poll() is not None:
             return
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
             self._tree = psutil.Process(self._process.pid).children(recursive=True)
 
     @property
@@ -200,7 +200,7 @@ class WinnowOnSpark(Winnow):
 
 
 def working(root: psutil.Process) -> Iterator[psutil.Process]:
-    """Find the Python workers below a process that run a task: they have connections to Kafka, idle ones have none."""
+    """Find the Python workers below a process that run a task: they have connections to Kafka; idle ones do not."""
     try:
         below = root.children(recursive=True)
     except psutil.NoSuchProcess:
@@ -225,7 +225,7 @@ def _is_daemon(process: psutil.Process | None) -> bool:
 
 
 def _connections(process: psutil.Process) -> int:
-    """Count the connections of a process: a worker has one to its JVM, the others belong to Kafka clients."""
+    """Count the connections of a process. A worker has one to its JVM; the others belong to Kafka clients."""
     try:
         return sum(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
     except psutil.NoSuchProcess:

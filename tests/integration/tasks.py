@@ -32,7 +32,7 @@ from tests.independent import Place, Record, Written, line, produce
 from tests.support.waiting import PATIENCE, until
 
 BOTH_GUARANTEES = pytest.mark.parametrize("guarantee", list(Guarantee))
-"""For behaviour that the delivery guarantee must not change."""
+"""For behaviour that must not depend on the delivery guarantee."""
 BOTH_BACKENDS = pytest.mark.parametrize("backend", [PLAIN, best_backend({})], ids=["plain", "bulk"])
 """For behaviour that must not depend on the backend."""
 PLACEHOLDER = "{topic}.offsets"
@@ -41,7 +41,7 @@ PRINTABLE = bytes(0x30 + byte % (0x7B - 0x30) for byte in range(256))
 
 
 def noise(size: int, seed: int = 1) -> bytes:
-    """Make printable bytes that hardly compress."""
+    """Make printable bytes that barely compress."""
     return random.Random(seed).randbytes(size).translate(PRINTABLE)
 
 
@@ -60,11 +60,11 @@ class Stage:
     parser: Parser | None = None
     producer: Callable[..., Producer] = Producer
     centre: str = ""
-    """The cluster of the sink, the dead letters and the offsets, where it is not that of the source."""
+    """The cluster of the sink, the dead letters and the offsets, if it is not the source's."""
 
     @property
     def output(self) -> str:
-        """The cluster that is written to."""
+        """The cluster with the outputs."""
         return self.centre or self.bootstrap
 
     @property
@@ -74,7 +74,7 @@ class Stage:
 
     @property
     def task_config(self) -> TaskConfig:
-        """The configuration that a driver would give all tasks."""
+        """The configuration that a driver would pass to all tasks."""
         kafka = {"bootstrap.servers": self.bootstrap}
         topics = KafkaTopics(AdminConnection({"bootstrap.servers": self.output}))
         sink, dead = topics.destination(self.sink), topics.destination(self.dead)
@@ -85,13 +85,13 @@ class Stage:
         return replace(task_config, **self.changes)  # type: ignore[arg-type]  # fields of many types
 
     def fill(self, records: int) -> None:
-        """Write so many lines to each partition of the first source topic."""
+        """Write this many lines to each partition of the first source topic."""
         partitions = range(self.sources[self.source])
         written = (Written(line(n, each), partition=each) for n in range(records) for each in partitions)
         produce(self.bootstrap, self.source, written)
 
     def keep_plan(self) -> None:
-        """Let later tasks know of the topics what is known now, whatever becomes of these."""
+        """Keep the current plan for later tasks, even if the topics change."""
         now = self.task_config
         self.changes |= {"sink": now.sink, "dead_letters": now.dead_letters}
 
@@ -118,7 +118,7 @@ class Stage:
         return TaskClients(assignment.config, self.backend, self.producer, assignment.ranges)
 
     def running(self, *ranges: OffsetRange) -> RunningTask:
-        """Run a task without an end in a thread; return a context manager."""
+        """Run an endless task in a thread. Return a context manager."""
         return RunningTask(self, ranges)
 
     def cleansed(self) -> list[Record]:
@@ -126,7 +126,7 @@ class Stage:
         return independent.read(self.output, self.sink)
 
     def settle(self) -> None:
-        """Wait until the last transaction has ended everywhere: of a broker killed before, Kafka 4 may never write it."""
+        """Wait until the last transaction has ended everywhere. If its broker was killed, Kafka 4 may never end it."""
         self.cleansed()
         self.committed()
 
@@ -141,12 +141,12 @@ class Stage:
         return {(names[topic], number): offset for (topic, number), offset in found.items()}
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
-        """Set the group's offsets, as a person would."""
+        """Set the group's offsets, as an operator would."""
         named = {(self._known_as(topic), number): offset for (topic, number), offset in offsets.items()}
         independent.commit(self.output, self.group, named)
 
     def _known_as(self, topic: str) -> str:
-        """Return the topic that stands for a source topic where offsets are committed."""
+        """Return the topic under which the offsets of a source topic are committed."""
         return PLACEHOLDER.format(topic=topic) if self.centre else topic
 
     def lag(self) -> dict[tuple[str, int], int]:
@@ -157,7 +157,7 @@ class Stage:
 
 
 def slow_down(bootstrap: str, client: str, per_second: int) -> None:
-    """Let a broker take so many bytes per second of the producers with a client.id, by a quota."""
+    """Limit the producers with a client.id to this many bytes per second, with a quota."""
     command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", f"{fetch_jars()}/*", "kafka.admin.ConfigCommand"]
     change = ["--alter", "--add-config", f"producer_byte_rate={per_second}"]
     whom = ["--entity-type", "clients", "--entity-name", client]
@@ -178,7 +178,7 @@ class RunningTask:
         self.receipts = self._stage.run(*self._ranges, seconds=PATIENCE)
 
     def __enter__(self) -> Self:
-        """Start the task and wait until it has committed its starting offsets, which shows that it owns its partitions."""
+        """Start the task and wait for its initial commit, which shows that it owns its partitions."""
         self._thread.start()
         until(lambda: len(self._stage.lag()) >= len(self._ranges), "the task to open")
         return self
@@ -186,20 +186,20 @@ class RunningTask:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Fence the task, whatever happened, and wait for its end."""
+        """Fence the task and wait for its end."""
         fence = KafkaFence({"bootstrap.servers": self._stage.output}, self._stage.group, 60, self._stage.dead)
         while self._thread.is_alive():
             fence.fence([offset_range.partition for offset_range in self._ranges])
             self._thread.join(3)
 
     def ended(self, seconds: float) -> bool:
-        """Wait for the end of the task; return whether it has ended."""
+        """Wait for the end of the task. Return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
 
 def alter(bootstrap: str, topic: str, **settings: object) -> None:
-    """Change the configuration of a topic, and wait until the broker goes by it; `_` stands for a dot."""
+    """Change the configuration of a topic, and wait until the broker applies it. `_` stands for a dot."""
     entries = [
         ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
@@ -215,7 +215,7 @@ def alter(bootstrap: str, topic: str, **settings: object) -> None:
         return all(known[name.replace("_", ".")].value == str(value) for name, value in settings.items())
 
     until(is_in_force, f"the configuration of {topic}")
-    time.sleep(0.1)  # the logs follow that answer of the broker in a moment that no request shows
+    time.sleep(0.1)  # the logs follow moments after the broker's response, which no request shows
 
 
 def make_stage(
@@ -241,7 +241,7 @@ def make_stage(
         sources: the number of source topics.
         sink: partitions of the sink, or its configuration.
         dead: configuration of the dead-letter topic.
-        centre: the cluster of the sink, the dead letters and the offsets, where it is not that of the source.
+        centre: the cluster of the sink, the dead letters and the offsets, if it is not the source's.
         task_config: further fields of the task configuration.
     """
 

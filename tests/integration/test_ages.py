@@ -1,4 +1,4 @@
-"""How old the records are that wait, read from a real broker."""
+"""The age of waiting records, read from a real broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = time.time() - DAY
 
 
 def write(broker: Cluster, topic: str, partition: int, *ages: float, transactional: bool = False) -> None:
-    """Write records with these timestamps, in seconds since `AT`; a transaction is one that was aborted before."""
+    """Write records with these timestamps, in seconds since `AT`, optionally behind an aborted transaction."""
     settings: dict[str, str] = {"bootstrap.servers": broker.bootstrap}
     producer = Producer(settings | ({"transactional.id": f"{topic}-{partition}"} if transactional else {}))
     if transactional:
@@ -40,7 +40,7 @@ def write(broker: Cluster, topic: str, partition: int, *ages: float, transaction
 
 
 def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> dict[Partition, float]:
-    """Look until so many ages are known: a client that is new may need longer than one look."""
+    """Look until this many ages are known. A new client may need more than one look."""
     deadline = time.monotonic() + PATIENCE
     while len(found := ages.waiting(offsets)) < wanted and time.monotonic() < deadline:
         pass
@@ -48,7 +48,7 @@ def read_until(ages: KafkaAges, offsets: dict[Partition, int], wanted: int) -> d
 
 
 def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) -> None:
-    """It is that of the record at the offset; of the next one behind an aborted transaction; of the first that is left."""
+    """The age is that of the first readable record at or after the offset."""
     topic = topics("source", 4, {"retention.ms": str(int(7 * DAY * 1000))})
     plain, aborted, empty, other = (Partition(topic, number) for number in range(4))
     write(broker, *plain, 10, 20, 30)
@@ -64,9 +64,9 @@ def test_the_first_waiting_record_has_an_age(broker: Cluster, topics: Topics) ->
 
 def test_a_look_at_many_partitions(broker: Cluster, topics: Topics) -> None:
     """
-    None holds up another: neither one that is read already, nor one with a batch that is larger than is asked for.
+    One partition never delays another, even if it is already read, or its batch is larger than requested.
 
-    Where librdkafka waits for a second between two fetches, or a broker answers with one batch, most stay unknown.
+    If librdkafka waited a second between two fetches, or the broker returned a single batch, most would stay unknown.
     """
     topic = topics("source", 300)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 200_000, "linger.ms": 500})
@@ -82,7 +82,7 @@ def test_a_look_at_many_partitions(broker: Cluster, topics: Topics) -> None:
 
 
 def test_what_cannot_be_read_in_time(broker: Cluster, topics: Topics) -> None:
-    """The record that was read before stands for those behind it, until nothing waits; offsets without records are none."""
+    """The last record read stands for those behind it until nothing waits. Offsets without records have no age."""
     topic = topics("source", 2)
     plain, aborted = Partition(topic, 0), Partition(topic, 1)
     write(broker, *plain, 10, 20, 30)
@@ -100,7 +100,7 @@ def test_what_cannot_be_read_in_time(broker: Cluster, topics: Topics) -> None:
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:
-    """An outage takes no longer than a look, and no error: others tell of it."""
+    """An outage takes no longer than one look, raises no error, and leaves all ages unknown."""
     nowhere = {"bootstrap.servers": "127.0.0.1:1"}
     ages = KafkaAges(nowhere, "ages", KafkaTopics(AdminConnection(nowhere)))
 

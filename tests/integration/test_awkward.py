@@ -1,4 +1,4 @@
-"""What happens to a running service that nobody wishes for: retention, operators, brokers that refuse, only rubbish."""
+"""Adverse conditions for a running service: retention, operators, broker refusals, and invalid input only."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def lines(first: int, last: int, *partitions: int) -> list[Written]:
 
 
 def arrived(broker: Cluster, topic: str, count: int) -> None:
-    """Wait until a topic holds so many records."""
+    """Wait until a topic has this many records."""
     until(lambda: len(read(broker.bootstrap, topic)) >= count, f"{count} records")
 
 
 def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) -> None:
     """
-    Records that wait behind an open transaction are deleted before they can be read: their range is named and counted.
+    Records behind an open transaction are deleted before they can be read: their range is named and counted.
 
-    With `error` the partition is blocked, with `nearest` it goes on behind them; the other partition goes on with both.
+    `error` blocks the partition, `nearest` continues after the gap. The other partition continues with both.
     """
     source, sinks, dead = topics("raw", 2), {each: topics(each, 2) for each in ("error", "nearest")}, topics("dead")
     configs = [
@@ -80,7 +80,7 @@ def test_retention_overtakes_a_running_service(broker: Cluster, topics: Topics) 
 
 
 def test_an_operator_meddles_with_the_offsets(broker: Cluster, topics: Topics) -> None:
-    """Offsets that are set back or deleted under a running service: it says so, goes on where it was, and doubles nothing."""
+    """If offsets are reset or deleted under a running service, it logs that, keeps its place and duplicates nothing."""
     source, sink, dead = topics("raw", 3), topics("clean", 3), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     produce(broker.bootstrap, source, lines(0, 10, 0, 1, 2))
@@ -118,7 +118,7 @@ RUBBISH: Sequence[bytes | None] = (b"rubbish", None, b"", b"<<<!>>>", line(1)[:-
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_nothing_but_rubbish(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """All records become dead letters, unchanged and in order; the sink stays empty, and the service ends well."""
+    """All records become dead letters, unchanged and in order. The sink stays empty, and the service exits normally."""
     source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead", 2)
     config = settings(
         broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, delivery_guarantee=guarantee.value

@@ -10,8 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Compiles only these kernels again, because the parsers' kernels take four times as long. Numba's cache does not separate
-# code with bounds checks from code without, so they have their own folder.
+# Recompile only these kernels: the parsers' kernels take four times as long. Numba's cache does not separate code with
+# bounds checks from code without, so they need a folder of their own.
 WITH_BOUNDS_CHECKS = """
 import numba, parsers.compiled.kernels
 numba.config.BOUNDSCHECK, numba.config.CACHE_DIR = 1, {folder!r}
@@ -26,7 +26,7 @@ else:
     raise SystemExit("nothing checks the bounds")
 """
 
-# Messages, values and keys end where forbidden memory begins, or begin where it ends; librdkafka's functions are replaced.
+# Messages, values and keys end or start right at forbidden memory. librdkafka's functions are replaced.
 ON_THE_EDGE = """
 import ctypes as c, mmap, random
 import numpy as np, pyarrow as pa
@@ -193,7 +193,7 @@ print("done")
 @pytest.mark.skipif(sys.platform != "linux", reason="the test protects memory with Linux's mprotect")
 @pytest.mark.parametrize("checked", [False, True], ids=["as in service", "under Numba's bounds checking"])
 def test_kernels_stay_inside_their_buffers(tmp_path: Path, checked: bool) -> None:
-    """Random records next to forbidden memory pass through all kernels unharmed, with refusals in between."""
+    """All kernels process random records next to forbidden memory safely, also after refusals."""
     script = (WITH_BOUNDS_CHECKS.format(folder=str(tmp_path)) if checked else "") + ON_THE_EDGE
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)

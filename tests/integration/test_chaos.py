@@ -1,4 +1,4 @@
-"""A short, seeded part of the fault harness: the service has no anomaly; one that is broken on purpose does (`make controls`: all)."""
+"""A short, seeded run of the fault harness: only a deliberately broken service has anomalies (all: `make controls`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found(path: Path) -> tuple[History, dict[str, int]]:
 
 
 def test_no_anomaly(tmp_path: Path) -> None:
-    """A worker dies before its commit, a duplicate attempt of a task runs, EndTxn requests come late: no anomaly."""
+    """A worker dies before its commit, a task is attempted twice, EndTxn requests are late: there is no anomaly."""
     faults = ("killed before-commit", "duplicate attempt", "EndTxn held")
 
     history, anomalies = found(run(Plan(SEED, 120, SMALL, faults, per_second=400, pause=(1.0, 2.0)), tmp_path))
@@ -34,7 +34,7 @@ def test_no_anomaly(tmp_path: Path) -> None:
 
 
 def test_no_zombie_is_seen(tmp_path: Path) -> None:
-    """Readers get no record of a worker that is stopped at any point and resumed after its successor has finished."""
+    """Readers see no record of a worker that is suspended at any point and resumed after its successor has finished."""
     history, anomalies = found(zombies.run(1, SEED, HONEST, tmp_path))
 
     assert {} == anomalies
@@ -43,7 +43,7 @@ def test_no_zombie_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_control_arm_is_found_out(tmp_path: Path) -> None:
-    """The checker finds the expected anomaly in a service that is broken on purpose."""
+    """The checker finds the expected anomaly in a deliberately broken service."""
     control = CONTROL_PLANS["dead-letters-outside"]
 
     _, anomalies = found(run(control.plan(SEED), tmp_path))

@@ -36,7 +36,7 @@ MEBIBYTE = 1 << 20
 
 
 def test_the_bulk_backend_is_available_here() -> None:
-    """The test environment has everything that bulk needs, so the `bulk` cases below do test it."""
+    """The test environment provides everything that bulk needs, so the `bulk` cases really test it."""
     assert "" == why_not_bulk({})
     assert "bulk" == best_backend({}).name
 
@@ -54,7 +54,7 @@ def consuming(stage: Stage, backend: Backend, *starts: tuple[Partition, int]) ->
 
 
 def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]) -> list[Chunk]:
-    """Poll until the chunks are enough."""
+    """Poll until there are enough chunks."""
     chunks: list[Chunk] = []
 
     def poll() -> object:
@@ -68,7 +68,7 @@ def chunks_until(consumer: TaskConsumer, enough: Callable[[list[Chunk]], object]
 
 
 def ended(chunks: list[Chunk]) -> list[tuple[Partition, int]]:
-    """Return the ends that were reached."""
+    """Return the ends that were reported."""
     return [end for chunk in chunks for end in chunk.ends]
 
 
@@ -110,7 +110,7 @@ def test_null_and_empty_stay_distinct(broker: Cluster, topics: Topics, backend: 
 
 @BOTH_BACKENDS
 def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A record without a timestamp is read as having none, and its cleansed line gets the time of writing."""
+    """A record without a timestamp is read as such, and its cleansed line gets the time of writing."""
     stage = make_stage(broker.bootstrap, topics)
     stage.backend = backend
     produce(broker.bootstrap, stage.source, [Written(line(0), timestamp=-1)])
@@ -125,7 +125,7 @@ def test_a_record_without_a_timestamp(broker: Cluster, topics: Topics, backend: 
 
 @BOTH_BACKENDS
 def test_headers_are_readable_until_the_next_poll(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """The headers of each row are complete and in order, with repeated, null and empty ones."""
+    """The headers of each row are complete and in order, including repeated, null and empty ones."""
     stage = make_stage(broker.bootstrap, topics)
     headers = [("h", b"1"), ("h", b"2"), ("null", None), ("empty", b""), ("binary", b"\xff\x00"), ("ü", b"x")]
     produce(broker.bootstrap, stage.source, [Written(b"v", headers=headers if n % 2 else []) for n in range(10)])
@@ -158,7 +158,7 @@ def test_headers_are_gone_after_the_next_poll(broker: Cluster, topics: Topics) -
 
 @BOTH_BACKENDS
 def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A consumer reports each end of a partition that it reaches, with the offset after its last record."""
+    """A consumer reports each partition end that it reaches, with the offset after the last record."""
     stage = make_stage(broker.bootstrap, topics)
     partition = Partition(stage.source, 0)
     produce(broker.bootstrap, stage.source, [Written(b"1"), Written(b"2")])
@@ -175,7 +175,7 @@ def test_ends_and_gaps(broker: Cluster, topics: Topics, backend: Backend) -> Non
 
 @BOTH_BACKENDS
 def test_an_offset_that_is_not_there(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """An offset outside the partition fails that partition only, and yields no records."""
+    """An offset outside the partition fails only that partition and yields no records."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     produce(broker.bootstrap, stage.source, [Written(b"v", partition=1)])
     gone, good = Partition(stage.source, 0), Partition(stage.source, 1)
@@ -211,7 +211,7 @@ def test_an_unreachable_broker(
 
 @BOTH_BACKENDS
 def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Records of several topics and partitions keep the order of each partition, and none is mixed up."""
+    """Each record of several topics and partitions stays in its partition, in order."""
     stage = make_stage(broker.bootstrap, topics, source=5, sources=2)
     places = [Partition(topic, number) for topic in stage.sources for number in range(5)]
     for topic in stage.sources:
@@ -239,7 +239,7 @@ def test_rows_of_a_partition_are_contiguous(broker: Cluster, topics: Topics, bac
 
 @BOTH_BACKENDS
 def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Records of 1 MiB are read whole, and the following chunks hold fewer records."""
+    """Records of 1 MiB are read whole, and the chunks that follow contain fewer records."""
     stage = make_stage(broker.bootstrap, topics, source=LARGE)
     big = [noise(MEBIBYTE + n, seed=n) for n in range(40)]
     produce(broker.bootstrap, stage.source, [Written(value) for value in big])
@@ -253,7 +253,7 @@ def test_large_records_bound_a_chunk(broker: Cluster, topics: Topics, backend: B
 
 @BOTH_BACKENDS
 def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A chunk with as many records as requested is full; one with fewer is not."""
+    """A chunk is full if it has as many records as requested, and only then."""
     stage = make_stage(broker.bootstrap, topics)
     produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(10)])
 
@@ -268,7 +268,7 @@ def test_a_full_chunk_is_marked_as_full(broker: Cluster, topics: Topics, backend
 
 @BOTH_BACKENDS
 def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A commit in another thread asks the consumer for its group's metadata, and gets them between two polls."""
+    """A commit in another thread can get the group metadata from the consumer between two polls."""
     stage = make_stage(broker.bootstrap, topics)
     with consuming(stage, backend, (Partition(stage.source, 0), 0)) as consumer:
         commits = threading.Thread(target=lambda: [consumer.client.consumer_group_metadata() for _ in range(20)])
@@ -284,7 +284,7 @@ def test_a_task_that_polls_lets_others_call(broker: Cluster, topics: Topics, bac
 
 @BOTH_BACKENDS
 def test_a_partition_that_starts_and_stops_all_the_time(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """As one does that rests again and again. librdkafka refuses a seek while the last stop is under way."""
+    """A partition can pause and resume rapidly, although librdkafka refuses a seek during a stop."""
     stage = make_stage(broker.bootstrap, topics)
     partition = Partition(stage.source, 0)
     produce(broker.bootstrap, stage.source, [Written(b"%d" % n) for n in range(500)])
@@ -302,7 +302,7 @@ def test_a_partition_that_starts_and_stops_all_the_time(broker: Cluster, topics:
 
 @BOTH_BACKENDS
 def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Polling a closed consumer raises an error and does not crash; closing it twice does no harm."""
+    """Polling a closed consumer raises an error and does not crash. Closing it twice is harmless."""
     stage = make_stage(broker.bootstrap, topics)
     consumer = TaskClients(stage.task_config, backend).consumer()
     consumer.close()
@@ -315,7 +315,7 @@ def test_a_consumer_that_is_closed(broker: Cluster, topics: Topics, backend: Bac
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """Lines and dead letters arrive in order with key, timestamp and headers; null and empty stay distinct, also in slices."""
+    """Lines and dead letters keep key, timestamp, headers and order; null and empty stay distinct, also in slices."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     texts, keys = [b"lost", b"a", b"", None, b"d", b"lost"], [b"lost", None, b"", b"k", b"\x00"]
     lines = Lines(
@@ -348,7 +348,7 @@ def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Ba
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_lines_keep_headers(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """A line has the headers of its source record in the order of the columns; one that is null is left out."""
+    """A line keeps the source record's headers in order, without null ones."""
     stage = make_stage(broker.bootstrap, topics, guarantee)
     columns = {"host": [b"lost", b"a", None, b""], "ü": [None, None, b"\x00\xff", b"x" * 1_000]}
     lines = replace(
@@ -386,7 +386,7 @@ def writing(stage: Stage, backend: Backend) -> Iterator[TransactionalWriter | Ac
 @BOTH_BACKENDS
 @BOTH_GUARANTEES
 def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarantee: Guarantee) -> None:
-    """A writer waits for a queue that fills up inside a chunk, and goes on with the next record."""
+    """If the queue fills up inside a chunk, a writer waits and continues with the next record."""
     kafka = {"bootstrap.servers": broker.bootstrap, "queue.buffering.max.messages": "100", "linger.ms": "1"}
     stage = make_stage(broker.bootstrap, topics, guarantee)
     with writing(replace_kafka(stage, kafka), backend) as writer:
@@ -408,7 +408,7 @@ def replace_kafka(stage: Stage, kafka: dict[str, str]) -> Stage:
 def test_a_queue_that_stays_full(
     broker: Cluster, topics: Topics, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If nothing can be delivered, sending returns soon, and a writer gives the rest up after a while."""
+    """If nothing can be delivered, sending returns soon, and a writer eventually gives up on the rest."""
     monkeypatch.setattr("app.kafka.writers.FULL_QUEUE_SECONDS", 0.3)
     stage = make_stage(broker.bootstrap, topics, Guarantee.AT_LEAST_ONCE)
     task_config = replace(
@@ -428,7 +428,7 @@ def test_a_queue_that_stays_full(
 
 @BOTH_BACKENDS
 def test_fenced_in_the_middle(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """A writer that is fenced while it sends raises Fenced, and no reader sees its records."""
+    """A writer that is fenced while it sends raises Fenced, and readers see none of its records."""
     stage = make_stage(broker.bootstrap, topics)
     fence = KafkaFence({"bootstrap.servers": broker.bootstrap}, stage.group, 60, stage.dead)
     with writing(stage, backend) as writer:
@@ -472,7 +472,7 @@ def test_an_undelivered_record_fails_the_commit(
 
 @BOTH_BACKENDS
 def test_a_sender_that_is_closed(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Discarding a writer twice does no harm."""
+    """Discarding a writer twice is harmless."""
     stage = make_stage(broker.bootstrap, topics)
     with writing(stage, backend) as writer:
         writer.open()
@@ -498,7 +498,7 @@ RECORDS = st.lists(
         RAW,
         st.none() | st.binary(max_size=8),
         st.integers(0, 2),
-        st.integers(1, 1_700_000_000_000),  # a broker refuses timestamps in the future
+        st.integers(1, 1_700_000_000_000),  # a broker rejects timestamps in the future
         HEADERS,
     ),
     min_size=1,
@@ -515,7 +515,7 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
     """Both backends give random records the same values, keys, timestamps, partitions, dead letters and offsets."""
     stage = make_stage(broker.bootstrap, topics, source=3, sink=2)
 
-    # Not shrunk: each example takes seconds on a real broker.
+    # Without shrinking: each example takes seconds on a real broker.
     @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
     @given(RECORDS)
     def check(records: list[Written]) -> None:
@@ -528,7 +528,7 @@ def test_bulk_does_what_plain_does(broker: Cluster, topics: Topics) -> None:
 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_parser_does_the_same_on_both_backends(broker: Cluster, topics: Topics, what: str) -> None:
-    """Whatever a user's parser returns: the same lines and dead letters come out, and none is wrong."""
+    """Whatever a user's parser returns, both backends produce the same valid lines and dead letters."""
     stage = make_stage(broker.bootstrap, topics, source=2)
     sources = [line(0), b"rubbish", line(1), line(2), None, line(3)]
     produce(broker.bootstrap, stage.source, [Written(value, b"k", n % 2, n) for n, value in enumerate(sources, 1)])
@@ -545,7 +545,7 @@ def test_a_wrong_parser_does_the_same_on_both_backends(broker: Cluster, topics: 
 
 
 def without_times(receipt: Receipt) -> Receipt:
-    """Return a receipt without what differs from run to run: how long it took, and in how many transactions."""
+    """Return a receipt without its times and its number of transactions, which differ between runs."""
     metadata = OffsetMetadata.parse(receipt.metadata)
     counts = replace(metadata.counts, committed=0, aborted=0)
     return replace(receipt, reopened=0, metadata=str(replace(metadata, counts=counts, report=None)))
@@ -557,14 +557,14 @@ def outcome(broker: Cluster, topics: Topics, like: Stage, backend: Backend) -> O
     stage.sources, stage.backend, stage.parser = like.sources, backend, like.parser
     receipts = stage.run()
     offsets = committed(broker.bootstrap, stage.group, stage.source)
-    # A slow commit may replace a producer on either backend.
+    # A slow commit may replace the producer on either backend.
     done = {partition: without_times(receipt) for partition, receipt in receipts.items()}
     return shown(stage.cleansed()), shown(stage.dead_letters()), offsets, done
 
 
 def shown(records: list[Record]) -> Shown:
     """
-    Return all but the offsets, which commit markers move, and where transactions begin.
+    Return everything except offsets, which commit markers shift, and transaction starts.
 
     Two sources that share a sink partition may interleave.
     """

@@ -1,4 +1,4 @@
-"""`winnow demo --keep`: it tells where the status page is, and keeps it up until Ctrl-C."""
+"""`winnow demo --keep` prints the address of the status page and keeps it up until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 
 def up(url: str) -> bool:
-    """Return whether the page's service works on the source."""
+    """Return whether the page's service is running on the source."""
     try:
         return ask(f"{url}readyz")[0] == 200
     except OSError:
@@ -30,11 +30,11 @@ def up(url: str) -> bool:
 
 
 def test_the_page_stays_up(tmp_path: Path) -> None:
-    """At the address that was printed while the lines were cleansed; Ctrl-C ends everything, with 0."""
+    """The page stays at the address printed during cleansing. Ctrl-C ends everything with 0."""
     printed = tmp_path / "printed"
     with printed.open("wb") as output:
         demo = subprocess.Popen(
-            # A shell that runs tests in the background lets its children ignore Ctrl-C.
+            # A shell that runs tests in the background makes its children ignore Ctrl-C.
             ["env", "--default-signal=INT", sys.executable, "-m", "app.cli", "demo", "--records", "2000", "--keep"],
             stdout=output,
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": QUICK},

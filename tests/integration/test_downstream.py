@@ -1,4 +1,4 @@
-"""The reader in docs/integrations.md, beside an aborted transaction of ours."""
+"""The reader in docs/integrations.md, with an aborted transaction in the sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs/integrations.md"
 
 
 def test_the_reader_in_the_page(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It prints each line once; with read_uncommitted it also prints those of a transaction that was aborted, hence twice."""
+    """The reader prints each line once. With read_uncommitted it also prints aborted lines, hence twice."""
     stage = make_stage(broker.bootstrap, topics)
     for commits in (False, True):
         with writing(stage, best_backend({})) as writer:
@@ -39,7 +39,7 @@ def test_the_reader_in_the_page(broker: Cluster, topics: Topics, tmp_path: Path)
 
 
 def read_by(program: Path, isolation_level: str) -> list[str]:
-    """Run a copy of the reader in a group of its own; return the urls that it prints."""
+    """Run a copy of the reader in its own group, and return the urls that it prints."""
     copy = program.with_name(f"{isolation_level}.py")
     copy.write_text(program.read_text().replace("my-app", f"{program.parent.name}-{isolation_level}"))
     done = subprocess.run([sys.executable, copy, isolation_level], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The embedded Kafka starts, comes back with its data, and never outlives the process that started it."""
+"""The embedded Kafka starts, restarts with its data, and never outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 from tests.conftest import QUICK_JAVA
 
-# A shell starts background jobs with SIGINT ignored, and Python keeps that. A parent in the foreground does not ignore it.
+# A shell starts background jobs with SIGINT ignored, and Python keeps that. A parent in the foreground does not ignore
+# it.
 HOLD_A_BROKER = f"""
 import signal, sys
 from app.embedded.broker import Broker
@@ -58,7 +59,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def test_restart_keeps_ports_and_data() -> None:
-    """After a stop and after a SIGKILL, a new start serves the same records at the same address."""
+    """After a stop or a SIGKILL, a new start serves the same records at the same address."""
     with Broker(java=QUICK_JAVA) as broker:
         address, topic = broker.bootstrap, broker.create_topic("kept")
         write(broker, topic, b"before the stop")
@@ -73,7 +74,7 @@ def test_restart_keeps_ports_and_data() -> None:
 
 
 def test_nothing_is_left_after_the_block() -> None:
-    """After the block, even if it fails, neither a process nor a folder is left."""
+    """After the block, even if it fails, no process and no folder is left."""
     with pytest.raises(ZeroDivisionError), Broker(java=QUICK_JAVA) as broker:  # noqa: PT012 - the failure is inside
         processes, folder = tree(broker.pids[0]), broker.folder
         assert len(processes) == 2
@@ -85,7 +86,7 @@ def test_nothing_is_left_after_the_block() -> None:
 
 
 def test_dies_with_a_killed_parent() -> None:
-    """When the parent is killed by SIGKILL, its broker ends and the data are removed."""
+    """When the parent is killed by SIGKILL, its broker exits and its data is removed."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD_A_BROKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
@@ -114,7 +115,7 @@ def test_dies_with_an_interrupted_parent() -> None:
 
 
 def test_given_folder_is_kept(tmp_path: Path) -> None:
-    """Data in a folder that the caller names outlive the broker, and another broker serves them."""
+    """Data in a folder that the caller names outlives the broker, and another broker serves it."""
     with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
         write(broker, broker.create_topic("kept"), b"one")
     with Broker(folder=tmp_path, java=QUICK_JAVA) as broker:
@@ -133,7 +134,7 @@ def test_three_nodes_survive_the_loss_of_one() -> None:
 
 
 def test_failed_start_shows_why() -> None:
-    """If a server does not start, the error holds its own message, and no process is left."""
+    """If a server does not start, the error contains its message, and no process is left."""
     broker = Broker(properties={"process.roles": "teapot"})
     with pytest.raises(BrokerFailed, match="teapot"):
         broker.start()
@@ -143,7 +144,7 @@ def test_failed_start_shows_why() -> None:
 
 
 def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
-    """A second fetch is silent, and returns the same folder."""
+    """A second fetch prints nothing and returns the same folder."""
     folder = fetch_jars()
     capfd.readouterr()
 
@@ -153,7 +154,7 @@ def test_fetch_is_idempotent(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_failed_fetch_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a jar cannot be fetched, the error holds Ivy's message, and no incomplete folder is left."""
+    """If a jar cannot be fetched, the error contains Ivy's message, and no incomplete folder is left."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FetchFailed, match=r"no-such-module"):
         fetch_jars(Bundle("Nothing", "nothing-1", "1 jar", ("org.apache.kafka:no-such-module:1",)))

@@ -18,13 +18,13 @@ COMMAND = (sys.executable, "-m", "app.demo.feed")
 
 
 def feed(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
+    """Run the command to completion."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @contextlib.contextmanager
 def feeding(*arguments: str) -> Iterator[None]:
-    """Run the command meanwhile."""
+    """Run the command while the block runs."""
     with subprocess.Popen([*COMMAND, *arguments]) as process:
         try:
             yield
@@ -33,7 +33,7 @@ def feeding(*arguments: str) -> Iterator[None]:
 
 
 def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
-    """Each partition gets varied lines, most of them good."""
+    """Each partition gets varied lines, most of them valid."""
     topic = topics("raw", 2)
 
     with feeding("--bootstrap", broker.bootstrap, "--topic", topic, "--rate", "1000"):
@@ -45,7 +45,7 @@ def test_lines_at_a_rate(broker: Cluster, topics: Topics) -> None:
 
 
 def test_a_rate_is_a_limit(broker: Cluster, topics: Topics) -> None:
-    """The command ends after the given seconds, and has not written more than the rate allows."""
+    """The command ends after the given seconds and writes no more than the rate allows."""
     topic = topics("raw", 2)
 
     ended = feed("--bootstrap", broker.bootstrap, "--topic", topic, "--rate", "1000", "--seconds", "2")
@@ -55,7 +55,7 @@ def test_a_rate_is_a_limit(broker: Cluster, topics: Topics) -> None:
 
 
 def test_a_topic_that_is_not_there(broker: Cluster) -> None:
-    """A missing topic ends the command with one clear line, without an endless wait."""
+    """A missing topic ends the command with one clear line instead of an endless wait."""
     ended = feed("--bootstrap", broker.bootstrap, "--topic", "no-such-topic")
 
     assert 0 != ended.returncode
@@ -63,7 +63,7 @@ def test_a_topic_that_is_not_there(broker: Cluster) -> None:
 
 
 def test_lines_through_flume(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A real Flume agent takes the lines at its socket, as in the Compose file, and brings them to Kafka."""
+    """As in the Compose file, a real Flume agent receives the lines at its socket and writes them to Kafka."""
     topic = topics("raw")
     with FlumeAgent(tmp_path, broker.bootstrap, topic, avro=False) as agent:
         with feeding("--flume", f"127.0.0.1:{agent.port}", "--rate", "1000"):
@@ -75,7 +75,7 @@ def test_lines_through_flume(broker: Cluster, topics: Topics, tmp_path: Path) ->
 
 
 def test_nowhere_to_write() -> None:
-    """Without an address the command says which it takes."""
+    """Without an address the command names its options."""
     ended = feed("--topic", "raw")
 
     assert 2 == ended.returncode

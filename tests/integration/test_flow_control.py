@@ -1,4 +1,4 @@
-"""How fast a task takes records from a real Kafka: limits that a person sets, and a sink that takes them slowly."""
+"""How fast a task reads from a real Kafka: with configured limits, and with a slow sink."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RATE, SECONDS, PARTITIONS = 700, 5, 4
 
 
 def check_prefix(stage: Stage, receipts: Mapping[Partition, Receipt]) -> None:
-    """Require that exactly what the receipts count is in the sink, in order."""
+    """Require that the sink contains exactly the records counted by the receipts, in order."""
     found = by_partition(stage.cleansed())
     for partition, receipt in receipts.items():
         assert receipt.balances
@@ -31,12 +31,12 @@ def check_prefix(stage: Stage, receipts: Mapping[Partition, Receipt]) -> None:
 
 
 def most_since(began: float) -> float:
-    """Return how many records of a partition its rate allows: what has come due, a first burst, and the last poll."""
+    """Return the most records that a partition's rate allows: those due, a first burst, and the last poll."""
     return RATE * (time.monotonic() - began + BURST_SECONDS + POLL_SECONDS)
 
 
 def test_a_rate_is_a_limit(broker: Cluster, topics: Topics) -> None:
-    """Each partition is read at its rate at most, whatever waits; and nothing is lost or doubled by it."""
+    """Each partition is read at no more than its rate, and nothing is lost or duplicated."""
     stage = make_stage(broker.bootstrap, topics, source=PARTITIONS, sink=PARTITIONS, rates=Rates(RATE))
     stage.fill(3 * RATE * SECONDS)
 
@@ -52,7 +52,7 @@ def test_a_rate_is_a_limit(broker: Cluster, topics: Topics) -> None:
 
 @BOTH_BACKENDS
 def test_the_first_backlog_is_read_slowly(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """What waits when the group begins is read at `initial.rate`; the offset remembers where that ends."""
+    """The group's initial backlog is read at `initial.rate`, and the offset's metadata records where it ends."""
     stage = make_stage(broker.bootstrap, topics, rates=Rates(initial=RATE))
     stage.backend = backend
     stage.fill(10 * RATE)
@@ -63,7 +63,7 @@ def test_the_first_backlog_is_read_slowly(broker: Cluster, topics: Topics, backe
 
     assert 0 < receipt.records <= most_since(began)
     assert 10 * RATE == OffsetMetadata.parse(receipt.metadata).backlog
-    stage.fill(20 * RATE)  # these came later
+    stage.fill(20 * RATE)  # these arrived later
 
     (receipt,) = stage.run().values()
 
@@ -73,7 +73,7 @@ def test_the_first_backlog_is_read_slowly(broker: Cluster, topics: Topics, backe
 
 @BOTH_BACKENDS
 def test_too_many_dead_letters(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """Their partition is blocked, the other one goes on; sink, dead letters and offset stop at the same record."""
+    """Too many dead letters block their partition only. Sink, dead letters and offset stop at the same record."""
     limit = BreakerLimit(0.5, minimum=100, seconds=60)
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2, breaker=limit)
     stage.backend = backend
@@ -90,7 +90,7 @@ def test_too_many_dead_letters(broker: Cluster, topics: Topics, backend: Backend
         len(values(stage.cleansed(), 0)),
         len(stage.dead_letters()),
     )
-    stage.changes["breaker"] = None  # a person takes the dead letters
+    stage.changes["breaker"] = None  # the operator accepts the dead letters
 
     (receipt,) = stage.run(*(each for each in stage.ranges() if each.partition.number == 0)).values()
 
@@ -99,11 +99,11 @@ def test_too_many_dead_letters(broker: Cluster, topics: Topics, backend: Backend
 
 
 def test_a_slow_sink(broker: Cluster, topics: Topics) -> None:
-    """Memory does not grow, no transaction outlives its timeout (its lane would be fenced), and all arrives once."""
+    """With a slow sink memory does not grow, no transaction times out, and everything arrives once."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2, transaction_seconds=20.0)
     stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "client.id": stage.group}
     stage.fill(100)
-    stage.run()  # what is loaded once does not count below
+    stage.run()  # memory for one-time loading does not count below
     stage.fill(60_000)
     slow_down(broker.bootstrap, stage.group, 60_000)
     process = psutil.Process()

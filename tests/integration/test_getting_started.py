@@ -1,4 +1,4 @@
-"""The page docs/getting-started.md, followed from its first command to its last on a real Kafka."""
+"""docs/getting-started.md, followed from the first command to the last on a real Kafka."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SERVICE = ".venv/bin/winnow run "
 
 
 def test_getting_started(broker: Cluster, tmp_path: Path) -> None:
-    """Each command succeeds and prints what the page shows; Ctrl-C ends the service with 0."""
+    """Each command succeeds with the output shown on the page. Ctrl-C ends the service with 0."""
     (port,) = held = HeldPorts(1)
-    assert held  # the port is ours while this lives
+    assert held  # the port is reserved while this lives
     (tmp_path / ".venv").symlink_to(sys.prefix)
     text = PAGE.read_text().replace("localhost:9092", broker.bootstrap)
     text = text.replace("127.0.0.1:8090", f"127.0.0.1:{port}")
     first, *rest = commands(text)
-    assert ("make setup", "") == first  # it has made the environment of this test
+    assert ("make setup", "") == first  # it created the environment of this test
     start = next(place for place, (command, _) in enumerate(rest) if command.startswith(SERVICE))
     before, (service, _), after = rest[:start], rest[start], rest[start + 1 :]
 
@@ -46,7 +46,7 @@ def test_getting_started(broker: Cluster, tmp_path: Path) -> None:
 
 
 def answers(broker: Cluster) -> bool:
-    """Ask for a committed offset; a broker that has just started makes their topic only now."""
+    """Ask for a committed offset: a broker that has just started creates the offsets topic only then."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "anybody", "log_level": 0})
     try:
         return bool(consumer.committed([TopicPartition("any", 0)], PATIENCE))
@@ -57,7 +57,7 @@ def answers(broker: Cluster) -> bool:
 
 
 def follow(command: str, shown: str, folder: Path) -> str:
-    """Run a command to its end, and return what it prints."""
+    """Run a command to completion and return its output."""
     done = subprocess.run(
         ["bash", "-ec", command], cwd=folder, env=environment(), capture_output=True, text=True, check=False
     )
@@ -68,11 +68,11 @@ def follow(command: str, shown: str, folder: Path) -> str:
 
 @contextmanager
 def running(command: str, folder: Path) -> Iterator[None]:
-    """Run the service in a terminal of its own, and press Ctrl-C."""
+    """Run the service in its own terminal, and press Ctrl-C."""
     log = folder / "service.log"
     with log.open("wb") as output:
         service = subprocess.Popen(
-            # A shell that runs tests in the background lets its children ignore Ctrl-C.
+            # A shell that runs tests in the background makes its children ignore Ctrl-C.
             ["env", "--default-signal=INT", *command.split()],
             cwd=folder,
             env=environment(),
@@ -93,5 +93,5 @@ def running(command: str, folder: Path) -> Iterator[None]:
 
 
 def environment() -> dict[str, str]:
-    """The pages' modules are found from the root of the clone; the tests' JVMs start quickly."""
+    """The pages' modules are found from the root of the clone, and the tests' JVMs start quickly."""
     return {**os.environ, **QUICK_START, "PYTHONPATH": str(ROOT)}

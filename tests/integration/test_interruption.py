@@ -1,4 +1,4 @@
-"""How a writer takes a transactional id from a producer that is at work, on a real broker."""
+"""How a writer takes a transactional id from a running producer, on a real broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.mark.parametrize("at_work", [True, False], ids=["in a transaction", "between two"])
 def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bool) -> None:
-    """What was open is aborted, and whoever interrupted it is gone: it would fence the successor when it asks again."""
+    """The open transaction is aborted and the interrupting client closed: its retry would fence the successor."""
     sink = topics("clean")
     configured: settings.Settings = {
         "bootstrap.servers": broker.bootstrap,
@@ -62,7 +62,7 @@ def test_the_successor_keeps_the_id(broker: Cluster, topics: Topics, at_work: bo
 
 @pytest.mark.parametrize("in_use", [True, False])
 def test_only_a_task_that_takes_over_interrupts(broker: Cluster, topics: Topics, in_use: bool) -> None:
-    """Otherwise nobody is at work, and another client for each partition would cost for nothing."""
+    """Only a task that takes over interrupts. In other tasks another client per partition would be wasted."""
     made: list[str] = []
 
     def making(configured: dict[str, Any], **more: Any) -> Producer:

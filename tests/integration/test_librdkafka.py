@@ -1,4 +1,4 @@
-"""Behaviour of librdkafka that the product avoids: a test here fails once a release mends it (see docs/librdkafka.md)."""
+"""Behaviour of librdkafka that the product avoids. A test fails once a release fixes it (see docs/librdkafka.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import until
     ("offset", "state"), [(OFFSET_BEGINNING, "active"), (0, "stopped")], ids=["a logical offset", "a number"]
 )
 def test_a_partition_that_is_unassigned_at_once(broker: Cluster, topics: Topics, offset: int, state: str) -> None:
-    """It is fetched for ever if its logical offset is still being resolved. Tasks assign numbers only."""
+    """A partition unassigned while its logical offset is resolved is fetched forever, so tasks assign numbers."""
     seen: list[dict[str, Any]] = []
     consumer = Consumer(
         {

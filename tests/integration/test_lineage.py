@@ -1,4 +1,4 @@
-"""Lines that name the record that they were, on a real Kafka; and audits that know them by it, whatever the sink became."""
+"""Lines that name their source record, on a real Kafka, and audits that use this even after the sink has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADER = "winnow.source"
 @BOTH_GUARANTEES
 @BOTH_BACKENDS
 def test_each_line_names_its_record(broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend) -> None:
-    """By topic, partition and offset, also the first line of a transaction; without it, there is no such header."""
+    """With `lineage.headers` each line, even a transaction's first, names its topic, partition and offset."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=3, sink=2, lineage=True)
     stage.backend = backend
     raw = [Written(line(n) if n % 5 else b"rubbish", partition=n % 3) for n in range(600)]
@@ -50,7 +50,7 @@ def name_of(each: Record) -> str:
 
 @pytest.fixture
 def written(broker: Cluster, topics: Topics) -> Event:
-    """Return a configuration whose lines name their records."""
+    """Return a configuration with lineage headers."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     return settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, lineage={"headers": True})
 
@@ -62,7 +62,7 @@ def file_of(config: Event, folder: Path) -> Path:
 
 
 def test_an_audit_after_the_sink_has_grown(broker: Cluster, written: Event, tmp_path: Path) -> None:
-    """Lines lie where fewer partitions have put them, and later ones elsewhere: by their headers they are found."""
+    """After the sink has grown, an audit still matches lines by their headers, whatever their partition."""
     source, sink = written["source"]["topics"][0], written["sink"]["topic"]
     dead = written["dead.letters"]["topic"]
     produce(broker.bootstrap, source, records(0, 300))
@@ -83,7 +83,7 @@ def test_an_audit_after_the_sink_has_grown(broker: Cluster, written: Event, tmp_
 
 
 def test_an_audit_of_a_sink_that_sets_the_time(broker: Cluster, topics: Topics, written: Event, tmp_path: Path) -> None:
-    """Without headers it refuses and says why; with them it finds what is wrong."""
+    """If the sink sets timestamps, an audit without headers refuses and says why; with headers it finds the faults."""
     sink = written["sink"]["topic"] = topics("late", 2, {"message.timestamp.type": "LogAppendTime"})
     produce(broker.bootstrap, written["source"]["topics"][0], records(0, 300))
     assert 0 == run(written)[0]

@@ -1,4 +1,4 @@
-"""Brokers that forget offsets after a minute: nobody loses its place, whatever the service does meanwhile."""
+"""Brokers expire offsets after a minute, yet every partition keeps its place whatever the service does meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 @pytest.fixture(scope="module")
 def forgetful() -> Iterator[Broker]:
-    """Return a broker that forgets offsets which nobody has committed for a minute."""
+    """Return a broker that expires the offsets of a group that has been idle for a minute."""
     with Broker(
         properties={"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}, java=QUICK_JAVA
     ) as broker:
@@ -33,12 +33,12 @@ def forgetful() -> Iterator[Broker]:
 
 
 def test_it_tells_for_how_long(forgetful: Broker) -> None:
-    """The driver asks a broker."""
+    """The driver asks a broker for the retention time of offsets."""
     assert 60.0 == KafkaGroup([AdminConnection({"bootstrap.servers": forgetful.bootstrap})], "g").offset_retention()
 
 
 def config(broker: Broker, name: str) -> dict[str, Any]:
-    """Create topics with some lines in partition 0 and 1, and none left in 2; return a configuration for them."""
+    """Create topics with some lines in partitions 0 and 1 and none left in 2. Return a configuration for them."""
     for role in ("raw", "clean", "dead"):
         broker.create_topic(f"{name}.{role}", 3)
     produce(
@@ -49,9 +49,9 @@ def config(broker: Broker, name: str) -> dict[str, Any]:
 
 def test_every_partition_keeps_its_place(forgetful: Broker) -> None:
     """
-    Idle, blocked, or paused: after the time in which another group's offset was forgotten, each goes on where it was.
+    Idle, blocked and paused partitions all continue where they were after the retention time of offsets.
 
-    A group that nobody works for shows that the broker does forget.
+    An idle group shows that the broker does expire offsets.
     """
     bootstrap, names = forgetful.bootstrap, ("idle", "paused")
     idle, paused = [config(forgetful, name) for name in names]
@@ -62,7 +62,7 @@ def test_every_partition_keeps_its_place(forgetful: Broker) -> None:
     def cleansed_by(name: str) -> dict[int, list[bytes | None]]:
         return by_partition(read(bootstrap, f"{name}.clean"))
 
-    # Partition 2 is blocked: what it is to read is deleted.
+    # Partition 2 is blocked because its next records were deleted.
     independent.commit(bootstrap, "idle", {("idle.raw", 2): 2})
     for deleted in independent.client(bootstrap).delete_records([TopicPartition("idle.raw", 2, 5)]).values():
         deleted.result(60)
@@ -74,7 +74,7 @@ def test_every_partition_keeps_its_place(forgetful: Broker) -> None:
         until(lambda: not committed(bootstrap, "nobody", "idle.raw"), "the broker to forget")
         assert [[9, 9, 2], [9, 9, 9]] == [stand_at(name) for name in names]
         codes = [end() for end in services]
-    # A backfill finds nothing to do; it renews what it finds.
+    # A backfill finds no work, but renews the offsets.
     for name in names:
         produce(bootstrap, f"{name}.raw", [Written(line(n, 1), None, 1) for n in range(9, 11)])
     clients(Config.model_validate(paused)).pauses.clear()

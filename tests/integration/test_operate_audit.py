@@ -1,4 +1,4 @@
-"""`winnow audit` on a real Kafka, of what the service has written, and of what others have broken since."""
+"""`winnow audit` on a real Kafka, of what the service wrote and of damage done since."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEGAN = 1_760_000_000_000
 
 def audit(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     done = CliRunner().invoke(main, ["audit", "-c", str(file), "--json", *(arguments or ("--from", str(BEGAN)))])
-    *_, last = done.stdout.splitlines() or [""]  # a service of this process logs there, too
+    *_, last = done.stdout.splitlines() or [""]  # a service in this process logs there, too
     return done.exit_code, json.loads(last) if last else {"stderr": done.stderr}
 
 
@@ -35,7 +35,7 @@ def records(begin: int, end: int) -> list[Written]:
 def test_each_anomaly_is_found_where_it_is(
     broker: Cluster, topics: Topics, tmp_path: Path, more: dict[str, str]
 ) -> None:
-    """What the service has written is right; a copy, a stranger and a missing line are each one finding."""
+    """An undamaged sink passes; a copy, a foreign line and a missing line are one finding each."""
     source, sink, dead, broken = topics("raw", 3), topics("clean", 2), topics("dead", 2), topics("broken", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["sink"] |= more
@@ -63,7 +63,7 @@ def test_each_anomaly_is_found_where_it_is(
 
 
 def spoil(broker: Cluster, sink: str, broken: str) -> str:
-    """Copy lines, without one, with a changed one, a doubled one an hour later, and one that no record explains."""
+    """Copy lines, without one, with one changed, one duplicated an hour later, and one that no record explains."""
     lines = [Written(each.value, each.key, each.partition, each.timestamp) for each in read(broker.bootstrap, sink)]
     lost, changed, doubled = lines[40], lines[50], lines[60]
     copy = [each._replace(value=b"x") if each is changed else each for each in lines if each is not lost]
@@ -74,14 +74,14 @@ def spoil(broker: Cluster, sink: str, broken: str) -> str:
 
 
 def test_what_cannot_be_judged(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """What retention took, and where the group has no offset: that is neither lost nor well, and the exit code says so."""
+    """Records deleted by retention and partitions without an offset are reported as unjudged, also by the exit code."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"
     file.write_text(json.dumps(config))
     produce(broker.bootstrap, source, records(0, 300))
     assert 0 == run(config)[0]
-    late = records(0, 300)[291]  # of the first partition; its line is one of the last
+    late = records(0, 300)[291]  # in the first partition; its line is one of the last
     letter = Written(late.value, late.key, 0, late.timestamp, headers=letter_headers(source, 0, 97))
 
     misspelt = audit(file, "--from", str(BEGAN), "--set", f"group.id={sink}x")
@@ -104,7 +104,7 @@ def letter_headers(topic: str, partition: int, offset: int) -> list[tuple[str, b
 
 
 def test_beside_a_running_service(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It judges what is committed, while more records come and go."""
+    """An audit judges what is committed, while more records flow."""
     source, sink, dead = topics("raw", 3), topics("clean", 2), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"

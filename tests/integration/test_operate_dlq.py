@@ -1,4 +1,4 @@
-"""`winnow dlq` on a real Kafka, with dead letters that the service has written."""
+"""`winnow dlq` on a real Kafka, with dead letters written by the service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEGAN = 1_760_000_000_000
 
 
 def test_the_dead_letters(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The newest of them, one of them whole, and their number by reason; behind each transaction is a control record."""
+    """It lists the newest dead letters, shows one in full, and counts them by reason, regardless of control records."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead", 2)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"

@@ -24,7 +24,7 @@ def lag(file: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Offsets as Kafka's own tool has them; seconds from the record at the offset, 0 behind control records only."""
+    """Offsets match Kafka's own tool. Seconds are the age of the next record, or 0 if only control records follow."""
     source, group = topics("raw", 4), topics("clean")
     file = tmp_path / "winnow.yaml"
     file.write_text(
@@ -59,7 +59,7 @@ def test_the_lag_of_a_group(broker: Cluster, topics: Topics, tmp_path: Path) -> 
 
 
 def test_what_is_wrong_ends_with_1(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """An offset above the end is named, in the table too."""
+    """An offset above the end is named, in the table too, and the exit code is 1."""
     source, group = topics("raw"), topics("clean")
     file = tmp_path / "winnow.yaml"
     file.write_text(

@@ -1,4 +1,4 @@
-"""`winnow offsets show` and `winnow offsets reset` on a real Kafka, beside a running service."""
+"""`winnow offsets show` and `winnow offsets reset` on a real Kafka, next to a running service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR = 3_600_000
 
 
 class Stage:
-    """A source of two partitions with ten lines each, an hour apart, and the command line on it."""
+    """A source of two partitions with ten lines each, an hour apart, and the command line for it."""
 
     def __init__(self, broker: Cluster, topics: Topics, folder: Path) -> None:
         self.bootstrap = broker.bootstrap
@@ -64,7 +64,7 @@ def stage(broker: Cluster, topics: Topics, tmp_path: Path) -> Stage:
 
 
 def test_a_backfill_beside_the_service(stage: Stage) -> None:
-    """It ends before it has fenced anybody, and the service goes on in the same round."""
+    """A backfill ends before it fences anything, and the service continues in the same round."""
     with Running(stage.config) as end:
         until(lambda: [10, 10] == stage.committed(), "the first lines")
         with capture_logs() as logs, pytest.raises(ServiceRuns, match="works for group"):
@@ -75,7 +75,7 @@ def test_a_backfill_beside_the_service(stage: Stage) -> None:
 
 
 def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To each kind of place, all partitions or some; a dry run changes nothing."""
+    """Offsets can be set to each kind of position, for all partitions or some. A dry run changes nothing."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
@@ -113,7 +113,7 @@ def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped service that is reset cleanses those records again; its counts begin at that offset."""
+    """A stopped service that is reset cleanses those records again, and its counts start at that offset."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     assert 0 == run_service(stage.config)[0]
     code, before = stage.command("show")
@@ -134,7 +134,7 @@ def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.Monkey
 
 
 def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path: Path) -> None:
-    """It has read everything, so no offset moves; each second it renews one. Nothing is changed."""
+    """A reset is refused while the service runs, even if it is idle, because it renews an offset each second."""
     with Running(stage.config) as stop:
         until(lambda: stage.committed() == [10, 10], "the end of the source")
         refused = [stage.command("reset", "--to-earliest") for _ in range(2)]
@@ -155,7 +155,7 @@ def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path
 
 
 def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds an offset that it may still commit: the fence ends it, and the offset that a person set stands."""
+    """A reset fences a transaction left open by a crash, so that the transaction cannot replace the new offset."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     identity = transactional_id(stage.group, Partition(stage.source, 0))
@@ -175,7 +175,7 @@ def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.
 
 
 def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
-    """One partition has no offset to shift: the other is not shifted either."""
+    """If one partition has no offset to shift, no other is shifted either."""
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4})
 
     code, found = stage.command("reset", "--shift-by", "1")
@@ -199,7 +199,7 @@ def test_the_cure_for_a_topic_that_was_created_again(
     store: str,
     clusters: int,
 ) -> None:
-    """As it is printed it works, wherever the offset is: all of the new topic is read."""
+    """The printed cure for a recreated topic works in every store: all of the new topic is read."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
     centre = second if clusters == 2 else broker

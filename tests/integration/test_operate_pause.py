@@ -1,4 +1,4 @@
-"""`winnow pause` and `winnow resume` on a real Kafka, with a service that runs and one that starts."""
+"""`winnow pause` and `winnow resume` on a real Kafka, with a running and a starting service."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tests.support.waiting import until
 
 def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    No record is taken while it lasts; the group keeps its place, and the lag says why; afterwards each comes once.
+    A paused service reads no record, keeps its place, and shows the pause in the lag. Afterwards each record arrives
+    once.
 
-    It lasts although the dead letters are deleted and recreated, and with that topic all offsets beside it.
+    The pause survives a recreated dead-letter topic, which removes all offsets stored with it.
     """
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
@@ -42,7 +43,7 @@ def test_a_pause_that_survives_a_restart(broker: Cluster, topics: Topics, tmp_pa
     with Running(config) as end:
         until(lambda: 10 == len(read(broker.bootstrap, sink)), "lines")
         paused = winnow("pause")
-        # a reset is refused while a task works, and goes through once the service is paused
+        # A reset is refused while a task works, and succeeds once the service is paused.
         until(lambda: CliRunner().invoke(main, ["offsets", "reset", "--to-current", *chosen]).exit_code == 0, "a pause")
         produce(broker.bootstrap, source, [Written(line(n), None, n % 2) for n in range(10, 30)])
         before = place()

@@ -1,4 +1,4 @@
-"""`winnow replay` on a real Kafka, beside the offsets of a service."""
+"""`winnow replay` on a real Kafka, without touching the service's offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEGAN = 1_760_000_000_000
 
 
 def test_a_part_of_the_source_once_more(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Between two times, once, in order, however often; the group of the service stays where it is."""
+    """A replay writes the lines of a period once and in order, and leaves the service's group alone."""
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
     broker.create_topic(f"{into}.dlq", 1)
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
@@ -54,7 +54,7 @@ def test_a_part_of_the_source_once_more(broker: Cluster, topics: Topics, tmp_pat
 
 
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The same command goes on; nothing is lost or doubled."""
+    """The same command resumes a killed replay; nothing is lost or duplicated."""
     source, sink, dead, into = topics("raw", 2), topics("clean"), topics("dead"), topics("into", 2)
     broker.create_topic(f"{into}.dlq", 1)
     file = tmp_path / "winnow.yaml"

@@ -1,4 +1,4 @@
-"""`winnow dlq replay` on a real Kafka, with dead letters that the service has written."""
+"""`winnow dlq replay` on a real Kafka, with dead letters written by the service."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tests.support.waiting import PATIENCE, until
 
 BEGAN = 1_760_000_000_000
 PAIRS = {"name": "delimited", "fields": ["a", "b"], "separator": ",", "output": "{b}|{a}"}
-"""A parser that takes `1,x`, which the default one rejects."""
+"""A parser that accepts `1,x`, which the default one rejects."""
 
 
 @dataclass
 class Stage:
-    """Topics, and dead letters in them that a service with another parser has written."""
+    """Topics with dead letters that a service with another parser wrote."""
 
     bootstrap: str
     source: str
@@ -53,7 +53,7 @@ class Stage:
         return file
 
     def serve(self, records: list[Written]) -> None:
-        """Let the service write dead letters of records."""
+        """Run the service so that records become dead letters."""
         produce(self.bootstrap, self.source, records)
         assert 0 == run(self.config())[0]
 
@@ -70,7 +70,7 @@ class Stage:
         return Counter(each.value for each in read(self.bootstrap, topic or self.sink))
 
     def end(self) -> int:
-        """Return how many offsets of the sink are taken, by lines or by markers."""
+        """Return how many offsets of the sink are used, by lines and markers."""
         return sum(ends(self.bootstrap, self.sink).values())
 
     def letters(self, topic: str = "") -> list[Record]:
@@ -90,7 +90,7 @@ def headers(record: Record) -> dict[str, bytes | None]:
 
 
 def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A line comes once, where its source would put it; what fails goes back with a count, and is parked at last."""
+    """A replayed line arrives once, in its source's partition. Repeated failures are counted and finally parked."""
     stage = make(broker, topics, tmp_path)
     stage.serve([pair(n, n % 3) for n in range(9)] + [Written(b"rubbish", b"k", 1, BEGAN + 100)])
 
@@ -129,7 +129,7 @@ def test_a_replay_and_more_of_them(broker: Cluster, topics: Topics, tmp_path: Pa
 
 
 def test_choices_do_not_hide_what_they_leave(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """By reason, time, limit and target: each dead letter that was not chosen waits for another replay."""
+    """Dead letters left out by reason, time, limit or target remain for another replay."""
     stage, other = make(broker, topics, tmp_path), topics("other")
     stage.serve([pair(n, n % 3) for n in range(12)] + [Written(b"", None, 0, BEGAN + 50)])
 
@@ -146,7 +146,7 @@ def test_choices_do_not_hide_what_they_leave(broker: Cluster, topics: Topics, tm
 
 
 def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It goes on where it was killed; its transaction is not in the way."""
+    """A killed replay resumes where it was, unhindered by its open transaction."""
     stage = make(broker, topics, tmp_path)
     stage.serve([pair(n, n % 3) for n in range(300)])
 
@@ -163,11 +163,11 @@ def test_a_replay_that_is_killed(broker: Cluster, topics: Topics, tmp_path: Path
 
 
 def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The later one goes on, the earlier one ends and says so; no line comes twice."""
+    """The later of two replays continues; the earlier one ends and says so. No line arrives twice."""
     stage = make(broker, topics, tmp_path)
     stage.serve([pair(n, n % 3) for n in range(200)])
 
-    with stage.process("--rate", "2") as earlier:  # far from its end, however long the later one takes to begin
+    with stage.process("--rate", "2") as earlier:  # far from its end, however slowly the later one starts
         until(lambda: stage.end() > 5, "lines")
         code, found = stage.replay()
         _, said = earlier.communicate(timeout=PATIENCE)
@@ -179,7 +179,7 @@ def test_two_replays_at_once(broker: Cluster, topics: Topics, tmp_path: Path) ->
 
 
 def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A slow commit costs a producer. If another replay has worked meanwhile, the earlier one does not go on."""
+    """A slow commit replaces the producer. If another replay has worked meanwhile, the earlier one stops."""
     stage = make(broker, topics, tmp_path)
     tasks = KafkaTopics(AdminConnection({"bootstrap.servers": stage.bootstrap}))
     config = make_task_config(
@@ -193,7 +193,7 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
     with closing(KafkaReplays(config)) as kafka, closing(kafka.open([place], [])) as opened:
         ((earlier, _),) = opened.writers
         earlier.commit([], 3, "here")
-        earlier._replace()  # nobody else is there
+        earlier._replace()  # no other replay exists
         earlier.commit([], 4, "here")
         with closing(kafka.open([place], [])) as opened_later:
             ((later, position),) = opened_later.writers
@@ -206,7 +206,7 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
 
 
 def test_dead_letters_that_bear_the_time_of_writing(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A record is known by where it was: one line, with its own time, however many dead letters it has, and wherever."""
+    """Each record becomes one line with its own timestamp, however many dead letters it has."""
     stage = make(broker, topics, tmp_path)
     alter(stage.bootstrap, stage.dead, message_timestamp_type="LogAppendTime")
     stage.serve([pair(n) for n in range(4)])

@@ -17,7 +17,7 @@ from tests.support.waiting import until
 
 
 def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """From now on, each record with its outcome, or those of one reason; nothing is written or committed."""
+    """It prints new records with their outcome, optionally of one reason only, and writes and commits nothing."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     file = tmp_path / "winnow.yaml"
     file.write_text(json.dumps(settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)))
@@ -41,7 +41,7 @@ def test_live_pairs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 
 class Tap:
-    """A tap in a process of its own, of which nothing is left; `started` is set when it knows where the topics end."""
+    """A tap in its own process, which ends with the block. `started` is set once it knows the ends of the topics."""
 
     def __init__(self, file: Path, *arguments: str) -> None:
         command = [sys.executable, "-m", "app.cli", "tap", "-c", str(file), "--json", *arguments]
@@ -68,6 +68,6 @@ class Tap:
                 self.started.set()
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return what it prints, when it has ended."""
+        """Wait for its end and return its output."""
         assert self.process.stdout is not None
         return [json.loads(each) for each in self.process.stdout]

@@ -1,4 +1,4 @@
-"""`winnow top` on a real Kafka, beside a service that works."""
+"""`winnow top` on a real Kafka, next to a working service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKS = 60
 
 
 def test_rates_of_a_service_that_works(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A line for each look; what was cleansed between two of them, good or not, is in the rates."""
+    """Each look prints one line. Its rates count all records processed since the last look, accepted or not."""
     source, sink, dead = topics("raw", 2), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     file = tmp_path / "winnow.yaml"

@@ -23,7 +23,7 @@ from tests.support.waiting import until
 def test_what_is_left_open_is_listed_and_aborted(
     broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the group's own, with its age; a dry run changes nothing; afterwards readers go on, and the owner is fenced."""
+    """It lists and aborts only the group's own transactions. Readers continue, and the owner is fenced."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     source, sink = topics("raw", 2), topics("clean")
     file = tmp_path / "winnow.yaml"

@@ -1,4 +1,4 @@
-"""The key of a line, and the partition that follows from it, on a real Kafka and on both backends."""
+"""The key of a line, and the partition that results from it, on a real Kafka and with both backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SINKS = 5
 
 
 def murmur2(key: bytes) -> int:
-    """Hash a key as org.apache.kafka.common.utils.Utils.murmur2 does; written from that, on unsigned numbers."""
+    """Hash a key like org.apache.kafka.common.utils.Utils.murmur2, on unsigned numbers."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(key)
     whole = len(key) & ~3
@@ -34,12 +34,12 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of(key: bytes) -> int:
-    """Return where Java's producer puts a key: BuiltInPartitioner.partitionForKey."""
+    """Return the partition that Java's producer chooses for a key: BuiltInPartitioner.partitionForKey."""
     return (murmur2(key) & 0x7FFFFFFF) % SINKS
 
 
 def test_the_hash_is_that_of_java() -> None:
-    """The values are those of Kafka's own test (UtilsTest.testMurmur2)."""
+    """The values are from Kafka's own test (UtilsTest.testMurmur2)."""
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     known |= {b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}
 
@@ -47,7 +47,7 @@ def test_the_hash_is_that_of_java() -> None:
 
 
 def of_house(number: int, houseid: bytes) -> bytes:
-    """Make a good line of this house."""
+    """Make a valid line of this house."""
     return line(number).replace(b"<<<!>>>238<<<!>>>", b"<<<!>>>%b<<<!>>>" % houseid)
 
 
@@ -65,7 +65,7 @@ def sorted_by_house(lines: Sequence[bytes | None]) -> dict[bytes, list[bytes]]:
 @BOTH_GUARANTEES
 @BOTH_BACKENDS
 def test_lines_go_where_their_key_says(broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend) -> None:
-    """Every line has its house as its key and lies where a Java producer would put it, each house in source order."""
+    """Each line is keyed by its house and in the partition of a Java producer; each house keeps its source order."""
     stage = make_stage(
         broker.bootstrap, topics, guarantee, sink=SINKS, sink_key="houseid", sink_partitioner=Partitioner.KEY
     )
@@ -90,7 +90,7 @@ def test_lines_go_where_their_key_says(broker: Cluster, topics: Topics, guarante
 
 @BOTH_BACKENDS
 def test_a_key_alone_moves_no_line(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """With a field as the key and the source's partitioner, source partition p still goes to p mod n, in its order."""
+    """With a field as the key and the source's partitioner, source partition p still maps to p mod n, in order."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=SINKS, sink_key="srcip")
     stage.backend = backend
     produce(broker.bootstrap, stage.source, [Written(line(number, 1), None, partition=1) for number in range(50)])
@@ -104,7 +104,7 @@ def test_a_key_alone_moves_no_line(broker: Cluster, topics: Topics, backend: Bac
 
 @BOTH_BACKENDS
 def test_the_keys_of_records_can_say_where_lines_go(broker: Cluster, topics: Topics, backend: Backend) -> None:
-    """An empty key is a key; lines without any are spread."""
+    """An empty key is a key. Lines without a key are spread."""
     stage = make_stage(broker.bootstrap, topics, sink=SINKS, sink_partitioner=Partitioner.KEY)
     stage.backend = backend
     keys = [None, b"", b"k", b"\x00\xff|", b"a longer key than four bytes"]
@@ -120,7 +120,7 @@ def test_the_keys_of_records_can_say_where_lines_go(broker: Cluster, topics: Top
 
 
 def test_a_compacted_sink_takes_lines_whose_records_have_no_key(broker: Cluster, topics: Topics) -> None:
-    """The key that counts is the line's own."""
+    """A compacted sink accepts lines that have a key, even if their records do not."""
     stage = make_stage(broker.bootstrap, topics, sink={"cleanup.policy": "compact"}, sink_key="houseid")
     produce(broker.bootstrap, stage.source, [Written(line(0)), Written(b"rubbish", b"k")])
 
@@ -132,7 +132,7 @@ def test_a_compacted_sink_takes_lines_whose_records_have_no_key(broker: Cluster,
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_two_source_partitions_meet_in_one(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """One house of two source partitions lies in one partition, and each source's lines keep their order there."""
+    """Lines of one house from two source partitions share a partition and keep each source's order."""
     stage = make_stage(
         broker.bootstrap, topics, guarantee, source=2, sink=SINKS, sink_key="houseid", sink_partitioner=Partitioner.KEY
     )

@@ -1,7 +1,7 @@
 """
 The status page in a real browser: it renders, updates, and stays readable with 1,000 partitions and on a phone.
 
-`SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` writes the pictures of docs/observability.md again.
+`SCREENSHOTS=docker pytest tests/integration/test_page_in_browser.py` rewrites the pictures of docs/observability.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RATE = 12_000
 
 
 def partition(number: int, now: float, *, lag: int, closing: int = 0) -> PartitionStatus:
-    """Return a partition in which so many offsets wait, and so many fewer with each look."""
+    """Return a partition in which this many offsets wait, reduced by a number at each look."""
     looks = tuple(
         Look(now - 5 * back, 9_000_000, 9_000_000 - lag - closing * back, 4_000_000 - RATE // 8 * 5 * back)
         for back in range(20, -1, -1)
@@ -105,7 +105,7 @@ def blocked() -> Snapshot:
 
 
 class Shown:
-    """What the server shows, which a test may change."""
+    """What the server shows. A test may change it."""
 
     def __init__(self, first: Snapshot) -> None:
         self.now = first
@@ -135,7 +135,7 @@ FITS = "document.documentElement.scrollWidth <= document.documentElement.clientW
 
 
 def test_it_renders_and_updates(tmp_path: Path) -> None:
-    """State, partitions, charts, dead letters, rounds and tasks are there; a change shows without a reload."""
+    """The page shows state, partitions, charts, dead letters, rounds and tasks, and updates without a reload."""
     shown = Shown(quiet())
     with page(shown, tmp_path) as (browser, server):
         browser.value("window.mark = 'the same page'")
@@ -175,7 +175,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_shows_a_thousand_partitions(dark: bool, tmp_path: Path) -> None:
-    """Nothing is wider than the screen; the worst come first, the rest on demand, and a filter finds one."""
+    """Nothing is wider than the screen. The worst partitions come first, the rest on demand, and a filter finds one."""
     with page(Shown(quiet(1_000)), tmp_path, 390, 844, dark=dark) as (browser, _):
         assert browser.value(FITS)
         assert 100 == browser.value(ROWS)

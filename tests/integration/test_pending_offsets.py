@@ -1,4 +1,4 @@
-"""The partition of the group's offsets loses its only replica, and with it the end of a transaction: an offset stays pending."""
+"""The partition of the group's offsets loses its only replica during a transaction: an offset stays pending."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.support.waiting import until
 RAW, CLEAN, DEAD = "pending.raw", "pending.clean", "pending.dead"
 COMMITTED, ABORTED, HANGS, LETTERS, WENT_ON = PARTITIONS = [Partition(RAW, number) for number in range(5)]
 """
-What became of the transaction of each partition: the third hangs in the sink, too; the fourth has only dead letters, and
-was committed, as the last, whose owner began another one.
+The state of each partition's transaction. The third also hangs in the sink. The fourth has only dead letters and was
+committed. So was the last, whose owner has begun another one.
 """
 BEFORE, AFTER, END = 5, 10, 12
 """The offsets before and after that transaction, and the end of each partition."""
@@ -36,7 +36,7 @@ BEFORE, AFTER, END = 5, 10, 12
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[Broker]:
-    """Return three nodes: the last has the group's offsets and a partition of the sink, the others have the rest."""
+    """Return three nodes: the last hosts the group's offsets and a partition of the sink, the others host the rest."""
     placed = {"__consumer_offsets": [FRAGILE_NODE] * 5, "__transaction_state": [1] * 5}
     placed |= {RAW: [1] * 5, CLEAN: [1, 1, FRAGILE_NODE, 1, 1], DEAD: [1]}
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
@@ -45,13 +45,13 @@ def three() -> Iterator[Broker]:
 
 
 def topic(name: str, *nodes: int) -> NewTopic:
-    """Return a topic with a partition on each of these nodes; those of Kafka's own are compacted."""
+    """Return a topic with a partition on each of these nodes. Kafka's own topics are compacted."""
     config = COMPACTED if name.startswith("__") else {}
     return NewTopic(name, len(nodes), replica_assignment=[[node] for node in nodes], config=config)
 
 
 def make_config(broker: Broker) -> TaskConfig:
-    """Return what a driver would give a task."""
+    """Return the configuration that a driver would pass to a task."""
     sink, dead = Destination(CLEAN, 5, 1_000_000), Destination(DEAD, 1, 1_000_000)
     kafka = {"bootstrap.servers": broker.bootstrap}
     return TaskConfig("pending", Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
@@ -69,7 +69,7 @@ class Owner:
         self.writer, self.client = writer, writer._client
 
     def begin(self) -> None:
-        """Commit what is before the transaction; leave that open, its records and its offset acknowledged."""
+        """Commit the offset before the transaction. Leave the transaction open, with everything acknowledged."""
         self.writer.open()
         self.writer.settle(None)
         self.send(0, BEFORE)
@@ -80,26 +80,26 @@ class Owner:
         self.offsets.save_in_transaction(self.client, self.partition, AFTER, "")
 
     def send(self, first: int, last: int) -> None:
-        """Send the lines from one offset to another, or as many dead letters."""
+        """Send the lines of an offset range, or as many dead letters."""
         if self.partition == LETTERS:
             self.writer.send_dead_letters(letters(self.partition, first - BEFORE, last - BEFORE))
         else:
             self.writer.send(lines(first, last))
 
     def end(self) -> None:
-        """End it, while the broker of the offsets takes no marker any more, and nobody knows."""
+        """End the transaction while the broker of the offsets cannot write its marker, unnoticed."""
         (self.client.abort_transaction if self.partition == ABORTED else self.client.commit_transaction)(10)
         self.writer._open, self.writer._began_at = False, AFTER
 
     def go_on(self) -> None:
-        """Begin the next transaction; it will be aborted, because nobody takes its offset."""
+        """Begin the next transaction, which will be aborted because its offset cannot be stored."""
         self.send(AFTER, END)
         assert 0 == self.writer._delivery.deliver_all(60)
 
 
 @pytest.fixture(scope="module")
 def pending(three: Broker) -> TaskConfig:
-    """Kill the broker of the offsets in the middle of the transactions; bring it back when Kafka has ended them."""
+    """Kill the broker of the offsets during the transactions. Restart it once Kafka has ended them."""
     for partition in (COMMITTED, ABORTED, HANGS, WENT_ON):
         produce(three.bootstrap, RAW, [Written(line(n), partition=partition.number) for n in range(END)])
     produce(three.bootstrap, RAW, [Written(b"%d" % (n - BEFORE), partition=LETTERS.number) for n in range(END)])
@@ -122,12 +122,12 @@ def pending(three: Broker) -> TaskConfig:
 
 
 def leader(broker: Broker) -> int:
-    """Return who leads the sink's partition on the fragile node."""
+    """Return the leader of the sink's partition on the fragile node."""
     return int(broker.admin().list_topics(CLEAN, timeout=60).topics[CLEAN].partitions[HANGS.number].leader)
 
 
 def test_a_pending_offset_is_ended_as_its_records_were(three: Broker, pending: TaskConfig) -> None:
-    """Nothing can read it, until the next task ends the transaction once more; nothing is lost then, or comes twice."""
+    """A pending offset is unreadable until the next task ends its transaction again. Nothing is lost or duplicated."""
     store = KafkaGroupOffsets(StoreContext(pending.group, pending.kafka))
     for partition in PARTITIONS:
         with pytest.raises(Unreachable):

@@ -1,4 +1,4 @@
-"""The preflight on a real broker with ACLs: what it names is exactly what Winnow needs, and it changes nothing."""
+"""The preflight on a real broker with ACLs: it names exactly the missing rights, and changes nothing."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def topics(broker: GuardedBroker, name: str) -> dict[str, str]:
 
 
 def configuration(broker: GuardedBroker, name: str, *more: str) -> Config:
-    """Return the configuration of a user whom the ACLs concern."""
+    """Return the configuration of a user restricted by ACLs."""
     kafka = [f"kafka.{key}={value}" for key, value in login(broker, "right")["kafka"].items()]
     names = [f"source.topics={name}-raw", f"sink.topic={name}-clean", f"dead.letters.topic={name}-dead"]
     return load(None, [f"group.id={name}", *names, *kafka, "http.enabled=false", *more], {})
 
 
 def checked(config: Config) -> tuple[int, list[str], list[str]]:
-    """Return the exit code of `check --connect`, what refuses, and what warns."""
+    """Return the exit code of `check --connect`, its errors and its warnings."""
     said: dict[str, list[str]] = {}
     code = connected(config, clients(config), lambda state, what: said.setdefault(state, []).append(what))
     return code, said.get("refuses", []), said.get("warns", [])
 
 
 def do_as_told(broker: GuardedBroker, cure: str) -> None:
-    """Allow what a cure says, as a person who types it."""
+    """Grant what a cure asks for, as an operator who types it would."""
     words = shlex.split(cure)
     assert ["kafka-acls", "--bootstrap-server"] == words[:2]
     assert ["--add", "--allow-principal", "User:NAME"] == words[words.index("--add") :][:3]
@@ -85,7 +85,7 @@ def run(config: Config) -> int:
 
 
 def test_what_is_missing_is_exactly_what_is_needed(strict: GuardedBroker) -> None:
-    """A user without any right is told of each; after doing what refuses, the service works; after all, nothing warns."""
+    """Each missing right is named. With the required rights the service works; with all rights nothing warns."""
     name = f"told-{time.monotonic_ns()}"
     topics(strict, name)
     broker = Producer({"bootstrap.servers": strict.bootstrap})
@@ -134,7 +134,7 @@ def test_what_is_missing_is_exactly_what_is_needed(strict: GuardedBroker) -> Non
 def test_each_right_is_missed(
     guarded: GuardedBroker, kind: ResourceType, resource: str, operation: AclOperation
 ) -> None:
-    """What is denied is named, and only that."""
+    """The preflight names exactly the denied right."""
     name = f"denied-{time.monotonic_ns()}"
     topics(guarded, name)
     deny = AclBinding(
@@ -169,7 +169,7 @@ def guarded() -> Iterator[GuardedBroker]:
 
 
 def ends(broker: GuardedBroker) -> dict[str, int]:
-    """Return where each partition of the cluster ends, also those of Kafka's own topics."""
+    """Return the end of each partition of the cluster, including Kafka's own topics."""
     admin = broker.admin()
     known = admin.list_topics(timeout=60).topics
     partitions = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
@@ -181,7 +181,7 @@ def ends(broker: GuardedBroker) -> dict[str, int]:
 
 
 def test_nothing_changes(guarded: GuardedBroker) -> None:
-    """No record is written in any topic, Kafka's own included, and a running task is not fenced."""
+    """The preflight writes no record in any topic, Kafka's own included, and does not fence a running task."""
     name = f"quiet-{time.monotonic_ns()}"
     topics(guarded, name)
     config = configuration(guarded, name)
@@ -203,7 +203,7 @@ def test_nothing_changes(guarded: GuardedBroker) -> None:
 
 
 def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
-    """The real broker's requests are known; a clock of ours that is late is noticed, and one that is right is not."""
+    """The real broker's requests are recognised. A local clock that is slow is reported; a correct one is not."""
     name = f"clock-{time.monotonic_ns()}"
     names = topics(guarded, name)
     config = configuration(guarded, name)
@@ -222,7 +222,7 @@ def test_the_brokers_and_their_clock(guarded: GuardedBroker) -> None:
 
 
 def test_settings_that_harm(guarded: GuardedBroker) -> None:
-    """Those of topics and of brokers, each by its name."""
+    """Each harmful setting of topics and brokers is named."""
     name = f"harm-{time.monotonic_ns()}"
     guarded.create_topic(f"{name}-raw", config={"cleanup.policy": "compact", "max.message.bytes": "2000000"})
     sink = {"message.timestamp.type": "LogAppendTime", "min.insync.replicas": "2"}
@@ -239,7 +239,7 @@ def test_settings_that_harm(guarded: GuardedBroker) -> None:
 
 
 def test_a_cluster_is_known_by_its_id_whatever_its_brokers_are_called(strict: GuardedBroker) -> None:
-    """A sink topic on the source's cluster that is also a source is refused, and no placeholder is a source."""
+    """By cluster id, a sink topic that is also a source is refused, and no placeholder is a source."""
     name = f"same-{time.monotonic_ns()}"
     topics(strict, name)
     port = strict.bootstrap.rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""What a person must mend is told within seconds, with cause and cure, and ends the service with 3."""
+"""An error that needs an operator is reported within seconds, with cause and cure, and ends the service with 3."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ PROPERTIES = {
 
 class GuardedBroker(Broker):
     """
-    A broker with a second listener that asks for a password.
+    A broker with a second listener that requires a password.
 
     Args:
-        properties: server properties that win over the usual ones.
+        properties: server properties that override the defaults.
     """
 
     def __init__(self, properties: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Choose the port; nothing starts yet."""
+        """Choose the port without starting."""
         super().__init__(properties={**PROPERTIES, **properties}, java=QUICK_JAVA)
         self._guarded_ports = HeldPorts(1)
         self.guarded = f"127.0.0.1:{self._guarded_ports[0]}"
@@ -65,7 +65,7 @@ def guarded() -> Iterator[GuardedBroker]:
 
 
 def login(broker: GuardedBroker, password: str, group: str = "g", **more: object) -> Event:
-    """Return a configuration of somebody who knows a password."""
+    """Return the configuration of a client with a password."""
     config = settings(broker.guarded, group=group, sources=["raw"], sink="clean", dead="dead", **more)
     config["kafka"] |= {
         "security.protocol": "SASL_PLAINTEXT",
@@ -77,7 +77,7 @@ def login(broker: GuardedBroker, password: str, group: str = "g", **more: object
 
 
 def ends_with(config: Event, folder: Path) -> str:
-    """Run the service until it ends with 3; return the one line that it prints."""
+    """Run the service until it exits with 3, and return the one line that it prints."""
     with Winnow(config, folder) as service:
         assert 3 == service.code()
     (said,) = [line for line in service.noise if line.startswith("winnow: ")]
@@ -85,7 +85,7 @@ def ends_with(config: Event, folder: Path) -> str:
 
 
 def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
-    """The service tries for some seconds, says why it waits, and ends with the error."""
+    """With a wrong password the service retries for some seconds, says why it waits, and ends with the error."""
     with Winnow(login(guarded, "wrong"), tmp_path) as service:
         began = service.wait_for("kafka_unavailable")
         code = service.code()
@@ -100,7 +100,7 @@ def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
 
 
 def test_check_tells_a_wrong_password(guarded: GuardedBroker) -> None:
-    """`winnow check --connect` says at once what `run` would wait for."""
+    """`winnow check --connect` reports at once the error that `run` would wait for."""
     kafka = [f"kafka.{key}={value}" for key, value in login(guarded, "wrong")["kafka"].items()]
     names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
     config, said = load(None, [*names, *kafka], {}), list[str]()
@@ -111,7 +111,7 @@ def test_check_tells_a_wrong_password(guarded: GuardedBroker) -> None:
 
 
 def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp_path: Path) -> None:
-    """`run` ends with a line that names both values and what to set; `check --connect` says the same."""
+    """If the broker forbids the transaction timeout, `run` and `check --connect` name both values and the cure."""
     config = login(guarded, "right", transaction_timeout="60s")
     names = ["group.id=g", "source.topics=raw", "sink.topic=clean", "dead.letters.topic=dead"]
     checked = load(None, [*names, f"kafka.bootstrap.servers={guarded.bootstrap}"], {})
@@ -129,7 +129,7 @@ def test_transactions_that_the_broker_does_not_allow(guarded: GuardedBroker, tmp
 
 
 def test_a_transactional_id_that_is_not_allowed(guarded: GuardedBroker, tmp_path: Path) -> None:
-    """The preflight tells it; no task could, because none opens."""
+    """The preflight reports a forbidden transactional id before a task tries to open it."""
     deny = AclBinding(
         ResourceType.TRANSACTIONAL_ID,
         "winnow/denied/",

@@ -1,4 +1,4 @@
-"""A record that a real Kafka refuses becomes a dead letter, and its neighbours pass; where even that fails, it blocks."""
+"""A record that a real Kafka refuses becomes a dead letter, or blocks its partition if that is refused too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def now() -> int:
 
 
 def check_one_refused(stage: Stage, receipt: Receipt, record: Written, words: str) -> None:
-    """Require that one of three records, the second, is a dead letter that says why, and that the others are cleansed."""
+    """Require that the second of three records is a dead letter with its reason, and that the others are cleansed."""
     assert [cleansed(0), cleansed(2)] == list(dict.fromkeys(values(stage.cleansed())))
     (dead_letter,) = stage.dead_letters()
     headers = dead_letter.error_headers
@@ -42,7 +42,7 @@ def check_one_refused(stage: Stage, receipt: Receipt, record: Written, words: st
 
 @BOTH_GUARANTEES
 def test_a_reject_beyond_the_limit_before_compression(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """5 MB that would compress to nothing are more than librdkafka takes, so they are cut."""
+    """5 MB that would compress well exceed librdkafka's limit, so they are cut."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=HUGE)
     produce(broker.bootstrap, stage.source, [Written(line(0)), Written(b"again and " * 500_000), Written(line(2))])
 
@@ -56,7 +56,7 @@ def test_a_reject_beyond_the_limit_before_compression(broker: Cluster, topics: T
 
 @pytest.mark.parametrize("where", ["producer", "topic"])
 def test_a_reject_that_is_stored_uncompressed(broker: Cluster, topics: Topics, where: str) -> None:
-    """2 MB are cut if the producer does not compress them, or if the broker undoes that."""
+    """2 MB are cut if the producer does not compress them, or if the broker decompresses them."""
     dead = {"compression.type": "uncompressed"} if where == "topic" else {}
     stage = make_stage(broker.bootstrap, topics, source=LARGE, dead=dead)
     if where == "producer":
@@ -76,7 +76,7 @@ def test_a_reject_that_is_stored_uncompressed(broker: Cluster, topics: Topics, w
 def test_a_timestamp_that_the_sink_refuses(
     broker: Cluster, topics: Topics, guarantee: Guarantee, side: str, hours: int
 ) -> None:
-    """Kafka 4 takes no timestamp more than an hour in the future; a topic may limit the past, too."""
+    """Kafka 4 rejects timestamps more than an hour in the future, and a topic may also limit the past."""
     sink = {"message.timestamp.before.max.ms": str(HOUR)} if side == "before" else {}
     stage = make_stage(broker.bootstrap, topics, guarantee, source=ANY_TIME, sink=sink, dead=sink)
     times = [now(), now() + hours * HOUR, now()]
@@ -90,7 +90,7 @@ def test_a_timestamp_that_the_sink_refuses(
 
 
 def test_a_reject_whose_timestamp_the_dead_letter_topic_refuses(broker: Cluster, topics: Topics) -> None:
-    """It keeps its reason; the time of writing takes the place of its timestamp, which becomes a header."""
+    """Such a reject keeps its reason and gets the time of writing. Its own timestamp becomes a header."""
     stage = make_stage(broker.bootstrap, topics, source=ANY_TIME)
     future = now() + 2 * HOUR
     produce(broker.bootstrap, stage.source, [Written(b"rubbish", timestamp=future), Written(b"rubbish", timestamp=7)])
@@ -106,7 +106,7 @@ def test_a_reject_whose_timestamp_the_dead_letter_topic_refuses(broker: Cluster,
 
 @BOTH_GUARANTEES
 def test_a_compacted_sink(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """A line without a key becomes a dead letter; those with one pass, also if it is empty."""
+    """A line without a key becomes a dead letter; lines with a key pass, even an empty one."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink={"cleanup.policy": "compact"})
     records = [Written(line(n), key, timestamp=now()) for n, key in enumerate([b"k", None, b""])]
     produce(broker.bootstrap, stage.source, records)
@@ -121,7 +121,7 @@ UNKNOWN: Mapping[str, tuple[Mapping[str, object], str]] = {
     "size": ({"max_message_bytes": 3_000}, "Message size too large"),
     "future": ({"message_timestamp_after_max_ms": 1_000}, "Invalid timestamp"),
 }
-"""What becomes of the sink after the plan was made, and the broker's words."""
+"""How the sink changes after the plan was made, and the broker's message."""
 
 
 @BOTH_BACKENDS
@@ -130,7 +130,7 @@ UNKNOWN: Mapping[str, tuple[Mapping[str, object], str]] = {
 def test_a_record_that_is_refused_for_an_unknown_reason(
     broker: Cluster, topics: Topics, guarantee: Guarantee, backend: Backend, what: str
 ) -> None:
-    """If only the broker knows, the record is found among a thousand, and no other becomes a dead letter."""
+    """If only the broker knows the reason, the record is found among a thousand, and only it is a dead letter."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=2, sink=2)
     stage.backend = backend
     stage.keep_plan()
@@ -142,7 +142,7 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
     }[what]
     records = [Written(line(n), b"k", timestamp=now()) for n in range(1_000)]
     records[613] = bad
-    # In small batches: a limit of the size is one of the whole batch.
+    # In small batches, because the size limit applies to whole batches.
     stage.changes["kafka"] = {"bootstrap.servers": broker.bootstrap, "batch.size": "2000"}
     produce(broker.bootstrap, stage.source, [*records, Written(line(5), b"k", 1, now())])
 
@@ -166,7 +166,7 @@ def test_a_record_that_is_refused_for_an_unknown_reason(
 
 
 def test_many_refused_records_in_a_row(broker: Cluster, topics: Topics) -> None:
-    """They make steady progress, whatever stands before and after them."""
+    """Many refused records in a row make steady progress, whatever surrounds them."""
     stage = make_stage(broker.bootstrap, topics, source=ANY_TIME)
     stage.keep_plan()
     alter(broker.bootstrap, stage.sink, message_timestamp_after_max_ms=1_000)
@@ -185,12 +185,12 @@ def test_many_refused_records_in_a_row(broker: Cluster, topics: Topics) -> None:
 
 
 TINY = {"max.message.bytes": "100"}
-"""Not even the headers of a dead letter have room here."""
+"""Not even a dead letter's headers fit here."""
 
 
 @BOTH_GUARANTEES
 def test_a_record_that_the_dead_letter_topic_refuses_too(broker: Cluster, topics: Topics, guarantee: Guarantee) -> None:
-    """Its partition is blocked with the broker's words and a cure, and goes on when the topic is mended; others go on."""
+    """The partition is blocked with the broker's message and a cure until the topic is fixed. Others continue."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=2, sink=2, dead=TINY)
     produce(broker.bootstrap, stage.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
     produce(broker.bootstrap, stage.source, [Written(line(n), partition=1) for n in range(3, 9)])
@@ -217,7 +217,7 @@ def reasons(records: list[Record]) -> list[str]:
 
 
 def test_until_end_ends_whatever_is_refused(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It ends with 1 and says which partition is blocked, and with 0 once the topic is mended."""
+    """`--until-end` exits with 1 and names the blocked partition, and with 0 once the topic is fixed."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2, dead=TINY)
     produce(broker.bootstrap, stage.source, [Written(each) for each in (line(0), b"rubbish", line(2))])
     produce(broker.bootstrap, stage.source, [Written(line(n), partition=1) for n in range(3, 9)])

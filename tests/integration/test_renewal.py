@@ -1,4 +1,4 @@
-"""The driver renews the offsets of partitions that no task works on, and never sets one back."""
+"""The driver renews the offsets of partitions without a task, and never sets one back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = 10
 
 
 class Interleaved(KafkaGroupOffsets):
-    """A store after whose read something happens."""
+    """A store in which something happens right after a read."""
 
     def __init__(self, stage: Stage, then: Callable[[], object]) -> None:
         super().__init__(StoreContext(stage.group, {"bootstrap.servers": stage.bootstrap}))
@@ -41,7 +41,7 @@ def renew(stage: Stage, then: Callable[[], object] = lambda: None) -> None:
 
 
 def test_a_renewal_changes_nothing(broker: Cluster, topics: Topics) -> None:
-    """Offset and metadata stay, and a task goes on from there."""
+    """A renewal keeps offset and metadata, and a task continues from there."""
     stage = make_stage(broker.bootstrap, topics)
     stage.fill(RECORDS)
     stage.run()
@@ -56,7 +56,7 @@ def test_a_renewal_changes_nothing(broker: Cluster, topics: Topics) -> None:
 
 
 def test_an_owner_that_commits_in_between_keeps_its_offset(broker: Cluster, topics: Topics) -> None:
-    """A later generation may open the partition between the driver's read and its commit."""
+    """An owner's commit between the driver's read and its commit stands."""
     stage = make_stage(broker.bootstrap, topics)
     stage.commit({(stage.source, 0): 0})
     stage.fill(RECORDS)

@@ -1,4 +1,4 @@
-"""Each way to log in, on a real broker that allows only what Winnow needs: the whole path, with real tasks, without Spark."""
+"""Each login method with real tasks, without Spark, on a real broker that allows only what Winnow needs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def stage(broker: SecuredBroker, way: str, name: str) -> Event:
-    """Create topics and allow what is needed of them; return the configuration of a service that comes in this way."""
+    """Create topics and grant the required rights. Return the configuration of a service with this login method."""
     group = f"{name}-{time.monotonic_ns()}"
     roles = {role: broker.create_topic(f"{group}.{role}", 2) for role in ("raw", "clean", "dead")}
     allow(broker, needed(group, *roles.values()))
@@ -57,14 +57,14 @@ def stage(broker: SecuredBroker, way: str, name: str) -> Event:
 
 
 def write(broker: SecuredBroker, source: str, first: int, last: int) -> None:
-    """Write numbered lines to each of two partitions, and rubbish after them."""
+    """Write numbered lines to each of two partitions, followed by invalid ones."""
     for partition in range(2):
         lines = [Written(line(n, partition), None, partition) for n in range(first, last)]
         produce(broker.bootstrap, source, [*lines, Written(b"rubbish", None, partition)])
 
 
 def assert_exactly_once(broker: SecuredBroker, config: Event, lines: int, rubbish: int) -> None:
-    """Require that an independent reader finds each line once and in order, each dead letter, and the offset after them."""
+    """Require that an independent reader finds each line once and in order, all dead letters, and the final offset."""
     (source,), group = config["source"]["topics"], config["group.id"]
     assert {} == amiss({0: lines, 1: lines}, read(broker.bootstrap, config["sink"]["topic"]))
     assert rubbish * [b"rubbish"] == values(read(broker.bootstrap, config["dead.letters"]["topic"]))
@@ -73,13 +73,13 @@ def assert_exactly_once(broker: SecuredBroker, config: Event, lines: int, rubbis
 
 
 def checked(config: Event) -> tuple[int, list[tuple[str, str]]]:
-    """Return what `check --connect` ends with, and what it says."""
+    """Return the exit code of `check --connect` and its output."""
     loaded, said = Config.model_validate(config), list[tuple[str, str]]()
     return connected(loaded, clients(loaded), lambda *finding: said.append(finding)), said
 
 
 def test_the_whole_path(secured: SecuredBroker) -> None:
-    """By each way it checks, reads, writes and commits exactly once, also when it starts again; nothing shows a secret."""
+    """Each login method can check, read, write and commit exactly once, also after a restart, and leaks no secret."""
     configs = {way: stage(secured, way, way) for way in WAYS}
 
     def work(config: Event) -> tuple[list[int], str]:
@@ -101,7 +101,7 @@ def test_the_whole_path(secured: SecuredBroker) -> None:
 
 
 Change = Callable[[SecuredBroker], dict[str, str]]
-"""What somebody has configured wrong, or what is wrong where it leads."""
+"""Faults of a configuration or of the server it names."""
 FAULTS: dict[str, tuple[str, Change, str, str]] = {
     "wrong authority": (
         "tls",
@@ -204,22 +204,22 @@ OUTAGES: dict[str, Change] = {
     "a token server that is away": lambda _: {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"},
     "a token server that does not answer": lambda at: {"sasl.oauthbearer.token.endpoint.url": at.tokens.silence},
 }
-"""What passes without a person: the service waits, and says for what."""
+"""Faults that clear without an operator: the service waits and says for what."""
 
 
 def showing(certificate: Path) -> dict[str, str]:
-    """Return the settings of a client that shows this certificate."""
+    """Return the settings of a client that presents this certificate."""
     return {"ssl.certificate.location": str(certificate), "ssl.key.location": str(certificate)}
 
 
 def faulty(broker: SecuredBroker, way: str, change: Change) -> Event:
-    """Return a configuration with a fault; its topics are never reached."""
+    """Return a configuration with a fault. Its topics are never reached."""
     config = settings("", group="g", sources=["raw"], sink="clean", dead="dead")
     return config | {"kafka": broker.login(way) | change(broker), "http": {"enabled": False}}
 
 
 def refused(config: Event) -> str:
-    """Return what `run` ends with, where Kafka refuses us for good."""
+    """Return the exit code and output of `run` for a permanent refusal by Kafka."""
     with pytest.raises(NotAllowed) as raised:
         in_process.run(config)
     assert 3 == raised.value.exit_code
@@ -227,7 +227,7 @@ def refused(config: Event) -> str:
 
 
 def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
-    """`check --connect` and `run` end with 3, and both name the fault and the key that mends it."""
+    """`check --connect` and `run` exit with 3, and both name the fault and the setting that fixes it."""
     configs = {fault: faulty(secured, way, change) for fault, (way, change, _, _) in FAULTS.items()}
 
     with ThreadPoolExecutor(len(configs)) as threads:
@@ -246,7 +246,7 @@ def test_each_fault_has_its_name(secured: SecuredBroker) -> None:
 def test_no_fault_lays_a_secret_open(
     secured: SecuredBroker, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not even where librdkafka says all that it can."""
+    """No fault leaks a secret, even with all debug logs of librdkafka."""
     caplog.set_level("DEBUG")
     configs = [faulty(secured, way, change) for way, change, _, _ in FAULTS.values() if way not in ("tls", "mtls")]
     for config in configs:
@@ -256,12 +256,12 @@ def test_no_fault_lays_a_secret_open(
         told = list(threads.map(checked, configs))
 
     printed = "".join([caplog.text, *capfd.readouterr(), str(told)])
-    assert "Initializing SASL client" in printed  # it does say all
+    assert "Initializing SASL client" in printed  # the debug logs are on
     assert set() == Canaries.of(PASSWORD, SECRET, GUESSED).found(printed)
 
 
 def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> None:
-    """`check --connect` ends with 3 and names it; the service waits: without a person, tokens come again."""
+    """`check --connect` exits with 3 and names the token server. The service waits until it is back."""
     for change in OUTAGES.values():
         config = Config.model_validate(faulty(secured, "oidc", change))
 
@@ -273,7 +273,7 @@ def test_a_token_server_that_is_away_is_waited_for(secured: SecuredBroker) -> No
 
 
 def test_each_right_is_needed(secured: SecuredBroker) -> None:
-    """With all but one of the rights that docs/security.md names, `check --connect` and `run` end with 3 and name that one."""
+    """Without any one right of docs/security.md, `check --connect` and `run` exit with 3 and name exactly that one."""
     lacking: list[tuple[Event, Right]] = []
     for at in range(len(needed("", "", "", ""))):
         config = stage(secured, "SCRAM-SHA-512", f"lacks-{at}")
@@ -292,7 +292,7 @@ def test_each_right_is_needed(secured: SecuredBroker) -> None:
 
 
 def test_each_other_right_is_missed(secured: SecuredBroker) -> None:
-    """With all rights nothing warns of one; without one of those that the service can do without, just that one is told."""
+    """With all rights there is no warning. Without an optional one, exactly that one is named."""
     config = stage(secured, "SCRAM-SHA-512", "useful")
     group, _, sink, dead = places(config)
     rights = useful(group, sink, dead)

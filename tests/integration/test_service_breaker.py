@@ -1,4 +1,4 @@
-"""A partition of rubbish, with a circuit breaker for dead letters: from the configuration to the log and the status."""
+"""A partition of invalid lines with a circuit breaker for dead letters, from configuration to log and status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD, RUBBISH, MINIMUM = 1_000, 9_000, 100
 
 
 def test_rubbish_waits_for_a_person(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """It is blocked, with its words; the other partition goes on. Without the breaker it becomes dead letters."""
+    """The breaker blocks only this partition, with the reason. Without it the lines become dead letters."""
     source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     config["dead.letters"]["breaker"] = {"ratio": 0.5, "minimum": MINIMUM}

@@ -1,4 +1,4 @@
-"""Topics are deleted under a running service, on a broker that creates topics on demand: none comes back."""
+"""Topics are deleted under a running service, on a broker that creates topics on demand: none reappears."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ ROLES = ("raw", "clean", "dead")
 
 @pytest.fixture(scope="module")
 def eager() -> Iterator[Broker]:
-    """Return a broker that creates every topic that somebody asks for."""
+    """Return a broker that creates every topic on request."""
     with Broker(properties={"auto.create.topics.enable": "true"}, java=QUICK_JAVA) as broker:
         yield broker
 
 
 def existing(broker: Broker) -> set[str]:
-    """Return the topics that exist; asks for none by name."""
+    """Return the existing topics without requesting any by name."""
     return set(broker.admin().list_topics(timeout=60).topics)
 
 
 def delete(broker: Broker, topic: str) -> None:
-    """Delete a topic, and wait until it is gone."""
+    """Delete a topic and wait until it is gone."""
     admin = broker.admin()
     admin.delete_topics([topic])[topic].result(60)
     until(lambda: topic not in existing(broker), "the end of the topic")
 
 
 def test_a_deleted_topic_does_not_come_back(eager: Broker, tmp_path: Path) -> None:
-    """Without sink or dead letters the service ends and says why; without its source it waits for a person."""
+    """Without sink or dead letters the service ends and says why. Without its source it waits for an operator."""
     with contextlib.ExitStack() as stack:
         services = {}
         for lost in ROLES:  # side by side, because most of a start is waiting

@@ -30,14 +30,14 @@ PARTITIONS = 2
 
 
 class Arrived(NamedTuple):
-    """A record that Flume has written: the line, and the headers that its cleansed line keeps."""
+    """A record written by Flume: the line, and the headers that its cleansed line keeps."""
 
     line: bytes
     headers: list[tuple[str, bytes]]
 
 
 def opened(record: Record, *, avro: bool) -> Arrived:
-    """Open a record that Flume has written."""
+    """Decode a record written by Flume."""
     value = record.value or b""
     if not avro:
         return Arrived(value, [])
@@ -47,7 +47,7 @@ def opened(record: Record, *, avro: bool) -> Arrived:
 
 @pytest.mark.parametrize("avro", [False, True], ids=["bodies", "events"])
 def test_lines_from_flume(broker: Cluster, topics: Topics, tmp_path: Path, avro: bool) -> None:
-    """Flume, killed and started again, brings each line at least once; from Kafka on each is cleansed exactly once."""
+    """Flume, killed and restarted, delivers each line at least once. From Kafka on each is cleansed exactly once."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     if avro:

@@ -19,32 +19,32 @@ from tests.support.waiting import PATIENCE, alive_after, until
 
 KILLS, LONG_KILLS = 3, 20
 SLICE = 25_000
-"""So many more records may flow before each kill; the last of them follow the last kill."""
+"""How many more records may flow before each kill. The last of them follow the last kill."""
 PARTITIONS = 4
 
 
 class Gate:
-    """Lets records into the source topic slice by slice, so that some flow whenever a worker is killed."""
+    """Releases records to the source topic in slices, so that some flow whenever a worker is killed."""
 
     def __init__(self) -> None:
-        """Let in the first slice."""
+        """Release the first slice."""
         self._news = threading.Condition()
         self._allowed = SLICE
 
     def open(self, slices: int = 1) -> None:
-        """Let in more slices."""
+        """Release more slices."""
         with self._news:
             self._allowed += slices * SLICE
             self._news.notify_all()
 
     def wait(self, produced: int) -> None:
-        """Block a producer that has written all records that are allowed so far."""
+        """Block a producer that has written all records released so far."""
         with self._news:
             assert self._news.wait_for(lambda: produced < self._allowed, PATIENCE), "no slice was let in any more"
 
 
 def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, long: bool) -> None:
-    """Spark's workers are killed while records flow: an independent reader finds each record once and in order."""
+    """Spark's workers are killed under load: an independent reader finds each record once and in order."""
     kills = LONG_KILLS if long else KILLS
     recipe = Recipe(partitions=PARTITIONS, count=kills * SLICE, bad=0.02, enveloped=0.1)
     seed = int(os.environ.get("KILLS_SEED", random.randrange(1 << 32)))
@@ -83,7 +83,7 @@ def test_workers_are_killed(broker: Cluster, topics: Topics, tmp_path: Path, lon
 
 
 def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A SIGKILL of Spark's JVM ends the service with 3 and one line with the cause; the next run goes on, exactly once."""
+    """A SIGKILL of Spark's JVM ends the service with 3 and one line with the cause. The next run continues."""
     source, sink, dead = topics("raw", 2), topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
@@ -104,7 +104,7 @@ def test_the_jvm_is_killed(broker: Cluster, topics: Topics, tmp_path: Path) -> N
 
 
 def watch_until(verification: Verification, records: int) -> None:
-    """Verify the output until so many records have come."""
+    """Verify the output until this many records have arrived."""
     deadline = time.monotonic() + PATIENCE
     while (seen := verification.verdict()).out + seen.dead < records:
         assert time.monotonic() < deadline, f"{seen.out + seen.dead} of {records} records came within {PATIENCE} s"
@@ -112,14 +112,14 @@ def watch_until(verification: Verification, records: int) -> None:
 
 
 def watch_for(verification: Verification, seconds: float) -> None:
-    """Verify the output for so many seconds."""
+    """Verify the output for this many seconds."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         verification.poll(left)
 
 
 def kill_one(service: WinnowOnSpark, dice: random.Random) -> int:
-    """Kill a worker that runs a task and wait for its end; return its pid."""
+    """Kill a worker that runs a task and wait for its end. Return its pid."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if workers := service.workers:

@@ -1,4 +1,4 @@
-"""The log of a real service: driver, workers and Spark write lines of one shape; Spark's page names each round."""
+"""The log of a real service: driver, workers and Spark write lines of one format, and Spark's page names each round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE, until
 pytestmark = pytest.mark.integration
 
 OF_THE_JVM = ("Picked up JAVA_TOOL_OPTIONS", "WARNING:", "OpenJDK", "NOTE:")
-"""How lines begin that a JVM writes before it has a log."""
+"""The prefixes of lines that a JVM writes before its logging starts."""
 
 
 def jobs(port: int) -> list[dict[str, Any]]:
@@ -32,7 +32,7 @@ def jobs(port: int) -> list[dict[str, Any]]:
 
 
 def test_every_line_has_one_shape(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Time, level, event and group, by the same names; what Spark says of a task names its round, and so does its page."""
+    """Every line has time, level, event and group. Spark's messages and its page name a task's round."""
     source, sink, dead = topics("source", 2), topics("sink"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     ports = HeldPorts(1)

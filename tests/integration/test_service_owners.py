@@ -1,4 +1,4 @@
-"""Two services with one group on a real Kafka: another sink is refused, and of two equal ones the later goes on."""
+"""Two services with one group on a real Kafka: another sink is refused, and of two equal ones the later continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTITIONS = 2
 
 
 def test_two_services_of_one_group(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The earlier one ends with 3 and names the later, which goes on; nothing is lost or doubled."""
+    """The earlier one exits with 3 and names the later, which continues. Nothing is lost or duplicated."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
@@ -36,9 +36,9 @@ def test_two_services_of_one_group(broker: Cluster, topics: Topics, tmp_path: Pa
 
 def test_another_sink(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    The second service ends with 3 before it touches anything, and names the sink of the first.
+    The second service exits with 3 before it changes anything, and names the sink of the first.
 
-    If the sink was changed on purpose, the offsets are set to themselves, as Kafka's own tool does it: without metadata.
+    To change the sink on purpose, commit the same offsets with Kafka's own tool, which drops the metadata.
     """
     source, sink, other, dead = topics("raw"), topics("clean"), topics("other"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)

@@ -1,4 +1,4 @@
-"""Records that kill or hang the Python worker: found, dead-lettered, and the rest flows; on a real Kafka and a real Spark."""
+"""On a real Spark, records that kill or hang the Python worker become dead letters, and the rest flows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NOTE = "parser_isolated"
 
 
 def deadly_lines(partition: int, *deadly: bytes) -> list[Written]:
-    """Make good lines, with a deadly one in the place of some."""
+    """Make valid lines, with a deadly one in place of some."""
     lines = {n: line(n, partition) for n in range(RECORDS)} | {PLACES[each]: each for each in deadly}
     return [Written(value, b"%d" % n, partition) for n, value in sorted(lines.items())]
 
@@ -63,7 +63,7 @@ def deadly_lines(partition: int, *deadly: bytes) -> list[Written]:
 def test_a_poison_record(
     broker: Cluster, topics: Topics, tmp_path: Path, deadly: list[bytes], guarantee: Guarantee
 ) -> None:
-    """Each becomes a dead letter `parser_error` that says what it did; all other records are cleansed, once and in order."""
+    """Each becomes a dead letter `parser_error` that says what it did. The others are cleansed, once and in order."""
     source, sink, dead = topics("raw", 4), topics("clean", 4), topics("dead")
     config = settings(
         broker.bootstrap,

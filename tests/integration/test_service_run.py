@@ -32,27 +32,27 @@ from tests.support.waiting import until
 
 
 def write(broker: Cluster, topic: str, first: int, last: int, partitions: int = 1, **changes: Any) -> None:
-    """Write numbered good lines to each partition of a topic."""
+    """Write numbered valid lines to each partition of a topic."""
     for partition in range(partitions):
         lines = [Written(line(n, partition), b"%d" % n, partition, **changes) for n in range(first, last)]
         produce(broker.bootstrap, topic, lines)
 
 
 def run_to_end(config: dict[str, Any], folder: Path, **environment: str) -> tuple[int, Winnow]:
-    """Run until the end; return the exit code and the run, for its log."""
+    """Run to the end. Return the exit code and the run, for its log."""
     with Winnow(config, folder, "--until-end", environment=environment) as service:
         return service.code(), service
 
 
 @contextlib.contextmanager
 def side_by_side(folder: Path, *configs: dict[str, Any]) -> Iterator[list[Winnow]]:
-    """Run several services until their ends at once, because most of a start is waiting."""
+    """Run several services to their ends at once, because most of a start is waiting."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(Winnow(config, folder, "--until-end")) for config in configs]
 
 
 def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """With either guarantee, `--until-end` processes all records and exits with 0; a second run processes only the new ones."""
+    """With either guarantee, `--until-end` processes all records and exits with 0; a second run only new ones."""
     one, two = topics("one", 2), topics("two")
     sinks = {guarantee: topics(guarantee.value, 2) for guarantee in Guarantee}
     deads = {guarantee: topics(f"dead-{guarantee.value}") for guarantee in Guarantee}
@@ -86,12 +86,12 @@ def test_until_end(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
 
 def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    Without an offset a group starts at the end, at a timestamp, or not at all, as starting.offsets configures.
+    A group without an offset starts at the end, at a timestamp, or not at all, as starting.offsets configures.
 
     A partition that is added while the service is stopped starts at its beginning.
     """
     source, dead = topics("raw", 3), topics("dead")
-    for n in range(10):  # partition 0: around the time; 1: all before it; 2: nothing
+    for n in range(10):  # partition 0 is around the time, 1 before it, 2 empty
         early, late = Written(line(n, 1), None, 1, 500 + n), Written(line(n), None, 0, 1_000 * n + 1)
         produce(broker.bootstrap, source, [early, late])
     sinks = {name: topics(name, 3) for name in ("latest", "timestamp", "error")}
@@ -112,7 +112,7 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
     later = run_to_end(configs[0], tmp_path)[0]
 
     assert [0, 0, 1, 0] == [*codes, later]
-    added = {cleansed(n, 3) for n in range(5)}  # while the service was stopped, so `latest` is not about them
+    added = {cleansed(n, 3) for n in range(5)}  # added while the service was stopped, so `latest` does not apply
     assert {cleansed(10), cleansed(11)} | added == set(values(read(broker.bootstrap, sinks["latest"])))
     assert 7 == len(read(broker.bootstrap, sinks["latest"]))
     assert [cleansed(n) for n in range(6, 10)] == values(read(broker.bootstrap, sinks["timestamp"]))
@@ -125,9 +125,10 @@ def test_starting_offsets(broker: Cluster, topics: Topics, tmp_path: Path) -> No
 
 def test_lost_records(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    Records that were deleted unread block their partition or are skipped, as out.of.range configures; the log names their range.
+    Records that were deleted unread block their partition or are skipped, as out.of.range configures. The log names
+    their range.
 
-    That holds for an offset below what a partition holds, and for one above it.
+    The same holds for an offset below the start of a partition and for one above its end.
     """
     source, dead = topics("raw", 3), topics("dead")
     write(broker, source, 0, 20, partitions=3)
@@ -170,7 +171,7 @@ def _span(event: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A source topic that is deleted and recreated while the service runs is blocked, with its name; the other topic goes on."""
+    """A source topic that is recreated while the service runs is blocked and named. The other topic continues."""
     old, steady, sink, dead = topics("old"), topics("steady"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[old, steady], sink=sink, dead=dead, round_interval="5s")
     write(broker, old, 0, 5)
@@ -194,12 +195,12 @@ def test_recreated_topic(broker: Cluster, topics: Topics, tmp_path: Path) -> Non
 
 
 def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A new topic that matches the pattern, and an added partition, lose none of their records."""
+    """A new topic that matches the pattern and an added partition lose no records."""
     prefix = uuid.uuid4().hex
     broker.create_topic(f"{prefix}.a")
     sink, dead = topics("clean", 2), topics("dead")
     config = settings(broker.bootstrap, group=prefix, sources=[], sink=sink, dead=dead)
-    # New partitions are read from their beginning; starting.offsets applies only to those that exist at the start.
+    # New partitions are read from their beginning. starting.offsets applies only to those that exist at the start.
     config |= {"source": {"topics.pattern": f"{prefix}\\..*"}, "starting.offsets": "latest"}
 
     with Winnow(config, tmp_path) as service:
@@ -221,7 +222,7 @@ def test_new_topics_and_partitions(broker: Cluster, topics: Topics, tmp_path: Pa
 
 
 def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Topics that do not exist end the start with 3 and a line for each that names it; the log says the same."""
+    """Missing topics end the start with 3 and one line for each, also in the log."""
     there = {"source": topics("raw", 2), "sink": topics("clean"), "dead": topics("dead")}
     lacking = [("source",), ("sink", "dead"), ("source", "sink", "dead")]
     configs = []
@@ -246,7 +247,7 @@ def test_missing_topics(broker: Cluster, topics: Topics, tmp_path: Path) -> None
 
 
 def test_foreign_member(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A foreign consumer in the group ends the service with 3 and is named, at the start and when it joins later."""
+    """A foreign consumer in the group ends the service with 3 and is named, at the start or when it joins later."""
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     with Winnow(config, tmp_path) as joined_later:
@@ -290,7 +291,7 @@ class Moody(IdcAccessLog):
 
 
 def test_a_parser_that_raises(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A record on which a user's parser raises becomes a dead letter `parser_error` with the exception; the others are cleansed."""
+    """A record on which a parser raises becomes a dead letter `parser_error`. The others are cleansed."""
     source, sink, dead = topics("raw"), topics("clean"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead, parser={"name": "moody"})
     write(broker, source, 0, 100)

@@ -1,4 +1,4 @@
-"""Every secret has a value of its own, everything is said that can be said, and much fails: no secret is seen anywhere."""
+"""Every secret has a unique value, all logging is on, and many things fail: no secret appears anywhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.integration.test_service_poison import PARSER
 from tests.support.waiting import PATIENCE, until
 
 RECORDS = 200
-NOWHERE = 9  # a port at which nobody listens
+NOWHERE = 9  # a port without a listener
 KEPT = """
 import contextlib, itertools, os
 
@@ -41,7 +41,7 @@ def keep(path, *, dir_fd=None):
 
 os.unlink = keep
 """
-"""What Python loads at its start: what a process removes stays in another folder, so that a test can look into it."""
+"""Python loads this at its start. It keeps a copy of files that a process removes, for the test to inspect."""
 PAGES = ("jobs/", "stages/", "environment/", "executors/", "storage/")
 
 
@@ -53,7 +53,7 @@ def canaries() -> Canaries:
 
 @pytest.fixture(scope="module")
 def guarded(canaries: Canaries) -> Iterator[GuardedBroker]:
-    """Return a broker that knows two users by their secrets: one for the source, one for the sink."""
+    """Return a broker with two users and their secrets: one for the source, one for the sink."""
     users = " ".join(f'user_{each}="{canaries[each].value}"' for each in ("source", "sink"))
     jaas = {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{LOGIN} required {users};"}
     with GuardedBroker(jaas) as broker:
@@ -73,7 +73,7 @@ def login(user: str, **password: str) -> dict[str, str]:
 
 
 def configured(broker: GuardedBroker, canaries: Canaries, folder: Path, group: str, ui: int = 0) -> Event:
-    """Return a configuration with every secret that there can be, most of them in clear text, and the debug logs on."""
+    """Return a configuration with every possible secret, most of them in clear text, and all debug logs."""
     scratch = folder / "scratch"
     for each in ("local", "events", "kept"):
         (scratch / each).mkdir(parents=True)
@@ -122,7 +122,7 @@ def mirrors(canaries: Canaries, folder: Path) -> list[Event]:
 
 
 def surroundings(canaries: Canaries, folder: Path) -> dict[str, str]:
-    """Return the environment of the service: one more secret, a deadly parser, and files that stay."""
+    """Return the environment of the service: one more secret, a deadly parser, and files that are kept."""
     scratch = folder / "scratch"
     (folder / "sitecustomize.py").write_text(KEPT)
     return {
@@ -167,7 +167,7 @@ def said(service: WinnowOnSpark) -> str:
 def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
     guarded: GuardedBroker, canaries: Canaries, tmp_path: Path
 ) -> None:
-    """A deadly record, a killed worker, a broker that is away, mirrors that fail, all debug logs, Spark's page and events."""
+    """No secret appears with a deadly record, a killed worker, a broker outage, failing mirrors and all debug logs."""
     ports = HeldPorts(1)
     config = configured(guarded, canaries, tmp_path, "everything", ports[0])
     deadly = [line(n, 0) if n != RECORDS // 2 else b"exit" for n in range(RECORDS)]
@@ -198,7 +198,7 @@ def test_no_secret_is_seen_while_everything_is_said_and_much_fails(
     assert {} == canaries.among(left.items())
     assert {} == canaries.among([("the log", said(service)), *records(guarded.bootstrap, "clean")])
     assert {} == canaries.among(records(guarded.bootstrap, "dead"))
-    # The search is awake: the one that was given a secret by its environment has it, and these were written to.
+    # The search works: it finds the secret in the environment it was passed in, and these places were written to.
     assert {"environment"} == canaries.found(given)
     assert any(b"spark.authenticate.secret" in each for each in left.values())
     assert any("/kept/" in name for name in left)
@@ -211,14 +211,14 @@ def service_environment(service: WinnowOnSpark) -> dict[str, str]:
 
 
 def placed(broker: GuardedBroker) -> int:
-    """Return how far the service has come."""
+    """Return the service's position."""
     return sum(len(read(broker.bootstrap, topic)) for topic in ("clean", "dead"))
 
 
 def test_without_encryption_the_search_finds_a_secret_on_the_disk(
     guarded: GuardedBroker, canaries: Canaries, tmp_path: Path
 ) -> None:
-    """The control: Spark then writes what travels to the tasks into a file, and so it is found."""
+    """The control: without encryption Spark writes data for the tasks to a file, where the search finds a secret."""
     config = configured(guarded, canaries, tmp_path, "control")
     config["spark"]["spark.io.encryption.enabled"] = False
     produce(guarded.bootstrap, "raw", [Written(line(0, 0), b"k", 0)])
@@ -231,7 +231,7 @@ def test_without_encryption_the_search_finds_a_secret_on_the_disk(
 
 
 def ended(config: Event, folder: Path, *command: str) -> tuple[int, str]:
-    """Run a command to its end; return its exit code and what it prints."""
+    """Run a command to completion. Return its exit code and output."""
     file = folder / "winnow.yaml"
     file.write_text(json.dumps(config))
     name, *options = command
@@ -259,7 +259,7 @@ FAILURES: dict[str, tuple[list[str], int, Event]] = {
 def test_no_secret_is_seen_where_kafka_cannot_be_reached(
     guarded: GuardedBroker, canaries: Canaries, tmp_path: Path, failure: str
 ) -> None:
-    """The broker refuses, librdkafka refuses, or nobody answers: what is printed repeats no secret."""
+    """No output repeats a secret, whether the broker refuses, librdkafka refuses, or the connection fails."""
     command, code, wrong = FAILURES[failure]
     config = configured(guarded, canaries, tmp_path, "failing")
     config["parser"] = {"name": "idc-access-log"}
@@ -273,7 +273,7 @@ def test_no_secret_is_seen_where_kafka_cannot_be_reached(
 
 
 def test_no_command_shows_a_secret(guarded: GuardedBroker, canaries: Canaries, tmp_path: Path) -> None:
-    """What is configured is shown, with its origin and without the secrets; the preflight that refuses shows none either."""
+    """The configuration is shown with its origins and without secrets. A failing preflight shows none either."""
     config = configured(guarded, canaries, tmp_path, "shown")
     config["parser"] = {"name": "idc-access-log"}
     config["dead.letters"]["topic"] = "missing"

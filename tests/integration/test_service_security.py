@@ -1,4 +1,4 @@
-"""`winnow check` and `winnow run` by the command line, on a real Spark: secured connections, and secrets that change."""
+"""`winnow check` and `winnow run` on a real Spark, with secured connections and changing secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN_SECONDS = 10
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    """Return a broker of this stream of tests, whose certificates change."""
+    """Return the broker of this stream of tests, whose certificates change."""
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
     with broker.tokens, broker:
         yield broker
@@ -34,7 +34,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 @pytest.fixture
 def configs(secured: SecuredBroker, tmp_path: Path) -> list[Event]:
-    """Return a configuration for each of WAYS; passwords are in a file."""
+    """Return a configuration for each of WAYS. Passwords are in a file."""
     found = [stage(secured, way, way) for way in WAYS]
     (tmp_path / "password").write_text(PASSWORD)
     found[0]["kafka"]["sasl.password.file"] = str(tmp_path / "password")
@@ -43,7 +43,7 @@ def configs(secured: SecuredBroker, tmp_path: Path) -> list[Event]:
 
 
 def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_path: Path) -> None:
-    """`check --connect` ends with 0, `run --until-end` cleanses exactly once; a broker for another host ends it with 3."""
+    """`check --connect` and `run` succeed on secured connections. Another host's certificate ends `run` with 3."""
     for config in configs:
         write(secured, config["source"]["topics"][0], 0, 100)
     (tmp_path / "winnow.yaml").write_text(json.dumps(configs[0]))
@@ -64,9 +64,9 @@ def test_secured_connections(secured: SecuredBroker, configs: list[Event], tmp_p
 
 def test_what_changes_while_the_service_runs(secured: SecuredBroker, configs: list[Event], tmp_path: Path) -> None:
     """
-    A new password, new tokens, and new certificates by a new authority: the services go on without a restart.
+    With a new password, new tokens and certificates of a new authority the services continue without a restart.
 
-    Nothing is lost or doubled. Clients log in again, every few seconds or because the broker was started again.
+    Nothing is lost or duplicated. Clients log in again, every few seconds or because the broker restarts.
     """
     secured.tokens.lives = TOKEN_SECONDS
     written = 0

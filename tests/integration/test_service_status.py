@@ -1,4 +1,4 @@
-"""The status page of a real service on a real Kafka: its figures are Kafka's own, and an outage does not silence it."""
+"""The status page of a real service on a real Kafka: its figures match Kafka's, and an outage does not silence it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask(url: str) -> tuple[int, str]:
 
 
 def metrics(url: str) -> dict[tuple[str, ...], float]:
-    """Scrape; the key is the name and the values of the labels in the order of their names."""
+    """Scrape. A key is the metric's name and its label values, sorted by label."""
     return {
         (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(ask(f"{url}metrics")[1])
@@ -40,7 +40,7 @@ def metrics(url: str) -> dict[tuple[str, ...], float]:
 
 
 def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]:
-    """Return committed offset, end and lag of each partition, as `kafka-consumer-groups --describe` prints them."""
+    """Return committed offset, end and lag of each partition, as printed by `kafka-consumer-groups --describe`."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     jars = f"{fetch_jars(KAFKA_TOOLS)}/*:{fetch_jars()}/*"
     command = [find_java(), "-Xmx128m", *QUICK_JAVA, "-cp", jars, tool]
@@ -53,7 +53,7 @@ def told_by_kafka(bootstrap: str, group: str) -> dict[str, tuple[int, int, int]]
 
 
 def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Counts are those of the records; lag, offsets and ends those that Kafka's own tool prints, behind control records too."""
+    """Counts are the numbers of records. Lag, offsets and ends match Kafka's own tool, also behind control records."""
     source, sink, dead = topics("source", 2), topics("sink", 2), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     good = [Written(line(number, 0), b"k", 0) for number in range(300)]
@@ -73,7 +73,7 @@ def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_pat
         found["winnow_records_out_total", "0", source],
         found["winnow_dead_letters_total", "0", "no_marker", source],
     )
-    # Also while their round goes on, which it does for a minute here.
+    # Also during a round, which lasts a minute here.
     assert 0 < found["winnow_task_wait_seconds_total", "0"]
     assert 0 < found["winnow_parse_seconds_sum",] < found["winnow_task_wait_seconds_total", "0"] + 60
     assert 0 < found["winnow_transactions_committed_total", "0", source]
@@ -87,7 +87,7 @@ def test_the_figures_are_those_of_kafka(broker: Cluster, topics: Topics, tmp_pat
 
 
 def test_a_taken_port_ends_the_start(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The second service says which port is taken and what to do, before Spark starts; the exit code is 3."""
+    """The second service names the taken port and the cure before Spark starts, and exits with 3."""
     source, sink, dead = topics("source"), topics("sink"), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 

@@ -1,4 +1,4 @@
-"""`winnow run` stops in the middle of a round: at once, with 0, with no process left and no record lost."""
+"""`winnow run` stops in the middle of a round at once, with 0, no process left and no record lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lag(broker: Cluster, group: str, topic: str) -> int:
 
 
 class Flow(NamedTuple):
-    """One case of a stop while data flow: a signal, a guarantee and its own topics."""
+    """A stop under load: a signal, a guarantee and its own topics."""
 
     guarantee: Guarantee
     number: int
@@ -36,7 +36,7 @@ class Flow(NamedTuple):
 
 def test_stop_while_data_flow(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    A signal stops the service with 0, while data flow and while idle; a second run goes on where the first stopped.
+    A signal stops the service with 0, under load and while idle. A second run continues where the first stopped.
 
     SIGTERM and SIGINT exactly once, and SIGTERM at least once, run side by side, because most of a start is waiting.
     """

@@ -1,4 +1,4 @@
-"""A service of a later generation takes over from a running one on a real Kafka: nothing is lost, doubled or left open."""
+"""A later generation takes over from a running service on a real Kafka: nothing is lost, duplicated or left open."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ STANDS_BY_EQUAL = "standing_by"
 
 def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """
-    The earlier one ends with 0 and names the later, which goes on; one partition has no traffic.
+    The earlier service exits with 0 and names the later, which continues. One partition has no traffic.
 
-    It works on after a SIGTERM until then. Started again as Kubernetes would, it takes nothing back: it stands by.
+    After a SIGTERM the earlier one works until the hand-over. Restarted, as by Kubernetes, it takes nothing back but
+    stands by.
     """
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
@@ -61,7 +62,7 @@ def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path
 
 
 def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Of the same generation, and although it started later: without it, the earlier one would end."""
+    """A service with --stand-by waits for another of its generation, which it would otherwise end."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     config = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
 
@@ -87,7 +88,7 @@ def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, t
 def test_a_take_over_without_transactions_is_as_clean_as_a_restart(
     broker: Cluster, topics: Topics, before: str, after: str
 ) -> None:
-    """What the earlier one wrote after its last save comes again, once; neither takes anything from the other again."""
+    """At least once, lines that the earlier service wrote after its last save repeat once."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead")
     earlier = settings(broker.bootstrap, group=sink, sources=[source], sink=sink, dead=dead)
     earlier |= {"delivery.guarantee": before, "http": {"enabled": False}}
@@ -115,9 +116,9 @@ def test_a_take_over_without_transactions_is_as_clean_as_a_restart(
 
 def came_again(found: Sequence[bytes | None], written: Sequence[bytes]) -> int:
     """
-    Return how many lines of a partition came twice; none may come more often.
+    Return how many lines of a partition arrived twice. None may arrive more often.
 
-    They lie in one piece, or in two, where the earlier service had looked before it was shut out and saved once more.
+    They are contiguous, or in two runs if the earlier service saved once more between its last check and its fence.
     """
     times = Counter(found)
     again = [at for at, line in enumerate(written) if times[line] == 2]

@@ -1,7 +1,7 @@
 """
-The service goes on where Winnow 0.1.0 stopped: nothing is lost or doubled, and the counts go on.
+The service continues where Winnow 0.1.0 stopped: nothing is lost or duplicated, and the counts continue.
 
-What 0.1.0 wrote is in `tests/data`. Where git has its commit, 0.1.0 itself runs as well.
+The output of 0.1.0 is in `tests/data`. If git has its commit, 0.1.0 itself runs as well.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tests.support.waiting import until
 from tests.upgrade import GOOD, GROUP, PARTITIONS, SOURCE
 
 PAGE = {"http": {"port": 0}}
-"""What 0.1.0 does not know: without it two tests at once would want the same port."""
+"""Settings unknown to 0.1.0. Without them two concurrent tests would use the same port."""
 FIRST_VERSION_RUNS = pytest.mark.skipif(
     not upgrade.is_at_hand(), reason="git does not have the commit of 0.1.0 here: fetch the whole history"
 )
 
 
 def leave_what_is_recorded(bootstrap: str, group: str, source: str, sink: str, dead: str) -> None:
-    """Write to Kafka what 0.1.0 left there; its metadata name the id of this topic."""
+    """Write to Kafka what 0.1.0 left there. Its metadata gets the id of this topic."""
     left = upgrade.recorded()
     produce(bootstrap, sink, left.sink)
     produce(bootstrap, dead, left.dead)
@@ -56,7 +56,7 @@ def leave_what_is_recorded(bootstrap: str, group: str, source: str, sink: str, d
 
 
 def test_it_goes_on_after_the_first_version(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Every record has one outcome, whichever version made it; the counts beside the offsets are those of both."""
+    """Every record has one outcome, whichever version produced it, and the stored counts include both versions."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
     produce(broker.bootstrap, source, upgrade.given())
     leave_what_is_recorded(broker.bootstrap, sink, source, sink, dead)
@@ -90,7 +90,7 @@ def require_it_goes_on(broker: Cluster, tmp_path: Path, source: str, sink: str, 
 
 
 def test_the_fence_is_the_same() -> None:
-    """The transactional ids are those of 0.1.0, so a late commit of it is fenced."""
+    """The transactional ids are those of 0.1.0, so its late commits are fenced."""
     now = [transactional_id(GROUP, Partition(SOURCE, number)) for number in range(PARTITIONS)]
 
     assert now == upgrade.recorded().transactional_ids
@@ -98,7 +98,7 @@ def test_the_fence_is_the_same() -> None:
 
 @FIRST_VERSION_RUNS
 def test_it_takes_over_from_a_first_version_that_still_runs(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """Both run at once for a while, then 0.1.0 is killed in the middle of its work: nothing is lost or doubled."""
+    """Both run at once for a while, then 0.1.0 is killed at work: nothing is lost or duplicated."""
     source, sink, dead = topics("raw", PARTITIONS), topics("clean", PARTITIONS), topics("dead", PARTITIONS)
     config = upgrade.settings_of(broker.bootstrap, sink, source, sink, dead)
     old = upgrade.unpacked(tmp_path / "0.1.0")

@@ -1,4 +1,4 @@
-"""One task between two Kafka clusters: on both backends what it does on one."""
+"""One task between two Kafka clusters behaves as on one, with both backends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def centre() -> Iterator[Broker]:
 
 
 def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend) -> Stage:
-    """Make a stage whose source has two partitions here; sink, dead letters and offsets are there."""
+    """Make a stage whose source has two partitions on one cluster; sink, dead letters and offsets are on the other."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=2)
     for topic in (stage.sink, stage.dead, PLACEHOLDER.format(topic=stage.source)):
         centre.create_topic(topic, 2)
@@ -38,7 +38,7 @@ def apart(broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee,
 def test_a_task_goes_on_where_another_ended(
     broker: Cluster, centre: Broker, topics: Topics, guarantee: Guarantee, backend: Backend
 ) -> None:
-    """Output, dead letters and offsets are on the sink's cluster, each record once and in order; nothing is written here."""
+    """Output, dead letters and offsets are on the sink's cluster, each record once; the source's is unchanged."""
     stage = apart(broker, centre, topics, guarantee, backend)
     for begin in (0, 50):
         lines = [Written(line(n, p), None, p) for n in range(begin, begin + 50) for p in range(2)]
@@ -54,7 +54,7 @@ def test_a_task_goes_on_where_another_ended(
 
 @BOTH_BACKENDS
 def test_the_fence_is_on_the_sinks_cluster(broker: Cluster, centre: Broker, topics: Topics, backend: Backend) -> None:
-    """One there ends a task and aborts what it has open; one on the source's cluster reaches nobody."""
+    """A fence on the sink's cluster ends a task and its transaction. On the source's cluster it has no effect."""
     stage = apart(broker, centre, topics, Guarantee.EXACTLY_ONCE, backend)
     produce(broker.bootstrap, stage.source, [Written(line(n)) for n in range(50)])
     here, there = (

@@ -21,12 +21,12 @@ from tests.support.waiting import until
 
 
 def lines(*numbers: int, partition: int = 0) -> list[Written]:
-    """Make numbered good records of a partition; the key of each is its number."""
+    """Make numbered valid records of a partition. The key of each is its number."""
     return [Written(line(n, partition), b"%d" % n, partition) for n in numbers]
 
 
 class Upstream:
-    """A transactional producer that feeds a source topic, as an exactly-once Flume or Kafka Streams would."""
+    """A transactional producer for a source topic, like an exactly-once Flume or Kafka Streams."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         """Open the producer."""
@@ -58,7 +58,7 @@ class Upstream:
 def test_aborted_and_control_records(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
 ) -> None:
-    """Aborted records at start, middle and end are not cleansed, and the committed offset is after the last control record."""
+    """Aborted records are not cleansed, and the committed offset is after the last control record."""
     stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.aborted(90, 91)
@@ -74,7 +74,7 @@ def test_aborted_and_control_records(
 
 
 def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
-    """Records after an open transaction are not processed; once it ends, the next task processes them."""
+    """Records after an open transaction are not processed until it ends."""
     stage = make_stage(broker.bootstrap, topics, centre=centre)
     upstream = Upstream(broker.bootstrap, stage.source)
     upstream.committed(0)
@@ -92,7 +92,7 @@ def test_an_open_upstream_transaction_is_waited_for(broker: Cluster, topics: Top
 
 @pytest.fixture
 def eager_cleaner(broker: Cluster) -> Iterator[None]:
-    """Let the broker compact at once instead of every 15 s."""
+    """Make the broker compact at once instead of every 15 s."""
     admin = independent.client(broker.bootstrap)
     servers = admin.list_topics(timeout=60).brokers
 
@@ -117,10 +117,10 @@ COMPACTED = {
 
 @pytest.mark.usefixtures("eager_cleaner")
 def test_compacted_gaps(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
-    """Records that compaction has removed are neither awaited nor counted, and the committed offset is the end."""
+    """Records removed by compaction are neither awaited nor counted, and the committed offset is the end."""
     stage = make_stage(broker.bootstrap, topics, source=COMPACTED, centre=centre)
     keys = [b"a", b"b", b"c", b"a", b"b", b"d", b"a", b"e"]
-    for n, key in enumerate(keys):  # ten seconds apart, by their timestamps: a segment for each
+    for n, key in enumerate(keys):  # timestamps ten seconds apart: one segment each
         produce(broker.bootstrap, stage.source, [Written(line(n), key, timestamp=1_510_464_542_000 + n * 10_000)])
     until(lambda: len(read(broker.bootstrap, stage.source)) == 5, "compaction")
 
@@ -149,11 +149,11 @@ def test_deleted_beginning(broker: Cluster, topics: Topics, centre: Broker | Non
 def test_several_topics_and_partitions(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
 ) -> None:
-    """One task keeps three topics of four partitions apart: partition p goes to sink partition p mod 3, in order."""
+    """One task keeps three topics of four partitions apart: partition p maps to sink partition p mod 3, in order."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=4, sources=3, sink=3, centre=centre)
     for topic in stage.sources:
         for partition in range(4):
-            numbers = range(50 * partition)  # one partition of each topic holds nothing
+            numbers = range(50 * partition)  # one partition of each topic is empty
             given = [one._replace(key=topic.encode()) for one in lines(*numbers, partition=partition)]
             produce(broker.bootstrap, topic, given)
 
@@ -192,7 +192,7 @@ def test_only_rejects(broker: Cluster, topics: Topics, centre: Broker | None, gu
 def test_the_end_is_exact(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee, end: int
 ) -> None:
-    """Of 20,000 records, good and bad, a task processes only those before the agreed end; the next task begins there."""
+    """A task processes only the records before the agreed end, and the next task starts there."""
     stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     source = [*lines(*range(20_000))]
     source[3::1_000] = [Written(b"bad %d" % n) for n in range(20)]
@@ -226,7 +226,7 @@ def test_the_committed_offset_wins(
 
 
 def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
-    """If the group was reset after the plan was made, the task leaves the partition to the next plan and reports why."""
+    """If the group was reset after planning, the task leaves the partition to the next plan and reports why."""
     stage = make_stage(broker.bootstrap, topics, centre=centre)
     produce(broker.bootstrap, stage.source, lines(*range(10)))
     stage.run()
@@ -241,12 +241,12 @@ def test_an_offset_that_went_back_is_planned_again(broker: Cluster, topics: Topi
 
 
 def settle(stage: Stage, count: int) -> None:
-    """Wait until the running task has cleansed so many lines."""
+    """Wait until the running task has cleansed this many lines."""
     until(lambda: len(stage.cleansed()) >= count, f"{count} lines")
 
 
 def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre: Broker | None) -> None:
-    """The last task to open a partition owns it: the first reports FENCED, and no record is lost or duplicated."""
+    """The last task to open a partition owns it. The first reports FENCED, and no record is lost or duplicated."""
     stage = make_stage(broker.bootstrap, topics, source=2, sink=2, centre=centre)
     with independent.Feeder(broker.bootstrap, stage.source, 2, per_second=1_000) as feeder:
         ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in range(2))
@@ -266,7 +266,7 @@ def test_a_second_task_fences_the_first(broker: Cluster, topics: Topics, centre:
 def test_the_fence_of_the_control_partition_ends_an_idle_task(
     broker: Cluster, topics: Topics, centre: Broker | None
 ) -> None:
-    """A task without traffic ends within 3 s after its control partition is fenced; its other partitions end cleanly."""
+    """An idle task ends within 3 s after its control partition is fenced. Its other partitions end cleanly."""
     stage = make_stage(broker.bootstrap, topics, source=3, centre=centre)
     ranges = tuple(OffsetRange(Partition(stage.source, p), None, 0) for p in (1, 0, 2))
     with stage.running(*ranges) as task:

@@ -1,4 +1,4 @@
-"""A record on a real Kafka becomes a cleansed line, or a dead letter that keeps everything; with both guarantees."""
+"""A record on a real Kafka becomes a cleansed line, or a dead letter that keeps everything, with both guarantees."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MEBIBYTE = 1 << 20
 
 
 def with_url(url: bytes) -> bytes:
-    """Make a good line with this url."""
+    """Make a valid line with this url."""
     return line(0).replace(b"http://x.cn/0/0", url)
 
 
 def reasons(dead_letters: list[Record]) -> list[str]:
-    """Take the reasons out of the headers."""
+    """Extract the reasons from the headers."""
     return [dead_letter.error_headers["exception.class.name"] for dead_letter in dead_letters]
 
 
@@ -33,7 +33,7 @@ def reasons(dead_letters: list[Record]) -> list[str]:
 def test_an_access_log(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee, source: str
 ) -> None:
-    """Every line of an access log, however awkward, comes out as it must, in order, or with its reason."""
+    """Every line of an access log comes out in order as expected, or with its reason."""
     lines, outcomes = access_log(source)
     rejected = [row for row, outcome in enumerate(outcomes) if "|" not in outcome]
     stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
@@ -50,7 +50,7 @@ def test_an_access_log(
 def test_key_and_create_time_are_kept(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
 ) -> None:
-    """A cleansed line has the key and the timestamp of its source record; null and empty keys stay distinct."""
+    """A cleansed line has the key and the timestamp of its source record. Null and empty keys stay distinct."""
     stage = make_stage(broker.bootstrap, topics, guarantee, centre=centre)
     keys = [None, b"", b"k", b"\x00\xff|"]
     times = [1_510_464_542_000, 1, 1_510_464_541_999, 2]
@@ -112,7 +112,7 @@ def test_dead_letters_keep_everything(
 
 @BOTH_GUARANTEES
 def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee) -> None:
-    """A good and a bad line of 1 MiB pass like small ones if the topics accept them."""
+    """A valid and an invalid line of 1 MiB pass like small ones if the topics accept them."""
     stage = make_stage(broker.bootstrap, topics, guarantee, source=LARGE, sink=LARGE, dead=LARGE, centre=centre)
     url, bad = noise(MEBIBYTE), noise(MEBIBYTE, seed=2)
     source = [line(0), with_url(url), bad, line(3)]
@@ -129,7 +129,7 @@ def test_lines_of_a_mebibyte(broker: Cluster, topics: Topics, centre: Broker | N
 def test_a_line_that_the_sink_cannot_take(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
 ) -> None:
-    """A line that exceeds the sink's max.message.bytes becomes a dead letter `too_large`; its neighbours are cleansed."""
+    """A line beyond the sink's max.message.bytes becomes a dead letter `too_large`. Its neighbours are cleansed."""
     stage = make_stage(broker.bootstrap, topics, guarantee, sink={"max.message.bytes": "20000"}, centre=centre)
     large, fits = with_url(noise(20_000)), with_url(noise(15_000))
     produce(broker.bootstrap, stage.source, [Written(value) for value in (line(0), large, fits, line(3))])
@@ -146,7 +146,7 @@ def test_a_line_that_the_sink_cannot_take(
 def test_a_reject_that_the_dead_letter_topic_cannot_take(
     broker: Cluster, topics: Topics, centre: Broker | None, guarantee: Guarantee
 ) -> None:
-    """A reject that exceeds the dead-letter topic's limit is cut; its message holds length and SHA-256."""
+    """A reject that exceeds the dead-letter topic's limit is cut. Its message contains length and SHA-256."""
     stage = make_stage(broker.bootstrap, topics, guarantee, dead={"max.message.bytes": "20000"}, centre=centre)
     bad, huge_key = noise(30_000), noise(30_000, seed=2)
     source = [Written(line(0)), Written(bad, b"k"), Written(b"rubbish", huge_key), Written(line(3))]
@@ -183,9 +183,9 @@ def test_a_reject_that_compresses_is_not_cut(
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("format", ["flume-avro", "auto"])
 def test_flume_events(broker: Cluster, topics: Topics, centre: Broker | None, format: str, source: str) -> None:  # noqa: A002  # the option's name
-    """Lines inside Flume's events are cleansed; its other events, and broken ones, are dead letters, unchanged."""
+    """Lines inside Flume's events are cleansed. Its other events, and invalid ones, become dead letters, unchanged."""
     events = flume_events(source)
-    # The headers of the first event, then the length of the body as a zigzag varint of two bytes.
+    # The headers of the first event, then the length of the body as a two-byte zigzag varint.
     value, body = events[0]
     header, length = value[: -len(body)].removesuffix(_varint(len(body))), _varint(len(line(1)))
     event = header + length + line(1)

@@ -1,4 +1,4 @@
-"""The verification finds every kind of damage: each case plants one by hand, and one plants none."""
+"""The verification finds every kind of damage. Each case plants one by hand, and one plants none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOURCE = "raw"
 
 
 class Planted(NamedTuple):
-    """A record that a service might have written; its role names the topic."""
+    """A record that a service might have written. Its role names the topic."""
 
     role: str
     partition: int
@@ -89,7 +89,7 @@ def swap(records: Records, role: str = "sink") -> None:
 
 
 def change(role: str, **fields: Any) -> Damage:
-    """Return a damage that changes fields of one record."""
+    """Return a function that damages fields of one record."""
 
     def damage(records: Records) -> None:
         at = of(records, role)[7]
@@ -105,14 +105,14 @@ def empty_tombstone(records: Records) -> None:
 
 
 def bury_a_good_one(records: Records) -> None:
-    """Send a good line to the dead letters."""
+    """Send a valid line to the dead letters."""
     at = of(records, "sink")[7]
     reason = headers(0, int(records[at].key[2:]), "url")
     records[at] = records[at]._replace(role="dead", partition=0, headers=reason)
 
 
 def pass_a_bad_one(records: Records) -> None:
-    """Send a bad line to the sink."""
+    """Send an invalid line to the sink."""
     at = of(records, "dead")[7]
     records[at] = records[at]._replace(role="sink", partition=int(records[at].key[:1]) % SINK_PARTITIONS)
 
@@ -149,7 +149,7 @@ DAMAGES: dict[str, tuple[Damage, dict[str, int]]] = {
 
 
 class Stage:
-    """A pair of topics, and a transactional producer that plays the service."""
+    """A pair of topics, and a transactional producer in the role of the service."""
 
     def __init__(self, broker: Cluster, topics: Topics) -> None:
         """Create the topics."""
@@ -187,7 +187,7 @@ def stage(broker: Cluster, topics: Topics) -> Stage:
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_found(stage: Stage, name: str) -> None:
-    """The verdict names the damage that was done, and no other."""
+    """The verdict names exactly the planted damage."""
     damage, faults = DAMAGES[name]
     records = planted()
     damage(records)
@@ -201,7 +201,7 @@ def test_damage_is_found(stage: Stage, name: str) -> None:
 
 
 def test_counts(stage: Stage) -> None:
-    """The verdict counts records in, out and dead, and the dead by their reasons."""
+    """The verdict counts records read, written and dead, and the dead by reason."""
     stage.write(planted())
     stage.producer.commit_transaction(30)
 
@@ -213,7 +213,7 @@ def test_counts(stage: Stage) -> None:
 
 
 def test_reads_while_the_service_writes(stage: Stage) -> None:
-    """A verification that polls between two transactions counts the committed records, and its last verdict is right."""
+    """A verification that polls between two transactions counts the committed records and ends correctly."""
     records = planted()
     with stage.verification() as verification:
         stage.write(records[:1_000])
@@ -227,7 +227,7 @@ def test_reads_while_the_service_writes(stage: Stage) -> None:
 
 
 def test_reads_in_the_background(stage: Stage) -> None:
-    """A separate process counts the records, and sends its last verdict when the caller reports that all are written."""
+    """A separate process counts the records and sends its verdict once the caller reports that all are written."""
     records = planted()
     names = Names(SOURCE, stage.names["sink"], stage.names["dead"])
     with BackgroundVerification(stage.bootstrap, RECIPE, names) as verification:
@@ -256,7 +256,7 @@ def test_a_failed_background_process_is_reported(broker: Cluster, topics: Topics
 
 
 def test_survives_a_restart() -> None:
-    """A verification that reads while the broker is killed goes on after the restart."""
+    """A verification continues after its broker was killed and restarted."""
     with Broker(java=QUICK_JAVA) as broker:
         sink, dead = broker.create_topic("sink", SINK_PARTITIONS), broker.create_topic("dead")
         with Verification(broker.bootstrap, RECIPE, source=SOURCE, sink=sink, dead_letters=dead) as verification:
@@ -284,7 +284,7 @@ def test_aborted_records_count_as_lost(stage: Stage) -> None:
 
 
 def test_an_open_transaction_is_reported(stage: Stage) -> None:
-    """If a transaction was left open, the verdict counts the records that no reader can reach."""
+    """If a transaction was left open, the verdict counts the records that readers cannot reach."""
     stage.write(planted())
 
     verdict = stage.verdict(timeout=1)

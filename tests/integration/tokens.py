@@ -1,4 +1,4 @@
-"""A server that gives out tokens as an identity provider does (OAuth 2.0, client credentials), signed by its own key."""
+"""A server that issues tokens like an identity provider (OAuth 2.0, client credentials), signed with its own key."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 ISSUER, AUDIENCE = "https://tokens.test", "kafka"
-CLIENT, SECRET = "winnow", "t0ken-8d1e07"  # what the client must know
+CLIENT, SECRET = "winnow", "t0ken-8d1e07"  # the client's credentials
 
 
 class TokenServer:
     """
-    Gives a token to whoever knows CLIENT and SECRET; a context manager.
+    Issues tokens to clients with CLIENT and SECRET. A context manager.
 
     Args:
-        keys: the file for its public key (JWKS), by which brokers check tokens.
+        keys: the file for its public key (JWKS), with which brokers verify tokens.
     """
 
     def __init__(self, keys: Path) -> None:
-        """Make the key, and take a port."""
+        """Make the key and bind a port."""
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         numbers = self._key.public_key().public_numbers()
         key = {"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": _number(numbers.n), "e": _number(numbers.e)}
@@ -36,7 +36,7 @@ class TokenServer:
         self.lives = 3600
         """For how many seconds the next tokens are valid."""
         self.given = 0
-        """How many tokens were given out."""
+        """How many tokens were issued."""
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,12 +44,12 @@ class TokenServer:
                 owner.answer(self)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Print nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._mute = socket.create_server(("127.0.0.1", 0))
         self.silence = f"http://127.0.0.1:{self._mute.getsockname()[1]}/token"
-        """Where connections are taken and nobody answers."""
+        """A port that accepts connections and never responds."""
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/token"
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class TokenServer:
         self._mute.close()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """Give out a token, or refuse."""
+        """Issue a token, or refuse."""
         request.rfile.read(int(request.headers.get("Content-Length", 0)))
         known = f"Basic {base64.b64encode(f'{CLIENT}:{SECRET}'.encode()).decode()}"
         allowed = request.headers.get("Authorization") == known
@@ -82,7 +82,7 @@ class TokenServer:
             request.end_headers()
             request.wfile.write(payload)
         except OSError:
-            return  # who asked has gone
+            return  # the client has disconnected
 
     def _token(self) -> str:
         now = int(time.time())

@@ -1,1 +1,1 @@
-"""How strong the unit tests are: whether they notice a small fault that is put into the product on purpose."""
+"""Measures the strength of the unit tests: whether they notice small faults put into the product."""

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: hunts mutants in a copy of the project, so that nobody sees one in the sources."""
+"""`python -m tests.mutants`: hunts mutants in a copy of the project, so that none ever appears in the sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS = ("app", "parsers", "tests")
 
 
 def main() -> int:
-    """Run the hunt in a copy, and return its exit code."""
+    """Run the hunt in a copy and return its exit code."""
     with tempfile.TemporaryDirectory(prefix="winnow-mutants-") as copy:
         for part in PARTS:
             shutil.copytree(part, Path(copy, part))

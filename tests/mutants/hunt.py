@@ -1,4 +1,4 @@
-"""Tries all mutants of some modules, or a sample, and says which of them no unit test noticed."""
+"""Tries all mutants of some modules, or a sample, and lists those that no unit test noticed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENOUGH = 0.95
 
 
 def modules_in(paths: Iterable[str]) -> list[Path]:
-    """Return the modules that these files and folders are or hold."""
+    """Return the modules among these files and in these folders."""
     return [each for path in map(Path, paths) for each in (sorted(path.glob("*.py")) if path.is_dir() else [path])]
 
 
@@ -35,7 +35,7 @@ def without_equivalent(mutants: Sequence[Mutant], reasons: Mapping[str, str]) ->
     Return the mutants of one module that a test could notice.
 
     Raises:
-        ValueError: the list names a mutant that does not exist any more.
+        ValueError: the list names a mutant that no longer exists.
     """
     if gone := reasons.keys() - {mutant.name for mutant in mutants}:
         msg = f"{EQUIVALENT.name} names mutants that do not exist (any more): {'; '.join(sorted(gone))}"
@@ -54,7 +54,7 @@ def mutants_to_try(paths: Iterable[str]) -> list[Mutant]:
 
 
 def main() -> int:
-    """Hunt; return 0 if enough mutants are noticed."""
+    """Hunt. Return 0 if enough mutants are noticed."""
     options = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     options.add_argument("paths", nargs="*", default=MODULES, help="modules and folders of app/")
     options.add_argument("--sample", type=int, metavar="N", help="try only N mutants, chosen by --seed")
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def hunt(mutants: Sequence[Mutant], tests: Sequence[str]) -> list[Mutant]:
-    """Try mutants; print the survivors as they are found, then how many of each module were noticed."""
+    """Try mutants. Print the survivors as they are found, then the number of noticed mutants of each module."""
     survivors: list[Mutant] = []
     done = itertools.count(1)
 

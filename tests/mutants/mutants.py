@@ -1,8 +1,8 @@
 """
 Makes mutants: copies of a module with one small fault each. Pure.
 
-Texts, type annotations, assertions and the tuning figures at the top of a module are left alone: what a figure should
-be is for a measurement to say, not for a test.
+Texts, type annotations, assertions and the tuning figures at the top of a module are left alone: measurements determine
+the figures, not tests.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitAnd: ast.BitOr,
 }
-"""The operator that is mistaken for each."""
+"""The operator that replaces each."""
 OTHER_CALL = {"min": "max", "max": "min", "any": "all", "all": "any"}
-# An f-string is a text for a person, and what stands in it is part of that text.
+# An f-string is a text for people, and so are its parts.
 LEFT_ALONE = ast.JoinedStr | ast.Assert
 Node = ast.expr | ast.stmt
 
 
 class Fault(NamedTuple):
-    """A piece of the source, how its fault is named, and what a mutant has there."""
+    """A piece of the source, the name of its fault, and what a mutant has there."""
 
     node: Node
     shown: str
@@ -61,7 +61,7 @@ class Mutant:
     Args:
         path: the module's file.
         line: where the fault is.
-        name: the function, what stood there and what stands there now; unique in its module, and free of the line.
+        name: the function, the original and the replacement; unique in its module and independent of the line.
         source: the text of the module with the fault.
     """
 
@@ -75,12 +75,12 @@ class Mutant:
 
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """Return every mutant of a module, in the order of its text."""
+    """Return every mutant of a module, in source order."""
     starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
     seen: Counter[str] = Counter()
     made, module = [], ast.parse(source)
     for function, (node, shown, runs) in _faults_below(module, module, ()):
-        assert node.end_lineno is not None  # a parsed node knows its place
+        assert node.end_lineno is not None  # a parsed node has a position
         assert node.end_col_offset is not None
         begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
         name = f"{function}: {shown}"
@@ -95,7 +95,7 @@ def _in_one_line(node: ast.AST) -> str:
 
 
 def _faults_below(node: ast.AST, parent: ast.AST, scope: tuple[str, ...]) -> Iterator[tuple[str, Fault]]:
-    """Yield the faults that a node and its children can have, each with the name of its function."""
+    """Yield the faults of a node and its children, each with the name of its function."""
     if isinstance(node, LEFT_ALONE):
         return
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -115,7 +115,7 @@ def _children(node: ast.AST) -> Iterable[ast.AST]:
             return node.body
         case ast.AnnAssign():
             return [node.value] if node.value else []
-        case ast.Call(func=ast.Name("zip")):  # that it is strict shows only where there is another fault
+        case ast.Call(func=ast.Name("zip")):  # `strict` matters only if there is another fault
             return node.args
         case ast.Call(func=ast.Name("cast")):
             return node.args[1:]
@@ -143,7 +143,7 @@ def _wrong_operator(node: ast.AST) -> Iterator[Fault]:
 
 
 def _wrong_constant(node: ast.AST, parent: ast.AST) -> Iterator[Fault]:
-    """Yield another value; what the constant is part of tells it from its equals."""
+    """Yield another value for a constant, named with its parent to tell it from equal constants."""
     match node:
         case ast.Constant(bool(value)):
             other: float = not value
@@ -167,13 +167,13 @@ def _wrong_branch(node: ast.AST) -> Iterator[Fault]:
 
 
 def _decided(test: ast.expr, *, yes: bool) -> Fault:
-    """Return a test that is made, but does not matter."""
+    """Return a test that is evaluated and ignored."""
     text = _in_one_line(test)
     return Fault(test, f"{text} → {yes}", f"(({text}) {'or' if yes else 'and'} {yes})")
 
 
 def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
-    """Yield a statement that is not run, if others can run without it."""
+    """Yield a statement that is not run, unless others need it."""
     match node:
         case ast.Expr(ast.Call()) | ast.Delete() | ast.AugAssign():
             yield _skipped(node)
@@ -182,7 +182,7 @@ def _dropped(node: ast.AST, scope: tuple[str, ...]) -> Iterator[Fault]:
 
 
 def _skipped(node: ast.stmt) -> Fault:
-    """Return a statement that is there, so that names mean what they meant, but is not run."""
+    """Return a statement that is not run but stays, so that names keep their meaning."""
     text = _in_one_line(node)
     return Fault(node, f"{text} → nothing", f"if False: {text}")
 

@@ -1,9 +1,9 @@
 """
-Tries mutants: puts each in the place of its module, and runs the unit tests that should notice.
+Tries mutants: puts each in place of its module and runs the unit tests that should notice.
 
-A trial is a fork of a pytest session that has collected its tests, so it costs what the tests themselves cost. In the
-fork the functions of the module get the mutant's code. The mutant is also written in the place of the module's file,
-because some tests start programs of their own: so this runs in a copy of the project.
+A trial is a fork of a pytest session that has collected its tests, so it costs only the tests themselves. In the fork
+the functions of the module get the mutant's code. The mutant is also written to the module's file, because some tests
+start programs of their own, so this runs in a copy of the project.
 """
 
 from __future__ import annotations
@@ -33,32 +33,31 @@ from parsers import registry
 from tests.mutants.mutants import Mutant
 
 OUTPUT = Path("output.txt")
-# A unit test takes less than a second, on a busy machine some. One that takes longer does, or waits for, what the mutant
-# never ends.
+# A unit test takes less than a second, a few on a busy machine. One that takes longer hangs because of the mutant.
 TEST_SECONDS = 60
-# All of them together may take so many times as long as they do without a mutant.
+# All of them together may take this many times as long as without a mutant.
 LONGER = 5
 OPTIONS = (
     "--override-ini=addopts=--import-mode=importlib",
     "-pno:terminal",
     "--capture=no",
     "-pno:cacheprovider",
-    "-pno:faulthandler",  # tests let workers crash
+    "-pno:faulthandler",  # some tests crash workers
     f"--timeout={TEST_SECONDS}",
 )
 MEMORY_BYTES = 12 << 30
-# How a trial ends that could not begin.
+# The exit code of a trial that could not begin.
 UNPREPARED = 70
 
 
 class Trials:
     """
-    A plugin of pytest that tries mutants instead of running the tests once.
+    A pytest plugin that tries mutants instead of running the tests once.
 
     Args:
         mutants: what to try.
-        tried: told of each mutant, and whether a test noticed it.
-        tests: the test modules to run; all that should notice the mutants if there are none.
+        tried: called with each mutant and whether a test noticed it.
+        tests: the test modules to run; if empty, all that should notice the mutants.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Trials:
 
     def run(self) -> None:
         """
-        Try them.
+        Try the mutants.
 
         Raises:
             RuntimeError: the tests fail without a mutant.
@@ -88,8 +87,8 @@ class Trials:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
-        """Let Hypothesis try the same few examples for each mutant, and shrink none: that helps only a person."""
-        from hypothesis import Phase, settings  # pytest must come first, to rewrite the assertions in it
+        """Make Hypothesis try the same few examples for each mutant, without shrinking, which only helps people."""
+        from hypothesis import Phase, settings  # pytest must come first, to rewrite its assertions
 
         phases = [Phase.explicit, Phase.generate]
         settings.register_profile(
@@ -98,13 +97,13 @@ class Trials:
         settings.load_profile("mutants")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep which test failed, and what it has to say."""
+        """Keep the failed test and its message."""
         if report.failed:
             OUTPUT.write_text(f"{report.nodeid}\n{report.longreprtext}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Take the place of pytest's own loop over the collected tests."""
+        """Replace pytest's own loop over the collected tests."""
         registry.load("idc-access-log", {}).parse(pa.array([b"loads the kernels, which takes a second"], pa.binary()))
         began = time.monotonic()
         if not passes(session.items, math.inf):
@@ -112,7 +111,7 @@ class Trials:
             return True
         patience = LONGER * (time.monotonic() - began)
         for mutant in self._mutants:
-            importlib.import_module(_import_name(mutant.path))  # while its file is as it was
+            importlib.import_module(_import_name(mutant.path))  # while its file is unchanged
             with in_file(mutant):
                 tests = self._likeliest_first(mutant.path, session)
                 noticed = not passes(tests, patience, partial(put_in_place, mutant))
@@ -122,14 +121,14 @@ class Trials:
         return True
 
     def _likeliest_first(self, path: str, session: pytest.Session) -> list[pytest.Item]:
-        """Return the tests of a module: those first that have noticed most mutants, then those that are nearest."""
+        """Return the tests of a module, first those that have noticed most mutants, then the nearest ones."""
         nearest = {Path(test).resolve(): place for place, test in enumerate(self._chosen or tests_of(path))}
         tests = [item for item in session.items if item.path in nearest]
         return sorted(tests, key=lambda item: (-self._noticed[item.nodeid], nearest[item.path]))
 
 
 def tests_of(path: str) -> list[str]:
-    """Return the unit tests that should notice a mutant of a module, those first that name the module."""
+    """Return the unit tests that should notice a mutant of a module, first those that name the module."""
     module, unit = Path(path), Path("tests/unit")
     folder = unit / module.relative_to("app").parent
     executor = [*(unit / "executor").glob("test_*.py"), unit / "test_watchdog.py"]
@@ -148,7 +147,7 @@ def _import_name(path: str) -> str:
 
 @contextlib.contextmanager
 def in_file(mutant: Mutant) -> Iterator[None]:
-    """Have the mutant in the place of its module's file."""
+    """Put the mutant in the module's file while the block runs."""
     file = Path(mutant.path)
     original = file.with_suffix(".original")
     shutil.copy2(file, original)
@@ -160,7 +159,7 @@ def in_file(mutant: Mutant) -> Iterator[None]:
 
 
 def passes(tests: Sequence[pytest.Item], seconds: float, prepare: Callable[[], object] = lambda: None) -> bool:
-    """Return whether these tests pass within so many seconds in a fork of this process, which prepares for them."""
+    """Return whether these tests pass within this many seconds in a fork of this process."""
     OUTPUT.unlink(missing_ok=True)
     child = os.fork()
     if not child:
@@ -188,11 +187,11 @@ def _exit_status(child: int, until: float) -> int | None:
 
 
 def _run(tests: Sequence[pytest.Item], prepare: Callable[[], object]) -> NoReturn:
-    """Run tests up to the first that fails, and end this process: with 0 if none did."""
+    """Run tests up to the first failure, and exit: with 0 if there was none."""
     code = UNPREPARED
     try:
         os.setsid()
-        silence = os.open(os.devnull, os.O_WRONLY)  # what a mutant prints, perhaps without end, nobody reads
+        silence = os.open(os.devnull, os.O_WRONLY)  # a mutant may print without end
         os.dup2(silence, 1)
         os.dup2(silence, 2)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -213,14 +212,14 @@ def _passes(test: pytest.Item, following: pytest.Item | None) -> bool:
 
 def put_in_place(mutant: Mutant) -> None:
     """
-    Give the functions of a module that is imported the code of a mutant; whoever imported one of them has it then.
+    Give the functions of an imported module the code of a mutant. Modules that imported one of them get it, too.
 
     Raises:
         LookupError: no function differs.
     """
     module = importlib.import_module(_import_name(mutant.path))
     other = ModuleType(module.__name__)
-    sys.modules[module.__name__] = other  # dataclasses look their module up
+    sys.modules[module.__name__] = other  # dataclasses look up their module
     exec(compile(mutant.source, mutant.path, "exec"), other.__dict__)
     sys.modules[module.__name__] = module
     others, changed = dict(_functions(other)), False
@@ -231,7 +230,7 @@ def put_in_place(mutant: Mutant) -> None:
 
 
 def _take(function: FunctionType, other: FunctionType) -> bool:
-    """Make a function do what another does; return whether that makes a difference."""
+    """Replace the code of a function with another's. Return whether that makes a difference."""
     defaults = function.__defaults__, function.__kwdefaults__
     if function.__code__ == other.__code__ and defaults == (other.__defaults__, other.__kwdefaults__):
         return False
@@ -241,7 +240,7 @@ def _take(function: FunctionType, other: FunctionType) -> bool:
 
 
 def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
-    """Yield each function of a module and its classes, also those behind properties and decorators."""
+    """Yield each function of a module and its classes, including those behind properties and decorators."""
     for name, value in vars(owner).items():
         function = inspect.unwrap(getattr(value, "fget", value))
         if isinstance(function, FunctionType) and function.__module__ == _module_of(owner):
@@ -251,5 +250,5 @@ def _functions(owner: ModuleType | type, prefix: str = "") -> Iterator[tuple[str
 
 
 def _module_of(owner: ModuleType | type) -> str:
-    """Return the name of the module that this is, or is in."""
+    """Return the name of the module that this is, or belongs to."""
     return owner.__name__ if isinstance(owner, ModuleType) else owner.__module__

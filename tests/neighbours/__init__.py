@@ -1,1 +1,1 @@
-"""Programs that our users run beside the service, with environments of their own: `make neighbours` tests them."""
+"""Programs that users run next to the service, each in its own environment: `make neighbours` tests them."""

@@ -3,9 +3,9 @@ A Structured Streaming query with the offset listener. Runs on PySpark 4.0.0 unt
 
 Usage: python query.py OPTIONS JAR...
 
-OPTIONS are JSON: `bootstrap` and `sources` (a list; each is a value of Spark's option `subscribe`) of the query, its
-`checkpoint` and its `name`; `group` and `kafka` of the listener; `most` records a batch takes of a source, if limited.
-It prints the JSON of each progress, and at last whether everything was saved.
+OPTIONS are JSON: for the query, `bootstrap`, `sources` (a list of values for Spark's option `subscribe`), `checkpoint`
+and `name`; for the listener, `group` and `kafka`; `most` optionally limits the records that a batch reads from a
+source. It prints each progress as JSON, and finally whether everything was saved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.spark.listener import OffsetListener
 
 
 class Printer(StreamingQueryListener):
-    """Prints the JSON of each progress."""
+    """Prints each progress as JSON."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark\'s name
         """Print nothing."""
@@ -46,7 +46,7 @@ class Printer(StreamingQueryListener):
 
 
 def main() -> None:
-    """Run the query until nobody wants it any more."""
+    """Run the query until standard input is closed."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     spark = session(sys.argv[2:])
     listener = OffsetListener(options["group"], options["kafka"], query=options["name"])
@@ -73,7 +73,7 @@ def session(jars: list[str]) -> SparkSession:
 
 
 def rows(spark: SparkSession, options: dict[str, Any]) -> DataFrame:
-    """Return the values of all sources: those of Kafka, and one that is not Kafka's and makes each batch have data."""
+    """Return the values of all sources, plus a non-Kafka source that gives each batch some data."""
     kafka = {"kafka.bootstrap.servers": options["bootstrap"], "startingOffsets": "earliest"}
     if "most" in options:
         kafka["maxOffsetsPerTrigger"] = str(options["most"])

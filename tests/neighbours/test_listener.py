@@ -27,15 +27,15 @@ SECONDS = 300
 
 class Query:
     """
-    A run of query.py; a context manager that ends it.
+    A run of query.py. A context manager that ends it.
 
     Args:
-        options: see there.
+        options: its OPTIONS.
         log: the file for its log.
     """
 
     def __init__(self, options: dict[str, Any], log: Path) -> None:
-        """Prepare the command; nothing starts yet."""
+        """Prepare the command without starting."""
         self._command = [str(connector_python()), str(PROGRAM), json.dumps(options), *map(str, connector_jars())]
         self.progress: list[dict[str, Any]] = []
         self.saved: bool | None = None
@@ -63,7 +63,7 @@ class Query:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it; if a test failed, print its log."""
+        """End it. If a test failed, print its log."""
         with self._process:
             self._close_input()
             self._listener.join(SECONDS)  # it ends with the program's output
@@ -72,20 +72,20 @@ class Query:
             print("the log of the query:", self.log[-5_000:])
 
     def _close_input(self) -> None:
-        assert self._process.stdin is not None  # always a pipe: it was started with one
+        assert self._process.stdin is not None  # always a pipe
         self._process.stdin.close()
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Its log so far."""
         return self._log.read_text()
 
     def batches(self) -> int:
-        """Return how many batches there were."""
+        """Return the number of batches so far."""
         return len(self.progress)
 
     def await_batches(self, more: int) -> None:
-        """Wait until the query has done so many more batches."""
+        """Wait until the query has processed this many more batches."""
         wanted = self.batches() + more
         until(lambda: self.batches() >= wanted, f"{more} more batches")
 
@@ -104,7 +104,7 @@ def options(broker: Cluster, folder: Path, *sources: str, **more: object) -> dic
 
 
 def test_lag_tools_see_the_query(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """The group of a query with two Kafka sources stands at their ends, also for partitions that are added, and after a restart."""
+    """The group of a query with two Kafka sources is at their ends, also for added partitions and after a restart."""
     a, b, c = topics("a", 2), topics("b"), topics("c")
     query = options(broker, tmp_path, f"{a},{b}", c)
     group = query["group"]
@@ -132,7 +132,7 @@ def test_lag_tools_see_the_query(broker: Cluster, topics: Topics, tmp_path: Path
 
 
 def test_an_offset_never_goes_back(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """A query that starts anew, with an empty checkpoint, leaves the group where it is until it is further."""
+    """A query that starts over with an empty checkpoint leaves the group's offsets alone until it is past them."""
     topic = topics("a")
     query = options(broker, tmp_path, topic, most=1)
     write(broker, topic, 1_000)
@@ -147,7 +147,7 @@ def test_an_offset_never_goes_back(broker: Cluster, topics: Topics, tmp_path: Pa
 
 
 def test_an_outage_of_kafka_does_no_harm_to_the_query(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
-    """While the offsets cannot be saved the query goes on, and says so once; later they are where the query is."""
+    """While offsets cannot be saved, the query continues and says so once. Later the offsets catch up with it."""
     topic = topics("a")
     with Broker(java=QUICK_JAVA) as mirror:
         mirror.create_topic(topic)

@@ -1,1 +1,1 @@
-"""What a release is made of, and what it holds: for `make release`, `make sbom`, `make licences` and `make audit`."""
+"""The contents of a release, and how to build it: for `make release`, `make sbom`, `make licences` and `make audit`."""

@@ -1,5 +1,5 @@
 """
-Builds a release, and tells what it holds.
+Builds a release and reports its contents.
 
 Usage: python -m tests.release build|sbom|licences|audit [--into FOLDER]
 """
@@ -20,7 +20,7 @@ from tests.release.shipped import ROOT, components
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     options = argparse.ArgumentParser(prog="python -m tests.release", description=(__doc__ or "").splitlines()[1])
     options.add_argument("what", choices=["build", "sbom", "licences", "audit"])
     options.add_argument("--into", type=Path, default=ROOT / "dist", metavar="FOLDER", help="default: dist")

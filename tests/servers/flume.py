@@ -22,17 +22,17 @@ SECONDS = 60
 
 class FlumeAgent:
     """
-    A Flume agent; `kill()` and `start()` bring it back with the channel's files as they are.
+    A Flume agent. `kill()` and `start()` restart it with the channel's files as they are.
 
     Args:
-        folder: where its channel and its log live.
+        folder: for its channel and its log.
         bootstrap: the address of Kafka.
         topic: the topic that it writes to.
         avro: whether it writes Flume's Avro events, or only their bodies.
     """
 
     def __init__(self, folder: Path, bootstrap: str, topic: str, *, avro: bool) -> None:
-        """Write its configuration; nothing starts yet."""
+        """Write its configuration without starting."""
         self._ports = HeldPorts(1)
         (self.port,) = self._ports
         self._log, self._file = folder / "flume.log", folder / "flume.conf"
@@ -46,7 +46,7 @@ class FlumeAgent:
             "sinks.kafka.useFlumeEventFormat": str(avro).lower(),
         }
         rows = "".join(f"agent.{name} = {value}\n" for name, value in replaced.items())
-        self._file.write_text(f"{CONFIGURATION.read_text()}\n{rows}")  # the last row of a name counts
+        self._file.write_text(f"{CONFIGURATION.read_text()}\n{rows}")  # the last row with a name wins
 
     def __enter__(self) -> Self:
         """Start it."""
@@ -56,7 +56,7 @@ class FlumeAgent:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it; if a test failed, print its log."""
+        """End it. If a test failed, print its log."""
         self.kill()
         if kind is not None:
             print("the log of Flume:", self._log.read_text(errors="replace")[-5_000:])
@@ -77,11 +77,11 @@ class FlumeAgent:
         self._process.stop_and_wait(at_once=True)
 
     def stop(self) -> None:
-        """Let it end in order: what its sink has sent is noted."""
+        """Stop it cleanly, so that it remembers what its sink has sent."""
         self._process.stop_and_wait()
 
     def send(self, lines: Sequence[bytes]) -> Iterator[bytes]:
-        """Send lines; yield each one that Flume answers: it is in the channel. Those without an answer may be, too."""
+        """Send lines. Yield each one that Flume acknowledges, which is then in the channel. The others may be, too."""
         with socket.create_connection(("127.0.0.1", self.port), SECONDS) as connection:
             connection.sendall(b"".join(line + b"\n" for line in lines))
             for line, answer in zip(lines, connection.makefile("rb"), strict=False):

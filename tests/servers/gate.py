@@ -1,4 +1,4 @@
-"""A gate in front of a server: closing it looks like a server that is down, freezing it like one that hangs."""
+"""A gate in front of a server. Closed, it looks like a server that is down; frozen, like one that hangs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.05
 
 class Gate:
     """
-    Forwards a loopback port of its own to another one, while it is open; a context manager.
+    Forwards its own loopback port to another one while it is open. A context manager.
 
     Args:
         target: the port of the server.
@@ -45,7 +45,7 @@ class Gate:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Cut all connections, and refuse new ones."""
+        """Cut all connections and refuse new ones."""
         self._frozen = False
         if self._listener is not None:
             _cut(self._listener)
@@ -54,11 +54,11 @@ class Gate:
             _cut(self._connections.pop())
 
     def freeze(self) -> None:
-        """Keep all connections open, and pass nothing on."""
+        """Keep all connections open without forwarding."""
         self._frozen = True
 
     def thaw(self) -> None:
-        """Pass on what waits."""
+        """Forward what has been waiting."""
         self._frozen = False
 
     def _accept(self, listener: socket.socket) -> None:

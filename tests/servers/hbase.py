@@ -49,7 +49,8 @@ class HBase(Server):
             "hbase.regionserver.ipc.address": "127.0.0.1",
             "hbase.regionserver.handler.count": "5",
             "zookeeper.admin.enableServer": "false",
-            # Tests freeze it for longer than the 10 s after which it would end its own sessions, and then itself.
+            # Tests freeze it for longer than the default 10 s, after which it would end its own sessions and then
+            # itself.
             "zookeeper.session.timeout": "120000",
             "zookeeper.session.timeout.localHBaseCluster": "120000",
             "hbase.zookeeper.property.maxSessionTimeout": "120000",
@@ -63,7 +64,7 @@ class HBase(Server):
         (configuration / "log4j.properties").write_text(LOGGING)
 
     def java(self, heap: str) -> list[str]:
-        """Return the command of a program of HBase's that finds this one."""
+        """Return the command of an HBase program that connects to this one."""
         jars = f"{self.folder / 'conf'}:{fetch_jars(HBASE)}/*"
         return [find_java(), *OPENS, f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-cp", jars]
 
@@ -76,7 +77,7 @@ class HBase(Server):
 
 
 class HBaseThrift(Server):
-    """HBase's Thrift server, which clients in Python speak to."""
+    """HBase's Thrift server, to which Python clients connect."""
 
     title: ClassVar = "HBase's Thrift server"
 

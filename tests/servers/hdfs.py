@@ -1,8 +1,8 @@
 """
-A real HDFS with one data node, in one JVM, reached by WebHDFS.
+A real HDFS with one data node, in one JVM, accessed through WebHDFS.
 
-Hadoop has no program that starts such a small one, and a JRE compiles none. So the JVM runs Py4J's gateway, which
-PySpark brings, and Hadoop's own MiniDFSCluster is started through it.
+Hadoop has no program that starts one this small, and a JRE cannot compile one. So the JVM runs PySpark's Py4J gateway,
+through which Hadoop's own MiniDFSCluster is started.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ class Hdfs(Server):
         return f"hdfs://127.0.0.1:{self.ports[1]}"
 
     def command(self) -> list[str]:
-        # PySpark's jars have the same Hadoop's client, which must come first: the minicluster's jar holds no copy of it.
+        # PySpark's jars contain the same version of Hadoop's client. They must come first: the minicluster's jar lacks
+        # it.
         jars = f"{fetch_jars(HDFS)}/*:{pyspark_folder() / 'jars'}/*"
         java = [find_java(), "-Xmx384m", "-XX:TieredStopAtLevel=1", f"-DHADOOP_USER_NAME={USER}", "-cp", jars]
         return [*java, "py4j.GatewayServer", str(self.ports[2])]
 
     def start(self) -> None:
-        """Start the gateway, then HDFS through it; a later start finds the files of the earlier."""
+        """Start the gateway, then HDFS through it. A later start finds the files of the earlier one."""
         is_new = self._is_new
         super().start()
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self.ports[2]))

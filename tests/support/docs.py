@@ -13,17 +13,17 @@ __all__ = ["FRAME", "PAGES", "ROOT", "anchors", "commands", "fenced", "links", "
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docs").rglob("*.md"))
 FRAME = ["README.md", "DESIGN.md", "CHANGELOG.md"]
-"""What a reader opens besides the pages."""
+"""What a reader opens in addition to the pages."""
 
 
 def fenced(text: str, language: str) -> Iterator[str]:
-    """Yield the content of each block of code in a language, without the indent of a list."""
+    """Yield the content of each code block in a language, without the indent of a list."""
     for indent, content in re.findall(rf"^( *)```{language}\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
         yield re.sub(f"^{indent}", "", content, flags=re.MULTILINE)
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each command of a page, and what the page shows of its output."""
+    """Yield each command of a page with the output shown for it."""
     for block in fenced(text, "console"):
         for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command = re.match(r"[^\n]*<<'EOF'.*?^EOF$|(?:[^\n]*\\\n)*[^\n]*", each, re.DOTALL | re.MULTILINE)
@@ -32,7 +32,7 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    """Return the anchors of a page's headings, as GitHub and the site generate them."""
     found: set[str] = set()
     for heading in re.findall(
         r"^#+ (.+)$", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE

@@ -1,9 +1,9 @@
 """
-`winnow run` without Spark: each task runs in a forked process, and Spark's start of many seconds falls away.
+`winnow run` without Spark, which takes many seconds to start: each task runs in a forked process.
 
 The command line, the driver, its signals and log, and the tasks are the product's own. Only `start_rounds` is replaced,
-and how long the driver waits may be. A service is forked from `FORKS`. It forks, before it has a thread or a client, a
-manager, which forks a worker for each task, as Spark's daemon does.
+and optionally the driver's waiting times. A service is forked from `FORKS`. Before it has a thread or a client, it
+forks a manager, which forks a worker for each task, like Spark's daemon.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ WORKERS = multiprocessing.get_context("fork")
 
 class ForkedService:
     """
-    The service as a process, with what `subprocess.Popen` has.
+    The service as a process, with the interface of `subprocess.Popen`.
 
     Args:
         arguments: those of the command line.
         environment: its environment.
-        stderr: the file descriptor that it logs to; closed here.
-        timings: how long its driver waits; None for as long as the product does.
+        stderr: the file descriptor for its log; closed here.
+        timings: the driver's waiting times; None for the product's own.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class ForkedService:
         self._process, self.pid = process, process.pid or 0
 
     def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
+        """Return the exit code, or None while it runs."""
         return self._process.exitcode
 
     def wait(self, seconds: float | None = None) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait for its end and return the exit code."""
         self._process.join(seconds)
         code = self._process.exitcode
         assert code is not None, f"winnow still runs after {seconds} s"
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, if it still runs."""
+        """Send a signal if it is still running."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -78,14 +78,14 @@ class ForkedService:
 
 
 class _Service:
-    """What such a process does."""
+    """The work of such a process."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], stderr: int, timings: Timings) -> None:
         self._arguments, self._environment, self._stderr = list(arguments), dict(environment), stderr
         self._timings = timings
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_stderr": DupFd(self._stderr)}  # on its way to the process
+        return self.__dict__ | {"_stderr": DupFd(self._stderr)}  # while it is sent to the process
 
     def __call__(self) -> None:
         os.setsid()
@@ -106,7 +106,7 @@ class ForkedRounds:
     slots = SLOTS
 
     def __init__(self) -> None:
-        """Fork the manager of the workers. Neither threads nor clients may exist yet."""
+        """Fork the manager of the workers. No thread or client may exist yet."""
         self.manager, theirs = multiprocessing.Pipe()
         if os.fork() == 0:
             self.manager.close()
@@ -127,7 +127,7 @@ class ForkedRounds:
 
 
 class ForkedRound:
-    """One round. As Spark does, it starts a task whose worker has died again, a few times."""
+    """One round. Like Spark, it restarts a task whose worker has died, a few times."""
 
     starved = False
 
@@ -150,7 +150,7 @@ class ForkedRound:
         while self._running and self._rounds.manager.poll(max(0.0, deadline - time.monotonic())):
             number, receipts = self._rounds.manager.recv()
             if (assignment := self._running.pop(number, None)) is None:
-                continue  # of a round that was cancelled
+                continue  # of a cancelled round
             if receipts is None:
                 self._lost(assignment)
             else:
@@ -182,7 +182,7 @@ class ForkedRound:
 
 
 def _manage(driver: Connection) -> None:
-    """Fork a worker for each assignment, and tell what it reports, or that it has died; end with the driver."""
+    """Fork a worker for each assignment, and send its report or its death to the driver. End with the driver."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes of the service
     workers: dict[Connection, tuple[int, ForkProcess]] = {}
     try:
@@ -206,7 +206,7 @@ def _manage(driver: Connection) -> None:
 
 
 def _report(worker: Connection) -> list[Receipt] | None:
-    """Return what a worker reports; None if it has died."""
+    """Return a worker's report, or None if it has died."""
     with worker:
         try:
             receipts: list[Receipt] = worker.recv()
@@ -216,7 +216,7 @@ def _report(worker: Connection) -> list[Receipt] | None:
 
 
 def _kill(workers: dict[Connection, tuple[int, ForkProcess]]) -> None:
-    """Kill workers, and what they have started."""
+    """Kill workers and their child processes."""
     for _, worker in workers.values():
         for process in psutil.Process(worker.pid).children(recursive=True) if worker.is_alive() else ():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -227,4 +227,4 @@ def _kill(workers: dict[Connection, tuple[int, ForkProcess]]) -> None:
 def _work(reports: Connection, assignment: Assignment) -> None:
     with reports:
         reports.send(list(job.work([assignment])))
-    os._exit(0)  # Python would wait for the threads of calls that do not return
+    os._exit(0)  # Python would wait for the threads of hanging calls

@@ -1,4 +1,4 @@
-"""Where processes of the tests are forked from: one that has everything loaded, as Spark's daemon has."""
+"""Where test processes are forked from: a process that has everything loaded, like Spark's daemon."""
 
 import multiprocessing
 

@@ -1,7 +1,7 @@
 """
-Options that let a broker of the tests start with half the work: `python -m tests.support.java` prepares them.
+Java options that halve the start of a test broker: `python -m tests.support.java` prepares them.
 
-A JVM reads and checks some 6,000 classes at each start of Kafka. An archive of them (JEP 350) saves that.
+A JVM loads and verifies some 6,000 classes at each start of Kafka. An archive of them (JEP 350) saves that work.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ARCHIVE = cache_folder() / f"{KAFKA.folder}.jsa"
 
 
 def quick_java() -> tuple[str, ...]:
-    """Return options of Java for a broker."""
+    """Return the Java options for a broker."""
     return (QUICK, f"-XX:SharedArchiveFile={ARCHIVE}") if ARCHIVE.exists() else (QUICK,)
 
 
 def archive() -> None:
-    """Let a broker do a little of everything, and archive the classes that it has loaded when it stops."""
+    """Run a broker through its main functions, and archive the classes it has loaded when it stops."""
     with Broker(java=(QUICK, f"-XX:ArchiveClassesAtExit={ARCHIVE}")) as broker:
         topic, kafka = broker.create_topic("archived"), {"bootstrap.servers": broker.bootstrap, "group.id": "archived"}
         consumer = Consumer({**kafka, "auto.offset.reset": "earliest"})

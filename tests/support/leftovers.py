@@ -1,4 +1,4 @@
-"""What a test leaves running fails the test: processes, threads, and clients of Kafka, which go on looking for brokers."""
+"""A test fails if it leaves something running: processes, threads, or Kafka clients, which keep looking for brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import LOOK_SECONDS, alive_after
 
 GRACE_SECONDS = 30
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
-"""They live as long as the tests."""
+"""These live as long as the tests."""
 
 
 def _is_of_python(process: psutil.Process) -> bool:
@@ -33,7 +33,7 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def _is_a_server(process: psutil.Process) -> bool:
-    """Return whether a process is supervised, or a supervisor: fixtures start servers for many tests, and tests again."""
+    """Return whether a process is supervised or a supervisor, as all servers of the fixtures are."""
     program = str(Path(supervisor.__file__))
     try:
         return any(program in _command(each) for each in (process, *process.parents()))
@@ -46,7 +46,7 @@ def _processes() -> set[psutil.Process]:
 
 
 def _clients() -> int:
-    """Count the clients of Kafka in this process, but not those that the tests keep: librdkafka has a thread for each."""
+    """Count the Kafka clients in this process by librdkafka's threads, without those that the tests keep."""
     names = [_name(task) for task in Path("/proc/self/task").iterdir()]
     kept = [each for each in gc.get_objects() if issubclass(type(each), Cluster) and each._admin]
     return names.count("rdk:main") - len(kept) - independent.connections()
@@ -60,17 +60,17 @@ def _name(task: Path) -> str:
 
 
 class Running:
-    """What runs before a test."""
+    """What was running before a test."""
 
     def __init__(self) -> None:
         self._processes, self._threads, self._clients = _processes(), set(threading.enumerate()), _clients()
 
     def processes_of_test(self) -> list[psutil.Process]:
-        """Return the processes that are left, without servers."""
+        """Return the remaining processes, without servers."""
         return [each for each in _processes() - self._processes if not _is_a_server(each)]
 
     def left_in_process(self) -> list[str]:
-        """Return what is left in this process: a service that has ended is garbage, but in cycles."""
+        """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
         gc.collect()
         threads = [each.name for each in set(threading.enumerate()) - self._threads]
         return threads + ["a client of Kafka"] * (_clients() - self._clients)
@@ -87,5 +87,5 @@ def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
         each.kill()
     while (inside := before.left_in_process()) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    if request.session.testsfailed == failed:  # what the traceback of a failure holds goes on
+    if request.session.testsfailed == failed:  # a failure's traceback keeps objects alive
         assert [] == commands + inside

@@ -1,4 +1,4 @@
-"""What the process that services and workers are forked from imports: all that they need, as in `app.spark.daemon`."""
+"""The imports of the process from which services and workers are forked: all they need, as in `app.spark.daemon`."""
 
 from app.spark.job import warm_up
 from tests.chaos import work  # noqa: F401

@@ -1,4 +1,4 @@
-"""The environment in which Spark starts with half the work in tests. Knows nothing of the product: it may be another checkout."""
+"""The environment in which Spark starts faster in tests. Independent of the product, which may be another checkout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from pyspark import SparkContext
 
 QUICK = "-XX:TieredStopAtLevel=1"
-"""For a program that lives for minutes: optimising its code takes more time than it saves."""
+"""For a program that lives for minutes, optimising its code takes longer than it saves."""
 ARCHIVE = Path(sys.prefix, "spark.jsa")
-"""Beside its jars: an archive knows their paths. With other ones, or other folders, Java goes without it."""
+"""Stored with its jars, because an archive depends on their paths. Java ignores it for other jars or folders."""
 WITH_OR_WITHOUT = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def quick_spark() -> dict[str, str]:
-    """Return the environment of a process that starts Spark."""
+    """Return the environment for a process that starts Spark."""
     archive = f"-XX:SharedArchiveFile={ARCHIVE} {WITH_OR_WITHOUT}" if ARCHIVE.exists() else ""
     return {
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -26,7 +26,7 @@ def quick_spark() -> dict[str, str]:
 
 
 def archive() -> None:
-    """Let Spark run a job, and archive the classes that it has loaded when it stops; nothing may start after it."""
+    """Run a Spark job and archive the loaded classes when it stops. Spark cannot start again afterwards."""
     os.environ |= quick_spark() | {"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={ARCHIVE} {WITH_OR_WITHOUT}"}
     spark = SparkContext("local[2]", "archived")
     spark.parallelize(range(4), 4).map(str).collect()

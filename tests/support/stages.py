@@ -1,4 +1,4 @@
-"""What a run of all tests says of itself: each stage when it begins, and how long it took last."""
+"""The progress of a whole test run: each stage when it begins, and how long it took last time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = "winnow/stages"
 
 class Stages:
     """
-    Prints a line when the first test of a stage begins; keeps how long stages take in pytest's cache.
+    Prints a line when the first test of a stage begins, and stores each stage's duration in pytest's cache.
 
     Args:
         config: of the process that prints, not of a worker.
@@ -26,13 +26,13 @@ class Stages:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # not there with `-p no:cacheprovider`
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # missing with `-p no:cacheprovider`
         self._last: dict[str, float] = self._cache.get(LAST, {}) if self._cache else {}
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Announce the stage of this test, if it is the first one."""
+        """Announce the stage of its first test."""
         for folder, what in STAGES.items():
             if nodeid.startswith(folder) and folder not in self._began:
                 self._began[folder] = time.monotonic()
@@ -41,13 +41,13 @@ class Stages:
                     printer.write_line(f"\n{what} ({last})", bold=True)
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Remember when the stage's last test has ended."""
+        """Remember when the stage's last test ended."""
         for folder in self._began:
             if nodeid.startswith(folder):
                 self._ended[folder] = time.monotonic()
 
     def pytest_sessionfinish(self) -> None:
-        """Keep how long each stage took; stages of a run with several streams overlap a little."""
+        """Store how long each stage took. Stages of a run with several streams overlap a little."""
         took = {folder: ended - self._began[folder] for folder, ended in self._ended.items()}
         if self._cache:
             self._cache.set(LAST, self._last | took)

@@ -1,7 +1,7 @@
 """
-What one stream of tests runs as a whole: a test module, or a folder whose modules share servers.
+The unit of work of one test stream: a test module, or a folder whose modules share servers.
 
-Such a folder is a package: its servers start with its first test and end with its last one.
+Such a folder is a package. Its servers start with its first test and end with its last one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting for a condition: with the same patience everywhere, because a slow machine is no fault of the product."""
+"""Waiting for a condition, with the same patience everywhere, because a slow machine is not a fault of the product."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import psutil
 
 T = TypeVar("T")
 PATIENCE = 240.0
-"""Seconds after which what is waited for will never come; less than pytest's own limit for a test."""
+"""Seconds after which to give up. Less than pytest's own limit for a test."""
 LOOK_SECONDS, REST, MAX_REST_SECONDS = 0.1, 4, 2.0
-"""The pause between two looks, in seconds; where a look takes long, so many times what it takes; and no more than that."""
+"""The pause between two looks in seconds, the factor that lengthens it if looks are slow, and its maximum."""
 
 
 def until(condition: Callable[[], T], what: str = "it") -> T:
-    """Wait for a condition, and return its first value that is true."""
+    """Wait until a condition returns a true value, and return that."""
     deadline = time.monotonic() + PATIENCE
     while True:
         began = time.monotonic()
@@ -30,9 +30,9 @@ def until(condition: Callable[[], T], what: str = "it") -> T:
 
 def alive_after(processes: Iterable[psutil.Process], seconds: float = PATIENCE) -> list[psutil.Process]:
     """
-    Wait for the end of processes, and return those that do not end in so many seconds.
+    Wait for processes to end. Return those still alive after this many seconds.
 
-    `psutil.wait_procs` does the same, and raises FileNotFoundError where one ends in the moment in which it looks.
+    `psutil.wait_procs` does the same, but raises FileNotFoundError if a process ends while it looks.
     """
     alive, deadline = list(processes), time.monotonic() + seconds
     while (alive := [each for each in alive if _is_alive(each)]) and time.monotonic() < deadline:
@@ -48,7 +48,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def without(error: type[Exception], ask: Callable[[], T], what: str) -> T:
-    """Ask again as long as that raises this error, and return the answer."""
+    """Retry as long as the call raises this error, and return the result."""
     answers: list[T] = []
 
     def answered() -> bool:

@@ -1,10 +1,9 @@
 import java.util.Arrays;
 
 /**
- * The rules of Winnow's `idc-access-log`, on bytes: what an expert would write into a Kafka Streams or a Flink job.
+ * The rules of Winnow's `idc-access-log` on bytes, as an expert would write them for a Kafka Streams or Flink job.
  *
- * Lines are split where the whole separator stands, found by Horspool's search, which skips most bytes of long fields.
- * Holds the scratch space of one thread.
+ * Horspool's search finds the separators and skips most bytes of long fields. An instance belongs to one thread.
  */
 final class Cleansing {
     private static final byte[] MARK = ascii("<<<!>>>");
@@ -29,7 +28,7 @@ final class Cleansing {
     private byte[] line;
     private String reason;
 
-    /** Returns the cleansed line, or null if it must be rejected: `reason` tells why. */
+    /** Returns the cleansed line, or null if it is rejected; `reason` then says why. */
     byte[] cleanse(byte[] value) {
         line = value;
         reason = fault();
@@ -41,7 +40,7 @@ final class Cleansing {
         return reason;
     }
 
-    /** Splits and checks the line; returns the first fault in the order of the rules. */
+    /** Splits and checks the line. Returns the first fault in the order of the rules. */
     private String fault() {
         int end = line == null ? 0 : withoutLineEnd();
         if (end == 0) {
@@ -86,7 +85,7 @@ final class Cleansing {
         return end > 0 && line[end - 1] == '\r' ? end - 1 : end;
     }
 
-    /** Notes where each field begins and ends; tells whether there are as many as there must be. */
+    /** Records the bounds of each field. Returns whether the number of fields is right. */
     private boolean split(int begin, int end) {
         int field = 0;
         for (int from = begin; ; from = ends[field++] + SEPARATOR.length) {
@@ -101,7 +100,7 @@ final class Cleansing {
         }
     }
 
-    /** Returns where the next separator begins, or `end` if there is none. */
+    /** Returns the start of the next separator, or `end` if there is none. */
     private int nextSeparator(int from, int end) {
         int last = from + SEPARATOR.length - 1;
         while (last < end) {
@@ -169,7 +168,7 @@ final class Cleansing {
         put(port);
     }
 
-    /** Copies runs of good bytes whole, and writes every other byte as % and two digits. */
+    /** Copies runs of safe bytes and percent-encodes the others. */
     private void putEscaped(int begin, int end) {
         for (int at = begin; at < end; ) {
             int good = legalUpTo(at, end);
@@ -188,7 +187,7 @@ final class Cleansing {
         return legalUpTo(begin, end) == end;
     }
 
-    /** Returns where the first byte stands that would break the output, or `end`. */
+    /** Returns the position of the first byte that would break the output, or `end`. */
     private int legalUpTo(int at, int end) {
         while (at < end) {
             int letter = line[at];
@@ -205,7 +204,7 @@ final class Cleansing {
         return end;
     }
 
-    /** Returns how long the UTF-8 sequence is that begins here, 0 if none does. */
+    /** Returns the length of the UTF-8 sequence that starts here, or 0 if none does. */
     private int sequence(int at, int end) {
         int first = line[at] & 0xFF;
         int bytes = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;

@@ -25,12 +25,11 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * The same cleansing by Flink, EXACTLY_ONCE, at parallelism 2. Ends at the source's end offsets as of the start.
+ * The same cleansing in Flink, EXACTLY_ONCE, at parallelism 2. Ends at the source's end offsets as of the start.
  *
- * Source, cleansing and sink are one chain with object reuse, so records are handed on as they are, and one sink writes
- * lines and dead letters in one transaction. Keeps keys, timestamps and the order of each source partition. Checkpoints
- * stay in memory, which a real deployment could not afford. Leaves out what the bench's records never need: `too_large`,
- * and cutting.
+ * Source, cleansing and sink form one chain with object reuse, so records are not copied, and one sink writes lines and
+ * dead letters in one transaction. Keeps keys, timestamps and the order of each source partition. Checkpoints stay in
+ * memory, which a real deployment could not afford. Omits what the bench's records never need: `too_large` and cutting.
  *
  * Usage: FlinkJob BOOTSTRAP SOURCE SINK DEAD_LETTERS GROUP SINK_PARTITIONS CHECKPOINT_MILLISECONDS
  */
@@ -69,7 +68,7 @@ public final class FlinkJob {
 
     private static KafkaSink<ProducerRecord<byte[], byte[]>> sink(String bootstrap, String group, List<String> topics) {
         Properties producer = new Properties();
-        producer.setProperty("transaction.timeout.ms", "600000"); // the sink's own hour is more than brokers allow
+        producer.setProperty("transaction.timeout.ms", "600000"); // the sink's default of an hour exceeds the brokers' limit
         producer.setProperty("compression.type", "lz4");
         producer.setProperty("batch.size", "1000000");
         producer.setProperty("linger.ms", "20");
@@ -79,7 +78,7 @@ public final class FlinkJob {
                 .setKafkaProducerConfig(producer)
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
                 .setTransactionalIdPrefix(group)
-                .setTransactionNamingStrategy(TransactionNamingStrategy.POOLING) // producers are used again
+                .setTransactionNamingStrategy(TransactionNamingStrategy.POOLING) // reuses producers
                 .setRecordSerializer(new Ready(topics))
                 .build();
     }
@@ -97,7 +96,7 @@ public final class FlinkJob {
         }
     }
 
-    /** Takes records that say where they go. Pooled producers need to know all topics beforehand. */
+    /** Accepts records that name their destination. Pooled producers must know all topics in advance. */
     private static final class Ready
             implements KafkaRecordSerializationSchema<ProducerRecord<byte[], byte[]>>, KafkaDatasetFacetProvider {
         private final List<String> topics;

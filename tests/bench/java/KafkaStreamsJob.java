@@ -24,10 +24,10 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.processor.api.RecordMetadata;
 
 /**
- * The same cleansing by Kafka Streams, exactly_once_v2, in two threads. Ends at the source's end offsets as of the start.
+ * The same cleansing in Kafka Streams, exactly_once_v2, with two threads. Ends at the end offsets as of the start.
  *
- * The Processor API, not the DSL: that drops records without a key or a value, and costs more. Keeps keys, timestamps
- * and the order of each source partition. Leaves out what the bench's records never need: `too_large`, and cutting.
+ * Uses the Processor API: the DSL costs more and drops records without a key or a value. Keeps keys, timestamps and the
+ * order of each source partition. Omits what the bench's records never need: `too_large` and cutting.
  *
  * Usage: KafkaStreamsJob BOOTSTRAP SOURCE SINK DEAD_LETTERS GROUP FOLDER
  */
@@ -51,7 +51,7 @@ public final class KafkaStreamsJob {
                 System.exit(1);
             }
         }
-        System.exit(streams.close(Duration.ofMinutes(1)) ? 0 : 1); // closing commits what is open
+        System.exit(streams.close(Duration.ofMinutes(1)) ? 0 : 1); // closing commits the open transaction
     }
 
     private static Map<Integer, Long> ends(String bootstrap, String topic) throws Exception {
@@ -78,7 +78,7 @@ public final class KafkaStreamsJob {
                 "consumer.max.poll.records", 10_000,
                 "consumer.fetch.max.bytes", 16 << 20,
                 "consumer.max.partition.fetch.bytes", 4 << 20,
-                "buffered.records.per.partition", 20_000)); // more than a poll brings: pausing a partition is dear
+                "buffered.records.per.partition", 20_000)); // more than a poll returns: pausing a partition is expensive
         settings.putAll(Map.of(
                 "producer.compression.type", "lz4",
                 "producer.batch.size", 1_000_000,

@@ -12,14 +12,14 @@ from tests.conftest import QUICK_JAVA
 
 @pytest.fixture(scope="package")
 def restarted() -> Iterator[Broker]:
-    """Return the broker, as the last test left it."""
+    """Return the broker as the last test left it."""
     with Broker(java=QUICK_JAVA) as broker:
         yield broker
 
 
 @pytest.fixture
 def mortal(restarted: Broker) -> Broker:
-    """Return a broker that the test may harm; it may leave it dead."""
+    """Return a broker that the test may harm and leave dead."""
     if not restarted.pids:
         restarted.start()
     return restarted

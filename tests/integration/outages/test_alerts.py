@@ -1,4 +1,4 @@
-"""A real Prometheus watches a real run: nothing fires while it is well, and each fault fires its alert, once."""
+"""A real Prometheus watches a real run: a healthy service fires no alert, and each fault fires its alert once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RULES = Path(__file__).parents[3] / "docker/alerts.yaml"
 
 
 def impatient(folder: Path) -> Path:
-    """Return the rules, which wait for a second where they wait for minutes, and call a second long."""
+    """Return the rules with seconds in place of minutes."""
     text = re.sub(r"for: \d+m", "for: 1s", RULES.read_text())
     file = folder / "alerts.yaml"
     file.write_text(text.replace("_age_seconds > 300", "_age_seconds > 1"))
@@ -38,7 +38,7 @@ def impatient(folder: Path) -> Path:
 
 
 class Stage:
-    """A broker, a service that may be started again, and a Prometheus that watches."""
+    """A broker, a service that can be restarted, and a Prometheus that watches it."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
         self.broker, self.folder = broker, folder
@@ -72,7 +72,7 @@ class Stage:
             future.result(60)
 
     def until(self, *alerts: str) -> None:
-        """Wait until these alerts fire, and no other."""
+        """Wait until exactly these alerts fire."""
         until(lambda: self.prometheus.firing() == sorted(alerts), f"only {alerts} fire")
 
     def reads(self, metric: str, partition: str, value: float) -> None:
@@ -88,7 +88,7 @@ def stage(mortal: Broker, tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
-    """Near retention, no service, lost records, a blocked partition, dead letters, an open transaction upstream, no Kafka."""
+    """Each fault fires its own alert once, and no other."""
     stage.produce(0, *(line(number, 0) for number in range(100)))
     stage.produce(2, line(0, 2), line(1, 2))
     with stage.service() as first:
@@ -96,7 +96,7 @@ def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
         stage.reads("winnow_lag_offsets", "raw-2", 0)
         stage.until()
 
-        # What waits in a paused service has lived for four of the seven days that its topic grants it.
+        # What waits in a paused service has used up four of its topic's seven days of retention.
         stage.winnow("pause")
         stage.reads("winnow_partition_state", "raw-2", 4)
         stage.produce(2, line(2, 2), age=4 * DAY)
@@ -106,7 +106,7 @@ def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
         first.stop()
     stage.until("WinnowNoHeartbeat")
 
-    # Retention takes what waits while nobody is there, so a person must act.
+    # Retention deletes what waits while no service runs, so an operator must act.
     stage.produce(2, line(3, 2))
     stage.lose(2)
     fire = ["WinnowPartitionBlocked", "WinnowRecordsLost"]
@@ -115,7 +115,7 @@ def test_each_fault_fires_its_alert_once(stage: Stage) -> None:
         stage.reads("winnow_lost_offsets_total", "raw-2", 1)
 
         stage.produce(0, *[b"rubbish"] * 10)
-        stage.reads("winnow_dead_letters_total", "raw-0", 10)  # its first sample is no increase yet
+        stage.reads("winnow_dead_letters_total", "raw-0", 10)  # its first sample is not an increase yet
         stage.produce(0, *[b"rubbish"] * 50)
         fire.append("WinnowDeadLetters")
         stage.until(*fire)

@@ -35,7 +35,7 @@ from tests.support.waiting import until
 
 OUTAGE_SECONDS = 12
 AUTO_CREATION = {"auto.create.topics.enable": "true"}
-"""Brokers create topics that somebody only asks for: none may appear that nobody created."""
+"""These brokers create topics on demand: none may appear that was not created explicitly."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def centre() -> Iterator[Broker]:
 
 
 def configured(edge: str, centre: Broker, source: str, **more: object) -> dict[str, Any]:
-    """Create the sink's topics; return the configuration of a service from the edge to the centre."""
+    """Create the sink's topics. Return the configuration of a service from the edge to the centre."""
     sink, dead = f"{source}.clean", f"{source}.dead"
     for topic in (sink, dead):
         centre.create_topic(topic, 2)
@@ -56,7 +56,7 @@ def configured(edge: str, centre: Broker, source: str, **more: object) -> dict[s
 
 
 def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path) -> None:
-    """Each record arrives once, the offsets are in the sink's cluster, and a second run goes on there; partitions may come."""
+    """Each record arrives once, offsets are in the sink's cluster, and a second run continues with new partitions."""
     source = topics("raw", 2)
     config = configured(broker.bootstrap, centre, source)
     placeholder = f"{source}.winnow-offsets"
@@ -84,7 +84,7 @@ def test_from_one_cluster_to_another(broker: Cluster, centre: Broker, topics: To
 def test_a_cluster_of_its_own_for_a_sink_that_had_none(
     broker: Cluster, centre: Broker, topics: Topics, tmp_path: Path
 ) -> None:
-    """Nothing is read again in silence: the service says where the offsets are, and goes on once they are taken along."""
+    """A service whose sink moves to its own cluster says where the offsets are, and continues after a migration."""
     source = topics("raw", 2)
     apart = configured(broker.bootstrap, centre, source)
     for topic in ("clean", "dead"):
@@ -124,7 +124,7 @@ def topics_of(broker: Cluster, prefix: str) -> set[str]:
 
 @pytest.mark.parametrize("away", ["source", "sink"])
 def test_a_cluster_goes_away(mortal: Broker, centre: Broker, tmp_path: Path, away: str) -> None:
-    """Either cluster is killed while records flow, and workers are; afterwards each record is there once, in order."""
+    """Either cluster is killed under load, and so are workers. Afterwards each record is there once, in order."""
     source = mortal.create_topic(f"away-{away}", 2)
     config = configured(mortal.bootstrap, centre, source)
     victim = mortal if away == "source" else centre

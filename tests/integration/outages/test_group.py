@@ -1,4 +1,4 @@
-"""What the driver asks Kafka about its group, where the answer comes too late."""
+"""Group requests of the driver whose response comes too late."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ for _ in range(2):
 
 
 def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker) -> None:
-    """Librdkafka aborts where an admin request has reached its own timeout before the coordinator was found."""
+    """A late coordinator does not end the process. librdkafka aborts if its own admin timeout expires first."""
     (server,) = psutil.Process(*mortal.pids).children()
     asks = subprocess.Popen(
         [sys.executable, "-c", ASKS_TWICE, mortal.bootstrap],
@@ -48,7 +48,7 @@ def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker
         print(file=asks.stdin, flush=True)
         heard += [asks.stdout.readline(), asks.stdout.readline()]
         os.kill(server.pid, signal.SIGCONT)
-        mortal.admin().list_topics(timeout=60)  # it has answered what was asked before
+        mortal.admin().list_topics(timeout=60)  # earlier requests are answered by now
         print(file=asks.stdin, flush=True)
         code = asks.wait(60)
 

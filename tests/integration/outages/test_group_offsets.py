@@ -1,4 +1,4 @@
-"""The group's offsets in Kafka, whose broker freezes or is lost while one is committed."""
+"""The group's offsets in Kafka, whose broker freezes or is lost during a commit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def partition(mortal: Broker) -> Partition:
 
 @pytest.fixture
 def store(mortal: Broker, partition: Partition) -> KafkaGroupOffsets:
-    """Return a store that has saved offset 1 there; the test closes it."""
+    """Return a store that has saved offset 1 there, and close it after the test."""
     store = KafkaGroupOffsets(StoreContext(partition.topic, {"bootstrap.servers": mortal.bootstrap}))
     store.save(partition, 1, "")
     return store
@@ -32,7 +32,7 @@ def store(mortal: Broker, partition: Partition) -> KafkaGroupOffsets:
 def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next(
     mortal: Broker, partition: Partition, store: KafkaGroupOffsets
 ) -> None:
-    """A commit without an answer is an error in time; librdkafka repeats it later, but never after a newer one."""
+    """A commit without a response fails in time. librdkafka repeats it later, but never after a newer one."""
     (server,) = psutil.Process(*mortal.pids).children()
     server.suspend()
     with pytest.raises(Transient, match=f"{partition}@2: committing the offset failed"):
@@ -54,7 +54,7 @@ def test_a_commit_whose_broker_dies_ends_in_time_and_comes_before_the_next(
 def test_a_store_closes_while_a_commit_has_no_answer(
     mortal: Broker, partition: Partition, store: KafkaGroupOffsets
 ) -> None:
-    """A process can end while its last commit waits for a broker that is lost."""
+    """A process can end while its last commit waits for a lost broker."""
     mortal.kill()
     with pytest.raises(Transient):
         store.reset(partition, 2, "")

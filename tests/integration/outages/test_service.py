@@ -1,4 +1,4 @@
-"""The service waits for a Kafka that is down, goes on by itself, and logs the outage."""
+"""The service waits for an unavailable Kafka, recovers by itself, and logs the outage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def create(broker: Broker, name: str) -> dict[str, object]:
 
 
 def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
-    """A service that starts before Kafka logs once that it waits, and does its work when Kafka is up."""
+    """A service that starts before Kafka logs once that it is waiting, and works as soon as Kafka is up."""
     config = create(mortal, "later")
     produce(mortal.bootstrap, "later.raw", [Written(line(n)) for n in range(100)])
     mortal.stop()
@@ -44,7 +44,7 @@ def test_a_broker_that_starts_later(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_stop_while_waiting(mortal: Broker, tmp_path: Path) -> None:
-    """A service that waits for Kafka stops with 0 after SIGTERM."""
+    """A service that waits for Kafka exits with 0 after SIGTERM."""
     config = create(mortal, "waiting")
     config["kafka"] = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -55,7 +55,7 @@ def test_a_stop_while_waiting(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
-    """With 64 partitions open and the only broker killed, the service stops with 0 as soon as with few."""
+    """With 64 partitions open and the only broker killed, the service exits with 0 as soon as with few."""
     for role, partitions in (("raw", 64), ("clean", 64), ("dead", 1)):
         mortal.create_topic(f"lost.{role}", partitions)
     config = settings(mortal.bootstrap, group="lost", sources=["lost.raw"], sink="lost.clean", dead="lost.dead")
@@ -74,7 +74,7 @@ def test_a_stop_when_kafka_is_lost(mortal: Broker, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
-    """A broker is killed while data flow, and restarted: services of both guarantees recover and lose nothing; exactly once, nothing is duplicated."""
+    """Under load, a killed and restarted broker costs no records; exactly once, it duplicates none."""
     names = {guarantee: f"killed-{guarantee.value}" for guarantee in Guarantee}
     configs = {each: create(mortal, name) | {"delivery.guarantee": each.value} for each, name in names.items()}
 
@@ -104,7 +104,7 @@ def test_a_broker_that_is_killed(mortal: Broker, tmp_path: Path) -> None:
 
 
 def distinct(lines: Mapping[int, Sequence[bytes | None]]) -> dict[int, set[bytes | None]]:
-    """Forget order and repetition within each partition."""
+    """Ignore order and repetition within each partition."""
     return {partition: set(found) for partition, found in lines.items()}
 
 
@@ -116,16 +116,17 @@ def lag(broker: Broker, group: str) -> int:
 
 def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> None:
     """
-    The service waits, alive, and answers each scrape from its last snapshot, which tells how old it is.
+    The service stays alive and answers each scrape from its last snapshot, which shows its age.
 
-    When the broker is back it goes on by itself, although `transaction.timeout` is over: each line comes once.
+    When the broker is back, the service recovers by itself, although `transaction.timeout` has passed: each line
+    arrives once.
     """
     seconds, transactions = (120, {}) if long else (12, {"transaction.timeout": "10s"})
     config = create(mortal, "out") | transactions
     lines = [Written(line(n, each), None, each) for n in range(5_000) for each in range(PARTITIONS)]
 
     def outage(url: str) -> float:
-        """Scrape, as Prometheus does all the time, and look whether the service is alive."""
+        """Scrape continuously, as Prometheus does, and check that the service is alive."""
         away = status.metrics(url)["winnow_outage_seconds",]
         assert 200 == status.ask(f"{url}healthz")[0]
         return away
@@ -138,7 +139,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
         produce(mortal.bootstrap, "out.raw", lines[: len(lines) // 2])
         arrived(len(lines) // 2)
         until(lambda: lag(mortal, "out") == 0, "the first half")
-        service.wait_for("progress", times=len(service.logged("progress")) + 2)  # the driver knows
+        service.wait_for("progress", times=len(service.logged("progress")) + 2)  # the driver has seen it
         produce(mortal.bootstrap, "out.raw", lines[len(lines) // 2 :])  # some of it is in open transactions now
         outages = len(service.logged("kafka_available"))
         mortal.stop()
@@ -146,7 +147,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
         scrape = status.metrics(url)
         assert 503 == status.ask(f"{url}readyz")[0]
         mortal.start()
-        if long:  # a short outage need not end the round, and then the driver has not waited
+        if long:  # a short outage need not end the round, so the driver may not have waited
             service.wait_for("kafka_available", times=outages + 1)
         arrived(len(lines))
         until(lambda: lag(mortal, "out") == 0, "the end")
@@ -163,7 +164,7 @@ def test_a_broker_that_is_out(mortal: Broker, tmp_path: Path, long: bool) -> Non
 
 
 def test_an_outage_does_not_silence_the_page(mortal: Broker, tmp_path: Path) -> None:
-    """While Kafka is away a scrape answers from the last snapshot, which grows older; the service is alive, not ready."""
+    """While Kafka is unavailable, a scrape returns the last snapshot and its age. The service is alive, not ready."""
     raw, clean, dead = (mortal.create_topic(f"page.{role}") for role in ("raw", "clean", "dead"))
     config = settings(mortal.bootstrap, group="page", sources=[raw], sink=clean, dead=dead)
     produce(mortal.bootstrap, raw, [Written(line(number, 0), b"k", 0) for number in range(10)])

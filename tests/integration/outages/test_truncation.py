@@ -1,4 +1,4 @@
-"""A log that loses its end and grows again, on a real Kafka: it is found by the leader epoch beside the offset (KIP-320)."""
+"""A log that loses its end and grows again, on a real Kafka: the stored leader epoch reveals it (KIP-320)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.support.waiting import until
 
 
 def write(broker: Broker, topic: str, first: int, last: int) -> None:
-    """Write numbered lines, in one batch at most."""
+    """Write numbered lines, at most one batch."""
     produce(broker.bootstrap, topic, [Written(line(n), None, 0) for n in range(first, last)])
 
 
 def cut(broker: Broker, topic: str, offset: int) -> None:
     """
-    Let a partition lose the end of its log, as an unclean election does: the next leader has less, and a later epoch.
+    Truncate a partition as an unclean election does: the next leader has fewer records and a later epoch.
 
-    The broker is killed meanwhile; `offset` must begin a batch.
+    The broker is killed meanwhile. `offset` must be the start of a batch.
     """
     broker.kill()
     (folder,) = broker.folder.glob(f"node-1/data/{topic}-0")
@@ -33,7 +33,7 @@ def cut(broker: Broker, topic: str, offset: int) -> None:
     with log.open("r+b") as file:
         file.truncate(_position_of(offset, log.read_bytes()))
     for file_of_the_old_end in (*folder.glob("*.*index"), *folder.glob("*.snapshot")):
-        file_of_the_old_end.unlink()  # the broker makes them again
+        file_of_the_old_end.unlink()  # the broker recreates them
     broker.start()
     connect_again()
 
@@ -56,7 +56,7 @@ def make_stage(broker: Broker, name: str, guarantee: Guarantee = Guarantee.EXACT
 
 @BOTH_BACKENDS
 def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> None:
-    """Other records stand at offsets that were read. They are not skipped in silence, whichever backend reads."""
+    """A task reports that other records replaced those already read, with either backend, and does not skip them."""
     stage = make_stage(mortal, f"cut-{backend.name}")
     stage.backend = backend
     place = Partition(stage.source, 0)
@@ -75,7 +75,7 @@ def test_a_task_finds_that_its_log_was_cut(mortal: Broker, backend: Backend) -> 
 
 
 def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
-    """A restart begins a new leader epoch. Control records and aborted ones behind the last record do not look like a cut."""
+    """A new leader epoch after a restart is no truncation, even behind control records and aborted records."""
     stage = make_stage(mortal, "restart")
     place = Partition(stage.source, 0)
     write(mortal, stage.source, 0, 10)
@@ -95,7 +95,7 @@ def test_a_new_leader_without_a_loss_changes_nothing(mortal: Broker) -> None:
 
 
 def abort(broker: Broker, topic: str) -> None:
-    """Write records that do not count, which leave a control record behind."""
+    """Write aborted records, which leave a control record behind."""
     client = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
     client.init_transactions(30)
     client.begin_transaction()
@@ -106,9 +106,9 @@ def abort(broker: Broker, topic: str) -> None:
 
 def test_the_service_waits_for_a_person(mortal: Broker, tmp_path: Path) -> None:
     """
-    Cut while the service runs, and while it is stopped: it is told each time with the offsets and the cure.
+    Each truncation, with the service running or stopped, is reported with the offsets and the cure.
 
-    With a policy the service goes on by itself, and names what it reads again.
+    With a policy the service continues by itself and names what it reads again.
     """
     stage = make_stage(mortal, "service")
     config = settings(mortal.bootstrap, group="service", sources=[stage.source], sink=stage.sink, dead=stage.dead)

@@ -1,4 +1,4 @@
-"""A writer whose broker freezes, or is lost, while the writer waits for it."""
+"""A writer waits for a broker that freezes or is lost."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_offset_that_is_sent_for_a_minute(mortal: Broker) -> None:
     """
     The only broker dies before the offsets are sent, and librdkafka ignores the timeout of that call (#5456).
 
-    The task does not wait for it: when the broker is back, new producers take over, and each line arrives once.
+    The task does not wait for the call: when the broker is back, new producers take over, and each line arrives once.
     """
     raw, clean, dead = (mortal.create_topic(f"sent.{role}", PARTITIONS) for role in ("raw", "clean", "dead"))
     produce(mortal.bootstrap, raw, [Written(line(n), partition=n % PARTITIONS) for n in range(LINES)])

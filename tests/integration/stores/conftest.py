@@ -17,7 +17,7 @@ from tests.servers.zookeeper import ZooKeeper
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """Return how a store on its real server is configured."""
+    """Return the configuration of a store on its real server."""
     name = request.param
     match name:
         case "redis":

@@ -1,4 +1,4 @@
-"""What the tests of all offset stores on servers have in common."""
+"""What the tests of all offset stores on servers share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.integration.service import settings
 from tests.servers.server import Server
 
 STORES = ("kafka", "redis", "files", "zookeeper", "mysql", "hbase")
-"""Those that remember something, as the fixture `store` configures them."""
+"""The stores that persist offsets, as the fixture `store` configures them."""
 
 
 class OnServer:
-    """A store on a server that can fail; each test has a group of its own."""
+    """A store on a server that can fail. Each test has its own group."""
 
     server: Server
 
@@ -45,7 +45,7 @@ class OnServer:
 
 
 class StoreStage:
-    """The topics of one test, a service that runs on them with a store, and what it leaves behind."""
+    """The topics of one test, a service that runs on them with a store, and the results."""
 
     def __init__(self, broker: Cluster, topics: Topics, store: dict[str, Any], **more: object) -> None:
         self.broker, self.source, self.sink = broker, topics("raw", 2), topics("clean", 3)

@@ -1,4 +1,4 @@
-"""The offset store in files: on a disk, on a real HDFS, and on S3 as moto serves it on loopback."""
+"""The offset store in files: on a disk, on a real HDFS, and on S3 served by moto on loopback."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class OnHdfs(InFiles):
 
 
 def _serve(port: int) -> str:
-    """Serve what was put in this process; return the address."""
+    """Serve S3 in this process and return the address."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -62,7 +62,7 @@ def _serve(port: int) -> str:
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """Return the address of an S3."""
+    """Return the address of an S3 server."""
     address = _serve(0)
     yield address
     MOTO[address].stop()
@@ -87,7 +87,7 @@ class OnS3(InFiles):
 
 class TestDisk(OnDisk, OffsetStoreContract):
     def test_the_layout(self) -> None:
-        """A person reads a small JSON file for each partition; a group's name may hold a slash."""
+        """Each partition has a small, readable JSON file. A group's name may contain a slash."""
         with self.store() as store:
             store.save(Partition("raw", 7), 42, "metadata")
 
@@ -96,7 +96,7 @@ class TestDisk(OnDisk, OffsetStoreContract):
         assert {"7", ".7.lock"} == {each.name for each in file.parent.iterdir()}
 
     def test_a_volume_that_is_not_mounted(self) -> None:
-        """A missing folder is an error, not a first start."""
+        """A missing folder is an error rather than a first start."""
         self.url = f"file://{self.folder}/mnt"
         with self.store() as store:
             with pytest.raises(NotUsable, match="mount"):
@@ -105,7 +105,7 @@ class TestDisk(OnDisk, OffsetStoreContract):
                 store.save(Partition("raw", 0), 1, "")
 
     def test_a_full_disk_keeps_the_old_offset(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A new file that cannot be written whole never takes the place of the old one."""
+        """A new file that cannot be written completely never replaces the old one."""
         partition = Partition("raw", 0)
         with self.store() as store:
             store.save(partition, 1, "")
@@ -118,7 +118,7 @@ class TestDisk(OnDisk, OffsetStoreContract):
 
 
 class TestDiskFaults(OnDisk, OffsetStoreFaults):
-    """A disk is down while its folder cannot be entered."""
+    """A disk fails: its folder cannot be entered."""
 
     def stop_server(self) -> None:
         self.folder.rename(self.folder.with_name("away"))
@@ -132,7 +132,7 @@ class TestDiskFaults(OnDisk, OffsetStoreFaults):
         (self.folder / "a%2Fgroup" / partition.topic / str(partition.number)).write_text('{"offset": 4')
 
     def test_a_lock_that_is_held(self) -> None:
-        """A stopped process that holds the lock costs a named error, not the task."""
+        """A lock held by a stopped process causes a named error that the task survives."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.store() as other:
             store.save(partition, 1, "")
@@ -145,7 +145,7 @@ class TestHdfs(OnHdfs, OffsetStoreContract):
 
 
 class TestHdfsFaults(OnHdfs, OffsetStoreFaults):
-    """What happens when HDFS cannot be reached; a restart of it takes too long for a test."""
+    """What happens when HDFS is unreachable. Restarting it takes too long for a test."""
 
     @pytest.fixture(autouse=True)
     def _gate(self, _folder: None, hdfs: Hdfs) -> Iterator[None]:
@@ -169,7 +169,7 @@ class TestHdfsFaults(OnHdfs, OffsetStoreFaults):
         self.filesystem.pipe_file(f"{self.path}/a%2Fgroup/{partition.topic}/{partition.number}", b"")
 
     def test_two_writers(self) -> None:
-        """HDFS cannot compare: of two writers at the same moment the older offset may stay until the next save."""
+        """HDFS has no compare-and-set: of two simultaneous writers the older offset may remain until the next save."""
         (partition,) = self.partitions(1)
         with self.store() as owner, self.store() as zombie:
             owner.save(partition, 5, "")
@@ -179,7 +179,7 @@ class TestHdfsFaults(OnHdfs, OffsetStoreFaults):
 
 class TestS3(OnS3, OffsetStoreContract):
     def test_a_bucket_that_does_not_exist(self) -> None:
-        """A missing bucket is an error, not a first start."""
+        """A missing bucket is an error rather than a first start."""
         self.url = "s3://not-there/winnow"
         with self.store() as store, pytest.raises(NotUsable):
             store.load([Partition("raw", 0)], stable=True)

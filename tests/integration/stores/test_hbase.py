@@ -1,4 +1,4 @@
-"""The offset store in HBase, through the Thrift server of a real one."""
+"""The offset store in HBase, through a real Thrift server."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class OnHBase(OnServer):
 
 
 class TestHBaseOffsets(OnHBase, OffsetStoreContract):
-    """The contract of offset stores, and what is special here."""
+    """The contract of offset stores, and what is specific to HBase."""
 
     def test_the_layout(self) -> None:
-        """Tools find the newest row by a reversed scan: one column for each partition, with a decimal number."""
+        """Tools find the newest row by a reversed scan: one column per partition, with a decimal number."""
         first, second = self.partitions(2)
         with self.store() as store, self.tool() as tool:
             store.save(first, 10, "metadata")
@@ -59,7 +59,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
         assert {b"offsets:0": b"10", b"offsets:1": b"20"} == cells
 
     def test_the_row_of_an_older_job(self) -> None:
-        """A group that another job has kept goes on from its newest row, and does not go back behind that."""
+        """A group last kept by another job continues from its newest row, and never falls back behind it."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.tool() as tool:
             store.load([partition], stable=True)
@@ -74,7 +74,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
             assert {partition: CommittedOffset(51, "ours")} == store.load([partition], stable=True)
 
     def test_groups_do_not_mix(self) -> None:
-        """A group whose name begins with that of another has rows of its own."""
+        """A group whose name is a prefix of another's has its own rows."""
         (partition,) = self.partitions(1)
         other = HBaseOffsets(StoreContext(f"{self.group}:1", {}), host="127.0.0.1", port=self.server.port)
         with self.store() as store, closing(other):
@@ -85,7 +85,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
             assert {partition: CommittedOffset(5)} == other.load([partition], stable=True)
 
     def test_the_history(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each row of the history holds all partitions as they were then, with their topic; the newest comes first."""
+        """Each row of the history contains all partitions at that time, with their topic, newest first."""
         monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
         first, second = self.partitions(2)
         before = time.time() * 1000
@@ -97,7 +97,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
                 (first, 3, ""),
             ]:
                 store.save(partition, offset, metadata)
-                time.sleep(0.002)  # two rows of one millisecond would be one
+                time.sleep(0.002)  # rows within one millisecond would overwrite each other
 
             found = store.history(first.topic, 2)
 
@@ -106,7 +106,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
         assert before <= found[1].time < found[0].time <= time.time() * 1000
 
     def test_the_history_gets_a_row_a_minute(self) -> None:
-        """However many tasks commit, the history grows by the clock."""
+        """However many tasks commit, the history gets at most one row a minute."""
         (partition,) = self.partitions(1)
         for offset in range(5):
             with self.store() as store:
@@ -116,7 +116,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
             assert [{0: 0}] == [past.offsets for past in store.history(partition.topic, 10)]
 
     def test_the_time_to_live(self) -> None:
-        """The cells of a table that Winnow creates live for 30 days, or as long as it is told."""
+        """The cells of a table created by Winnow live for 30 days by default, or for the configured time."""
         (partition,) = self.partitions(1)
         with closing(self.open_store(table=f"t-{self.group}", time_to_live_days=7)) as store, self.tool() as tool:
             store.load([partition], stable=True)
@@ -129,7 +129,7 @@ class TestHBaseOffsets(OnHBase, OffsetStoreContract):
 
 
 class TestHBaseFaults(OnHBase, OffsetStoreFaults):
-    """What happens when the Thrift server is away, or HBase behind it hangs."""
+    """What happens when the Thrift server is unavailable, or HBase behind it hangs."""
 
     def freeze_server(self) -> None:
         self.server.hbase.freeze()

@@ -26,7 +26,7 @@ from tests.servers.hbase import HBaseThrift
 
 
 class History:
-    """A group whose truth is in Kafka, with a mirror in HBase."""
+    """A group with its offsets in Kafka and a mirror in HBase."""
 
     def __init__(self, broker: Cluster, topics: Topics, hbase: HBaseThrift, folder: Path) -> None:
         self.source, self.group = topics("raw", 2), topics("clean")
@@ -68,9 +68,10 @@ def test_the_group_goes_back_to_an_earlier_time(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    The mirror's history is listed, newest first; a restore sets the store, and with --dry-run it only says so.
+    The mirror's history is listed, newest first. A restore sets the store's offsets; with --dry-run it only reports
+    them.
 
-    The topic's id stands beside what is restored: a partition that is added afterwards is new to the group.
+    The topic's id is stored with restored offsets, so a partition added later is new to the group.
     """
     monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.1)
@@ -105,7 +106,7 @@ def test_the_group_goes_back_to_an_earlier_time(
 def test_the_history_of_a_deleted_topic(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its offsets are those of other records, so nothing is set."""
+    """Offsets of a deleted topic belong to other records, so none is restored."""
     monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
     group = History(broker, topics, hbase, tmp_path)
     with closing(group.kafka), closing(group.hbase):
@@ -121,7 +122,7 @@ def test_the_history_of_a_deleted_topic(
 
 
 def test_no_history(broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path) -> None:
-    """A store without a history, a time before it began and a word that is no time are named."""
+    """A store without a history, a time before the history and an invalid time are each named."""
     group = History(broker, topics, hbase, tmp_path)
     with closing(group.kafka), closing(group.hbase):
         group.commit(0, 10)

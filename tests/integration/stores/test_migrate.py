@@ -55,7 +55,7 @@ def migration(
 
 
 def test_a_group_moves(migration: Migration) -> None:
-    """A dry run tells what would be moved; then it is moved, and a second time there is nothing to move."""
+    """A dry run shows what would be moved. The real run moves it, and a second one finds nothing to move."""
     migration.save(4, 7)
 
     dry = migration.run("--dry-run")
@@ -72,7 +72,7 @@ def test_a_group_moves(migration: Migration) -> None:
 
 
 def test_an_offset_goes_back_only_by_force(migration: Migration) -> None:
-    """Going back would cleanse records again, so a person must say so."""
+    """Moving an offset back would cleanse records again, so it requires --force."""
     migration.save(4, 7)
     commit(migration.bootstrap, migration.group, {(migration.source, 0): 6, (migration.source, 1): 6})
 
@@ -88,7 +88,7 @@ def test_an_offset_goes_back_only_by_force(migration: Migration) -> None:
 
 
 def test_a_store_on_the_command_line(migration: Migration, tmp_path: Path) -> None:
-    """A store that the configuration does not name is described as it would be there."""
+    """A store on the command line that is not configured is described as in the configuration."""
     migration.save(4, 7)
     files = json.dumps({"name": "files", "url": f"file://{tmp_path}"})
 
@@ -108,7 +108,7 @@ def test_a_store_on_the_command_line(migration: Migration, tmp_path: Path) -> No
     ],
 )
 def test_a_wrong_store_is_named(migration: Migration, start: str, end: str, answer: str) -> None:
-    """Wrong usage ends with 2 before anything connects."""
+    """Wrong usage exits with 2 before any connection."""
     found = migration.run(start=start, end=end)
 
     assert 2 == found.exit_code
@@ -116,7 +116,7 @@ def test_a_wrong_store_is_named(migration: Migration, start: str, end: str, answ
 
 
 def test_a_running_service_is_noticed(migration: Migration, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets that move while they are moved would be overwritten by the next commit, or lost."""
+    """A migration stops if offsets move meanwhile: they would be overwritten by the next commit, or lost."""
     migration.save(4, 7)
 
     def work(_seconds: float) -> Any:
@@ -131,7 +131,7 @@ def test_a_running_service_is_noticed(migration: Migration, monkeypatch: pytest.
 
 
 def test_an_offset_that_cannot_be_read_is_not_moved(migration: Migration, redis: Redis) -> None:
-    """Corrupt content ends the migration before it changes anything."""
+    """Corrupt content ends the migration before anything changes."""
     import redis as client
 
     migration.save(4, 7)

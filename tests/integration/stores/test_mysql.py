@@ -35,14 +35,14 @@ class OnMariaDB(OnServer):
         return MySqlOffsets(self.context, **(self.options | options))
 
     def ask(self, statement: str, *values: object) -> Any:
-        """Send a statement as another tool."""
+        """Run a statement as another tool."""
         with closing(pymysql.connect(**self.options, autocommit=True)) as connection, connection.cursor() as cursor:
             cursor.execute(statement, values)
             return cursor.fetchall()
 
 
 class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
-    """The contract of offset stores, and what is special here."""
+    """The contract of offset stores, and what is specific to MySQL."""
 
     def test_the_layout(self) -> None:
         """Other tools read one row for each group, topic and partition."""
@@ -55,7 +55,7 @@ class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
         assert ((self.group, partition.topic, 7, 42, "metadata"),) == tuple(row[:5] for row in rows)
 
     def test_names_are_compared_byte_by_byte(self) -> None:
-        """Topics that differ in case only are two topics, as in Kafka."""
+        """Topics whose names differ only in case are two topics, as in Kafka."""
         lower, upper = Partition(f"raw-{self.group}", 0), Partition(f"RAW-{self.group}", 0)
         with self.store() as store:
             store.save(lower, 1, "")
@@ -66,7 +66,7 @@ class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
         assert {lower: CommittedOffset(1), upper: CommittedOffset(2)} == found
 
     def test_a_table_of_another_name(self) -> None:
-        """The table is created where it is missing, under the name that is asked for, also by several at once."""
+        """A missing table is created under the configured name, also by several processes at once."""
         (partition,) = self.partitions(1)
         table = f"offsets_{self.group}"
         stores = [self.open_store(table=table) for _ in range(2)]
@@ -77,7 +77,7 @@ class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
         assert ((2,),) == self.ask(f"SELECT next_offset FROM `{table}`")
 
     def test_a_password_in_a_file(self, tmp_path: Path) -> None:
-        """The password can come from a file, whose line feed does not count."""
+        """The password can come from a file, whose trailing newline is ignored."""
         (partition,) = self.partitions(1)
         (tmp_path / "password").write_text(f"{self.options['password']}\n")
 
@@ -95,7 +95,7 @@ class TestMySqlOffsets(OnMariaDB, OffsetStoreContract):
         ],
     )
     def test_a_refusal_names_its_cause(self, wrong: dict[str, str], error: type[Exception], says: str) -> None:
-        """A wrong password, a missing right or a table of another shape is told as such, and is no outage."""
+        """A wrong password, a missing right and a table of another shape are named, and not treated as an outage."""
         (partition,) = self.partitions(1)
         if "table" in wrong:
             self.ask(f"CREATE TABLE IF NOT EXISTS {wrong['table']} (something INT)")

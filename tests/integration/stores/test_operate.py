@@ -22,7 +22,7 @@ from tests.integration.stores.stage import STORES, StoreStage
 def test_every_store(
     broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service goes on from an offset that was set, in whichever store; its metadata is kept there, too."""
+    """With every store, the service continues from an offset that was set, and the store keeps its metadata."""
     monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     stage = StoreStage(broker, topics, store, commit_interval="100ms")
     for number in range(2):

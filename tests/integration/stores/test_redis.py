@@ -33,7 +33,7 @@ class TestRedisOffsets(OnRedis, OffsetStoreContract):
     """The contract of offset stores."""
 
     def test_the_layout(self) -> None:
-        """Other tools read a hash for each group and topic, in which each partition has its offset as a plain number."""
+        """Other tools read a hash for each group and topic, with a plain number for each partition."""
         topic = f"raw-{uuid.uuid4().hex[:8]}"
         with self.store() as store:
             store.save(Partition(topic, 7), 42, "metadata")
@@ -44,7 +44,7 @@ class TestRedisOffsets(OnRedis, OffsetStoreContract):
         assert {"7": "42", "7:metadata": "metadata"} == found
 
     def test_a_wrong_password_is_named(self, tmp_path: Path) -> None:
-        """A person must act; the message holds no password."""
+        """A wrong password is named as an error for an operator, and the message does not contain it."""
         file = tmp_path / "password"
         file.write_text("hunter2\n")
         opened = self.open_store(username="nobody", password_file=str(file))
@@ -55,7 +55,7 @@ class TestRedisOffsets(OnRedis, OffsetStoreContract):
         assert "hunter2" not in str(caught.value)
 
     def test_a_key_of_another_kind(self) -> None:
-        """A key that somebody else uses is no first start."""
+        """A key that something else uses is an error rather than a first start."""
         good, bad = Partition(f"good-{self.group}", 0), Partition(f"bad-{self.group}", 0)
         client.Redis.from_url(f"redis://{self.server.address}").set(f"winnow:{self.group}:{bad.topic}", "mine")
         with self.store() as store:
@@ -74,7 +74,7 @@ class TestRedisOffsets(OnRedis, OffsetStoreContract):
         ],
     )
     def test_wrong_options_are_refused(self, options: dict[str, object], problem: str) -> None:
-        """A configuration is wrong before anything connects."""
+        """Wrong options are rejected before any connection."""
         with pytest.raises(StoreOptionError, match=problem.replace("(", ".")):
             open_store(Plugin("redis", options), self.context)
 

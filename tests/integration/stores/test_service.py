@@ -1,4 +1,4 @@
-"""The service with a store or a mirror that fails meanwhile: nothing is lost, and a mirror stops nothing."""
+"""The service with a store or a mirror that fails meanwhile: nothing is lost, and a failed mirror stops nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def mirror(redis: Redis) -> dict[str, Any]:
 def test_a_store_that_is_down_at_the_start_and_for_a_while(
     broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any]
 ) -> None:
-    """The service waits for its store, says why, and goes on; every line comes at least once."""
-    stage = StoreStage(broker, topics, mirror, round_interval="5s")  # the second outage comes in a round
+    """The service waits for its store, says why, and recovers. Every line arrives at least once."""
+    stage = StoreStage(broker, topics, mirror, round_interval="5s")  # the second outage happens during a round
     stage.write(0, 0, 3)
     redis.kill()
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
@@ -48,7 +48,7 @@ def test_a_store_that_is_down_at_the_start_and_for_a_while(
 
 
 def test_without_a_store_rounds_go_on(broker: Cluster, topics: Topics) -> None:
-    """While the service runs, no round begins again where an earlier one began."""
+    """Without a store, each round starts where the previous one ended."""
     stage = StoreStage(broker, topics, {"name": "none"})
     stage.write(0, 0, 3)
     with structlog.testing.capture_logs() as logged, Running(stage.config) as stop:
@@ -72,7 +72,7 @@ def mirrored(broker: Cluster, topics: Topics, mirror: dict[str, Any], guarantee:
 def test_a_mirror_holds_what_is_committed(
     broker: Cluster, topics: Topics, mirror: dict[str, Any], guarantee: str
 ) -> None:
-    """With either guarantee, a tool that watches the mirror sees what the group has committed."""
+    """With either guarantee, a tool that reads the mirror sees the group's committed offsets."""
     stage = mirrored(broker, topics, mirror, guarantee)
     stage.write(0, 0, 3)
 
@@ -85,7 +85,7 @@ def test_a_mirror_holds_what_is_committed(
 def test_a_mirror_that_is_down_stops_nothing(
     broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flow goes on without it, exactly once; when it is back, it is caught up."""
+    """Without its mirror the service continues, exactly once, and updates the mirror when it is back."""
     monkeypatch.setattr(mirrors, "LAST_BACKOFF", 0.5)
     stage = mirrored(broker, topics, mirror)
     stage.write(0, 0, 3)
@@ -106,7 +106,7 @@ def test_a_mirror_that_is_down_stops_nothing(
 def test_the_driver_catches_a_mirror_up(
     broker: Cluster, topics: Topics, redis: Redis, mirror: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What tasks could not write, because they died or the mirror was down, the next discovery does."""
+    """The next discovery writes the offsets that tasks could not mirror, because they died or the mirror was down."""
     stage = mirrored(broker, topics, mirror)
     stage.write(0, 0, 3)
     redis.kill()

@@ -1,7 +1,7 @@
 """
 Where the service starts with each offset store: the first time, again, with new partitions, and outside the range.
 
-The driver, its tasks, Kafka and the stores' servers are real; only Spark is not, because it has no part in this.
+The driver, its tasks, Kafka and the stores' servers are real. Spark is left out because it plays no part here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
 
 @REMEMBERING
 def test_the_three_starts(broker: Cluster, topics: Topics, store: dict[str, Any]) -> None:
-    """A first start follows the policy; a later one goes on; a partition that came since begins at its beginning."""
+    """A first start follows the policy, a later one continues, and an added partition starts at its beginning."""
     stage = StoreStage(broker, topics, store)
     stage.write(0, 0, 5)
     stage.write(1, 0, 3)
@@ -46,7 +46,7 @@ def test_the_three_starts(broker: Cluster, topics: Topics, store: dict[str, Any]
 
 @REMEMBERING
 def test_an_offset_outside_the_range(broker: Cluster, topics: Topics, store: dict[str, Any]) -> None:
-    """Records that were deleted unread block their partition, or are skipped, as out.of.range says."""
+    """Records that were deleted unread block their partition or are skipped, as out.of.range configures."""
     stage = StoreStage(broker, topics, store)
     stage.write(0, 0, 5)
     assert 0 == stage.run()

@@ -1,4 +1,4 @@
-"""`winnow run` with an offset store and a mirror outside Kafka: on a real Spark, whose workers write both."""
+"""`winnow run` with an offset store and a mirror outside Kafka, on a real Spark whose workers write to both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.servers.redis import Redis
 
 
 def test_workers_write_store_and_mirrors(broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path) -> None:
-    """A store and a mirror that answers hold the offsets; one that refuses connections is said, by worker and driver."""
+    """The store and a working mirror have the offsets. Worker and driver report a mirror that refuses connections."""
     stage = StoreStage(broker, topics, {"name": "redis", "url": redis.url})
     folder = tmp_path / "mirror"
     folder.mkdir()

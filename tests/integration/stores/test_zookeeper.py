@@ -43,10 +43,10 @@ class OnZooKeeper(OnServer):
 
 
 class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
-    """The contract of offset stores, and what is special here."""
+    """The contract of offset stores, and what is specific to ZooKeeper."""
 
     def test_old_tools_find_a_plain_number(self) -> None:
-        """The node of a partition is where old consumers have it, and holds a decimal number alone."""
+        """A partition's node is where old consumers expect it, and contains only a decimal number."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.tool() as tool:
             store.save(partition, 1042, "metadata")
@@ -55,7 +55,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
             assert [str(partition.number)] == tool.get_children(self.path(partition).rpartition("/")[0])
 
     def test_the_number_of_another_tool_is_believed(self) -> None:
-        """What stands beside it belongs to another offset, so it does not count; the next save mends that."""
+        """Another tool's number counts. The stale metadata stored with it is ignored until the next save."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.tool() as tool:
             store.save(partition, 50, "ours")
@@ -67,7 +67,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
             assert {partition: CommittedOffset(31, "again")} == store.load([partition], stable=True)
 
     def test_a_group_that_old_tools_have_left(self) -> None:
-        """A node without a child is an offset without metadata, from which the group goes on."""
+        """A node without a child is an offset without metadata, from which the group continues."""
         (partition,) = self.partitions(1)
         with self.store() as store, self.tool() as tool:
             tool.create(self.path(partition), b"7", makepath=True)
@@ -87,7 +87,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
         ],
     )
     def test_other_places(self, options: dict[str, str], folder: str) -> None:
-        """Jobs that keep their own tree find GROUP/TOPIC/PARTITION below their root, and below Curator's namespace."""
+        """Jobs with their own tree find GROUP/TOPIC/PARTITION below their root, also within Curator's namespace."""
         (partition,) = self.partitions(1)
         store = self.open_store(**options)
         store.save(partition, 5, "")
@@ -98,7 +98,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
             assert tool.get(path)[0] == b"5"
 
     def test_a_chroot(self) -> None:
-        """A chroot behind the hosts is above everything, and is created if it is missing."""
+        """A chroot after the hosts is the root of every path, and is created if missing."""
         (partition,) = self.partitions(1)
         store = self.open_store(hosts=f"{self.server.address}/chroot-{self.group}")
         store.save(partition, 5, "")
@@ -108,7 +108,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
             assert tool.get(f"/chroot-{self.group}{self.path(partition)}")[0] == b"5"
 
     def test_the_start_of_a_batch(self) -> None:
-        """With `position: start` tools see where the last batch began, while the group goes on at its end."""
+        """With `position: start` tools see the start of the last batch, while the group continues at its end."""
         (partition,) = self.partitions(1)
         store = self.open_store(position="start")
         with self.tool() as tool:
@@ -141,7 +141,7 @@ class TestZooKeeperOffsets(OnZooKeeper, OffsetStoreContract):
         at_end.close()
 
     def test_nodes_of_a_user(self) -> None:
-        """With a user, everybody can read the nodes, and nobody else can change them."""
+        """If a user is configured, everybody can read the nodes but only that user can change them."""
         (partition,) = self.partitions(1)
         owner = self.open_store(root=self.group, username="winnow", password="right")
         stranger = self.open_store(root=self.group, username="winnow", password="wrong")

@@ -1,4 +1,4 @@
-"""Three nodes, of which these tests take the last one away: one cluster for all of them."""
+"""Three nodes shared by all of these tests, which take the last one down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.three_nodes.placed import COMPACTED, create
 
 @pytest.fixture(scope="package")
 def three() -> Iterator[Broker]:
-    """Return the nodes; Kafka's own topics are on the two that stay."""
+    """Return the nodes. Kafka's own topics are on the two that stay up."""
     with Broker(nodes=3, java=QUICK_JAVA) as broker:
         own = ("__consumer_offsets", "__transaction_state")
         create(broker, *(NewTopic(name, 5, replica_assignment=[[1, 2]] * 5, config=COMPACTED) for name in own))

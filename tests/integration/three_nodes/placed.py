@@ -7,12 +7,12 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not 
 from app.embedded.broker import Broker
 
 FRAGILE_NODE = 3
-"""The node that goes away."""
+"""The node that goes down."""
 COMPACTED = {"cleanup.policy": "compact"}
 
 
 def create(broker: Broker, *topics: NewTopic) -> None:
-    """Create topics, each partition on its nodes."""
-    admin = broker.admin()  # lives until the answer is there
+    """Create topics with each partition on its nodes."""
+    admin = broker.admin()  # must live until the response
     for created in admin.create_topics(list(topics)).values():
         created.result(60)

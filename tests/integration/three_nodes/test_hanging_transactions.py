@@ -1,4 +1,4 @@
-"""A sink partition that loses its only replica, and with it the end of a transaction: Kafka 4 never writes it."""
+"""A sink partition loses its only replica, and with it the end of a transaction, which Kafka 4 never writes."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class Lost:
         self.offsets: OffsetStore = self.clients.offsets(self.consumer)
 
     def writer(self) -> TransactionalWriter:
-        """Return a writer that has fenced the others, and has settled what they left."""
+        """Return a writer that has fenced the others and ended their transactions."""
         writer = self.clients.writer(self.source, self.offsets)
         assert isinstance(writer, TransactionalWriter)
         try:
             writer.open()
             committed = self.offsets.load([self.source], stable=True).get(self.source)
             writer.settle(committed)
-            writer.send_dead_letters([])  # raises while nobody knows what is open among the dead letters
+            writer.send_dead_letters([])  # raises while it is unknown whether a transaction is open in the dead letters
         except Transient:
             writer.discard()
             raise
         return writer
 
     def begin(self) -> TransactionalWriter:
-        """Commit five lines, and leave more in an open transaction, acknowledged."""
+        """Commit five lines. Leave more in an open transaction, acknowledged."""
         writer = self.next_writer()
         writer.send(lines(0, 5))
         writer.commit(5, "")
@@ -70,11 +70,11 @@ class Lost:
         return writer
 
     def next_writer(self) -> TransactionalWriter:
-        """Return a writer as soon as the partitions have a leader that answers."""
+        """Return a writer as soon as the partitions have a leader that responds."""
         return without(Transient, self.writer, "the next writer")
 
     def go_on(self, more: Lines, dead_letters: list[DeadLetter]) -> None:
-        """Commit up to the twelfth offset with the next writer, and wait until that many lines are readable."""
+        """Commit up to the twelfth offset with the next writer, and wait until as many lines are readable."""
         writer = self.next_writer()
         writer.send(more)
         writer.send_dead_letters(dead_letters)
@@ -91,7 +91,7 @@ def lines(first: int, last: int) -> Lines:
 
 
 def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
-    """Return dead letters, as from the fifth offset on."""
+    """Return dead letters from the fifth offset on."""
     origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"%d" % source.number)]
     return [
         DeadLetter(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
@@ -101,7 +101,7 @@ def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
 
 class Outages(NamedTuple):
     """
-    Two transactions of each backend that were open in their sinks when these lost their leader.
+    For each backend, two transactions that were open when their sinks lost the leader.
 
     A test takes its own one out, so that its clients end with the test.
     """
@@ -112,11 +112,11 @@ class Outages(NamedTuple):
 
 @pytest.fixture(scope="module")
 def outages(three: Broker) -> Outages:
-    """Kill the fragile node in the middle of four transactions, and bring it back when Kafka has ended all of them."""
+    """Kill the fragile node during four transactions, and restart it when Kafka has ended all of them."""
     found = Outages(*({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS))
     (server,) = psutil.Process(three.pids[-1]).children()
     begun = {lost: lost.begin() for lost in (*found.aborted.values(), *found.committed.values())}
-    with stopped(server):  # it takes no marker any more, and nobody knows
+    with stopped(server):  # it writes no more markers, unnoticed
         for lost in found.committed.values():
             begun[lost].commit(10, "")
         three.kill(FRAGILE_NODE)
@@ -132,7 +132,7 @@ def outages(three: Broker) -> Outages:
 
 
 def refusal(lost: Lost) -> str:
-    """Return why a writer cannot go on; empty if it can."""
+    """Return why a writer cannot continue; empty if it can."""
     try:
         lost.writer().discard()
     except Transient as error:
@@ -147,7 +147,7 @@ def leads(broker: Broker, lost: Lost) -> bool:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of a transaction whose end was never written do not come with those of the next one."""
+    """Lines of a transaction whose end was never written do not appear with those of the next one."""
     lost = outages.aborted.pop(backend)
     with monkeypatch.context() as slow:
         slow.setattr(writers, "SENT_AGAIN_SECONDS", 0.0)

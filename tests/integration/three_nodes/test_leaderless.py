@@ -1,4 +1,4 @@
-"""A node of three is away, and with it the leaders of some source partitions: the others go on."""
+"""One of three nodes is down, and with it the leaders of some source partitions: the others continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCKED = "partition_blocked"
 
 @contextlib.contextmanager
 def away(broker: Broker) -> Iterator[None]:
-    """Kill the node, and bring it back at the end."""
+    """Kill the node, and restart it at the end."""
     broker.kill(FRAGILE_NODE)
     try:
         yield
@@ -42,7 +42,7 @@ def create(broker: Broker, name: str) -> set[Partition]:
 
 
 def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
-    """From the first answer after the kill, discovery plans the others; it heals when the node is back."""
+    """After the kill, discovery plans the other partitions. It recovers when the node is back."""
     lost = create(three, "found")
     flags = ["group.id=found", "source.topics=found.raw", "sink.topic=found.clean", "dead.letters.topic=found.dead"]
     config = load(None, [*flags, f"kafka.bootstrap.servers={three.bootstrap}"], {})
@@ -72,12 +72,12 @@ def test_discovery_goes_on_without_the_leaderless(three: Broker) -> None:
 
 
 def blocked(service: Winnow) -> set[int]:
-    """Return the partitions that a service has told to be blocked, however often."""
+    """Return the partitions that a service has reported as blocked."""
     return {each["partition"] for each in service.logged(BLOCKED)}
 
 
 def test_a_service_goes_on_without_the_leaderless(three: Broker, tmp_path: Path) -> None:
-    """The other partitions' lines arrive, the log names each that waits, and it is read when the node is back."""
+    """The other partitions' lines arrive. The log names each waiting partition, which resumes with the node."""
     lost = create(three, "served")
     config = settings(
         three.bootstrap,

@@ -1,4 +1,4 @@
-"""A topic whose leaders refuse to write, because too few replicas are in sync."""
+"""A topic whose leaders refuse writes because too few replicas are in sync."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.integration.three_nodes.placed import FRAGILE_NODE
 
 
 def test_too_few_replicas_in_sync(three: Broker) -> None:
-    """While the sink's leaders refuse to write, the log says why, records wait, and afterwards each comes once."""
+    """While the sink's leaders refuse writes, the log says why and records wait. Afterwards each arrives once."""
     for name in ("raw", "dead"):
         three.create_topic(name, 2, replication=3)
     sinks = {each: three.create_topic(each.value, 2, {"min.insync.replicas": "3"}, 3) for each in Guarantee}

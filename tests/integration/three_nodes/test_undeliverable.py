@@ -1,4 +1,4 @@
-"""One of eight sink partitions has no leader for a while: the other seven notice next to nothing."""
+"""One of eight sink partitions has no leader for a while: the other seven are barely affected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 PARTITIONS = 8
 LOST = 7
-"""The sink partition that only the fragile node has."""
+"""The only sink partition on the fragile node."""
 RAW, CLEAN, DEAD = "lost.raw", "lost.clean", "lost.dead"
 KEPT = {"retention.ms": "-1"}
 TIMINGS = Timings(stalled=4)
@@ -25,7 +25,7 @@ PER_SECOND = 400
 
 
 def placed(three: Broker) -> None:
-    """Create the topics: all but that one partition on the nodes that stay."""
+    """Create the topics, with all but that partition on the nodes that stay up."""
     others = [[1], [2]] * 4
     homes = {RAW: others, CLEAN: [*others[:LOST], [FRAGILE_NODE]], DEAD: [[1]]}
     create(three, *(NewTopic(name, len(on), replica_assignment=on, config=KEPT) for name, on in homes.items()))
@@ -33,10 +33,10 @@ def placed(three: Broker) -> None:
 
 def caught_up(broker: Broker) -> bool:
     """
-    Whether everything of the partition is committed, and readable.
+    Whether everything in the partition is committed and readable.
 
-    Kafka 4 skips the markers of a transaction in a partition without a leader, as if its topic were deleted: records that
-    were committed in the moment of the kill may be aborted later, whoever wrote them.
+    Kafka 4 skips the markers of a transaction in a partition without a leader, as if its topic were deleted. Records
+    that were committed at the moment of the kill may be aborted later, whoever wrote them.
     """
     end = ends(broker.bootstrap, RAW)[RAW, LOST]
     done = committed(broker.bootstrap, "lost", RAW).get((RAW, LOST)) == end
@@ -56,7 +56,7 @@ def goes_on(broker: Broker, *partitions: int) -> None:
 
 
 def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> None:
-    """The others go on, the round too; the log names the partition once; it goes on by itself, and nothing is lost."""
+    """The other partitions and the round continue. The log names the partition once, and it recovers without loss."""
     placed(three)
     config = settings(three.bootstrap, group="lost", sources=[RAW], sink=CLEAN, dead=DEAD)
     others = [number for number in range(PARTITIONS) if number != LOST]
