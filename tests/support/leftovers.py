@@ -17,6 +17,8 @@ from tests import independent
 from tests.support.waiting import LOOK_SECONDS, alive_after
 
 GRACE_SECONDS = 30
+OURS = "winnow"
+"""How the names of the product's threads begin."""
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """These live as long as the tests."""
 
@@ -72,7 +74,8 @@ class Running:
     def left_in_process(self) -> list[str]:
         """Return what remains in this process. A service that has ended may be garbage in reference cycles."""
         gc.collect()
-        threads = [each.name for each in set(threading.enumerate()) - self._threads]
+        names = [each.name for each in set(threading.enumerate()) - self._threads]
+        threads = [each for each in names if each.startswith(OURS)]  # libraries keep theirs
         return threads + ["a client of Kafka"] * (_clients() - self._clients)
 
 
@@ -88,4 +91,5 @@ def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
     while (inside := before.left_in_process()) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     if request.session.testsfailed == failed:  # a failure's traceback keeps objects alive
-        assert [] == commands + inside
+        left = commands + inside
+        assert not left, left

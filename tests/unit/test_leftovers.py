@@ -15,11 +15,11 @@ def test_what_is_left_is_found() -> None:
     """A thread, a client of Kafka and a process, as long as they run."""
     before, ended = Running(), threading.Event()
     producer = Producer({"bootstrap.servers": "127.0.0.1:9", "log_level": 0})
-    thread = threading.Thread(target=ended.wait, name="waits")
+    thread = threading.Thread(target=ended.wait, name="winnow-waits")
     thread.start()
     process = subprocess.Popen(["sleep", "600"])
 
-    assert ["waits", "a client of Kafka"] == before.left_in_process()
+    assert ["winnow-waits", "a client of Kafka"] == before.left_in_process()
     assert [process.pid] == [each.pid for each in before.processes_of_test()]
 
     process.kill()
