@@ -31,7 +31,7 @@ from tests.integration.tokens import AUDIENCE, CLIENT, ISSUER, SECRET, TokenServ
 
 USER, PASSWORD = "winnow", "r1ght-4f2c81"
 ITERATIONS = 4096
-"""The shortest that Kafka allows."""
+"""Kafka's minimum."""
 MODULE = "org.apache.kafka.common.security"
 OAUTH = f'{MODULE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
 JAAS = {

@@ -126,7 +126,7 @@ class Stage:
         return independent.read(self.output, self.sink)
 
     def settle(self) -> None:
-        """Wait until the last transaction has ended everywhere. If its broker was killed, Kafka 4 may never end it."""
+        """Wait until the last transaction has ended everywhere, so that killing a broker cannot lose its marker."""
         self.cleansed()
         self.committed()
 

@@ -15,8 +15,7 @@ from app.embedded.broker import Broker, BrokerFailed, Cluster
 from app.embedded.jars import Bundle, FetchFailed, JavaMissing, fetch_jars
 from tests.conftest import QUICK_JAVA
 
-# A shell starts background jobs with SIGINT ignored, and Python keeps that. A parent in the foreground does not ignore
-# it.
+# A shell starts background jobs with SIGINT ignored, and Python keeps that. A foreground parent does not ignore it.
 HOLD_A_BROKER = f"""
 import signal, sys
 from app.embedded.broker import Broker
