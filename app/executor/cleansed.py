@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from app.model import NO_EPOCH, LastRead
+from app.errors import Transient
+from app.model import NO_EPOCH, LastRead, Partition
 from app.offsets.metadata import Counts
 from app.records import Chunk, DeadLetter, Lines, offsets_of
 from parsers.contract import Parsed
@@ -27,6 +28,7 @@ class Cleansed:
         bytes_out: the total size of these lines.
         dead_letters: the rejects.
         reasons: the reason code of each reject.
+        start: the offset of the first record.
         position: the offset after the last record.
         read: the same with its leader epoch, if that is known.
     """
@@ -37,6 +39,7 @@ class Cleansed:
     bytes_out: int
     dead_letters: Sequence[DeadLetter]
     reasons: Sequence[str]
+    start: int
     position: int
     read: LastRead | None = None
 
@@ -44,6 +47,19 @@ class Cleansed:
         """Return the result for a single record that becomes a dead letter after all."""
         none = replace(self.lines, values=self.lines.values.slice(0, 0), rows=self.lines.rows[:0])
         return replace(self, lines=none, bytes_out=0, dead_letters=[dead_letter], reasons=[reason])
+
+    def refuse_repeats(self, partition: Partition, position: int) -> None:
+        """
+        Require that the records begin at the position or after it: librdkafka may deliver a fetch twice.
+
+        That was seen after the restart of a source broker. The lane reads again from its committed offset.
+
+        Raises:
+            Transient: they begin before it.
+        """
+        if self.records and self.start < position:
+            cause = f"the consumer delivered records from offset {self.start} on again"
+            raise Transient(partition, cause, position)
 
     @property
     def counts(self) -> Counts:
@@ -71,6 +87,7 @@ def cleansed_rows(
         bytes_out=_size(offsets_of(parsed.values), good, after_good),
         dead_letters=dead_letters[bad:after_bad],
         reasons=reasons[bad:after_bad],
+        start=int(chunk.offsets[begin]),
         position=position,
         read=_last_read(chunk.epoch_of(rows.stop - 1), position),
     )

@@ -218,13 +218,10 @@ class Lane:
         self._reading.stop()
 
     def take(self, cleansed: Cleansed) -> None:
-        """
-        Send the results for some records.
-
-        Raises:
-            Fenced, Transient: from the writer.
-        """
+        """Send the results for some records; raises Fenced or Transient, also for records that were already taken."""
         assert self._writer is not None  # only running lanes take
+        last = self._reading.last  # offsets between it and the position, of control records, may be reused (KIP-320)
+        cleansed.refuse_repeats(self.partition, self.position if last is None else last.after)
         self._reach = cleansed.position
         if len(cleansed.lines):
             self._writer.send(cleansed.lines)

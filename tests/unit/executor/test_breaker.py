@@ -157,7 +157,7 @@ def some(records: int, dead: int) -> Cleansed:
     values: pa.BinaryArray = pa.array([], pa.binary())
     lines = Lines(values, np.zeros(0, np.int32), values, np.zeros(0, np.int64))
     letters: Sequence[DeadLetter] = [DeadLetter(None, None, (), 0)] * dead
-    return Cleansed(records, 0, lines, 0, letters, ["empty"] * dead, 0)
+    return Cleansed(records, 0, lines, 0, letters, ["empty"] * dead, 0, 0)
 
 
 class TestWindow:

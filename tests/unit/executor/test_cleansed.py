@@ -16,7 +16,7 @@ DEAD = DeadLetter(b"k", b"raw line", [], 1_000)
 def test_a_record_that_kafka_refused_is_a_dead_letter_and_nothing_else() -> None:
     """It has no line, in the output or in the counts; the position stays."""
     lines = Lines(pa.array([b"line"]), np.array([0], np.int32), pa.array([b"k"]), np.array([1_000]))
-    taken = Cleansed(1, 8, lines, 4, [], [], position=7, read=LastRead(7, 3))
+    taken = Cleansed(1, 8, lines, 4, [], [], start=6, position=7, read=LastRead(7, 3))
     assert Counts(1, 1, {}, 8, 4) == taken.counts
 
     refused = taken.rejected(DEAD, "refused")

@@ -73,11 +73,12 @@ class Stage:
         self.lane.read()
         return self.lane
 
-    def take(self, count: int, read: LastRead | None = None) -> None:
-        """Let the lane take this many records, the last of which is `read`."""
+    def take(self, count: int, read: LastRead | None = None, start: int | None = None) -> None:
+        """Let the lane take this many records from its position or `start`, the last of which is `read`."""
+        first = self.lane.position if start is None else start
         values = pa.array([b"line"] * count, pa.binary())
         lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
-        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], self.lane.position + count, read))
+        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], first, first + count, read))
 
     def hang_in_commit(self, *, happened: bool) -> Lane:
         """Return the lane during its commit, which has or has not happened on the broker."""
@@ -391,6 +392,28 @@ class TestStart:
 
         assert 7 == stage.lane.position
         assert (3, 7, 4) == tuple(getattr(stage.lane.receipt(), name) for name in ("start", "end", "records"))
+
+
+class TestRepeats:
+    def test_records_that_come_twice_are_not_taken_twice(self) -> None:
+        """Librdkafka may deliver a fetch again; the lane fails and reads again from its committed offset."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+        stage.take(2, LastRead(5, 1))
+
+        with pytest.raises(Transient, match=r"raw-0@5: the consumer delivered records from offset 3 on again"):
+            stage.take(2, LastRead(5, 1), start=3)
+
+    def test_records_behind_a_gap_are_taken(self) -> None:
+        """Control and aborted records take offsets, too."""
+        stage = Stage(at(0))
+        stage.open()
+        stage.take(3)
+
+        stage.take(2, start=7)
+
+        assert 9 == stage.lane.position
 
 
 class TestProgress:
