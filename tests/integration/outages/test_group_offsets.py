@@ -59,3 +59,4 @@ def test_a_store_closes_while_a_commit_has_no_answer(
     with pytest.raises(Transient):
         store.reset(partition, 2, "")
     store.close()
+    mortal.start()  # its client ends once that commit has its answer
