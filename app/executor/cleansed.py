@@ -50,9 +50,9 @@ class Cleansed:
 
     def refuse_repeats(self, partition: Partition, position: int) -> None:
         """
-        Require that the records begin at the position or after it: librdkafka may deliver a fetch twice.
+        Require that the records begin at the position or after it. librdkafka has delivered some twice (#4261, #4637).
 
-        That was seen after the restart of a source broker. The lane reads again from its committed offset.
+        The lane then reads again from its committed offset.
 
         Raises:
             Transient: they begin before it.

@@ -21,6 +21,7 @@ from tests.independent import (
     Written,
     amiss,
     by_partition,
+    cleanse,
     cleansed,
     client,
     committed,
@@ -147,4 +148,7 @@ def test_a_cluster_goes_away(mortal: Broker, centre: Broker, tmp_path: Path, awa
         assert 0 == again.code()
 
     assert 0 == code
-    assert {} == amiss(feeder.written, read(centre.bootstrap, f"{source}.clean"))
+    # After a lost connection an idempotent producer may write a batch twice (librdkafka #4953): the source counts.
+    held = [each._replace(value=cleanse(each.value or b"")) for each in read(mortal.bootstrap, source)]
+    found = read(centre.bootstrap, f"{source}.clean")
+    assert by_partition(held) == by_partition(found), (amiss(feeder.written, held), amiss(feeder.written, found))

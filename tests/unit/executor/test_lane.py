@@ -396,7 +396,7 @@ class TestStart:
 
 class TestRepeats:
     def test_records_that_come_twice_are_not_taken_twice(self) -> None:
-        """Librdkafka may deliver a fetch again; the lane fails and reads again from its committed offset."""
+        """If the consumer delivers a fetch again, the lane fails and reads again from its committed offset."""
         stage = Stage(at(0))
         stage.open()
         stage.take(3)
