@@ -224,7 +224,7 @@ MIRROR_CAUGHT_UP = Event("mirror_caught_up", "info", "The mirror has caught up",
 TRANSACTION_ENDED_AGAIN = Event(
     "transaction_ended_again",
     "warning",
-    "Ended again a transaction whose offset was pending",
+    "Repeated the end of a transaction whose offset was still pending",
     "In the log of the executor, after Kafka left the end of a transaction unwritten; `committed` says how it ended.",
 )
 TRANSACTION_ABORTED_AGAIN = Event(
