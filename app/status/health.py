@@ -23,6 +23,8 @@ def not_ready(snapshot: Snapshot) -> str:
     """Return why the service is not working; empty if it is. A blocked partition does not affect readiness."""
     if snapshot.outage is not None:
         return f"Kafka is not responding: {snapshot.outage}"
+    if snapshot.phase is Phase.STARTING and snapshot.paused is not None:
+        return ""  # as an operator wants it
     if snapshot.phase is Phase.STARTING and snapshot.taken:
         return BEHIND_LATER
     if snapshot.phase is Phase.STARTING and snapshot.rival is not None:

@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import NotUsable
+from app.model import Pause
 from app.runtime import Runtime
 from app.status.answers import Answer, answer
 from app.status.server import MOST_CONNECTIONS, StatusServer
@@ -116,6 +117,7 @@ def test_a_service_that_stands_by_is_not_ready_and_says_so(page: Page) -> None:
         (SNAPSHOT, 54, 200, 200),
         (SNAPSHOT, 60, 503, 503),
         (NOTHING_YET, 60, 200, 503),  # Spark is starting
+        (replace(NOTHING_YET, paused=Pause(1, "ops")), 5, 200, 200),  # an operator paused it before it started
         (NOTHING_YET, 301, 503, 503),
         (replace(SNAPSHOT, phase=Phase.LEAVING, cause="SIGTERM"), 5, 200, 503),
         (replace(SNAPSHOT, phase=Phase.STOPPING, cause="SIGTERM"), 5, 200, 503),
