@@ -333,6 +333,16 @@ def amiss(written: Mapping[int, int], records: Iterable[Record]) -> dict[int, st
     }
 
 
+def held(bootstrap: str, topic: str) -> dict[int, list[bytes | None]]:
+    """
+    Return what a sink must contain for what a source holds: its good lines, cleansed, by partition.
+
+    If a broker is killed, that may be more than was sent. An idempotent producer that loses its connection may write a
+    batch twice (librdkafka #4953).
+    """
+    return by_partition(each._replace(value=cleanse(each.value or b"")) for each in read(bootstrap, topic))
+
+
 def _runs(lines: Iterable[bytes | None]) -> str:
     numbers = [int((value or b"").rpartition(b"/")[2]) for value in lines]
     breaks = [0, *(place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1] + 1), len(numbers)]
