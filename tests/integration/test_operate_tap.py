@@ -64,7 +64,7 @@ class Tap:
 
     def _listen(self) -> None:
         for said in self.process.stderr or ():
-            if "from now on" in said:
+            if "showing new records" in said:
                 self.started.set()
 
     def lines(self) -> list[dict[str, Any]]:

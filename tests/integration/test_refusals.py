@@ -95,7 +95,7 @@ def test_a_wrong_password(guarded: GuardedBroker, tmp_path: Path) -> None:
     assert said.startswith("winnow: Kafka denied access while ")
     assert "Authentication failed" in said
     assert said.endswith("kafka.sasl.username and sasl.password (or sasl.password.file)")
-    assert "Kafka refuses us" in began["reason"]
+    assert "Kafka denied access" in began["reason"]
     assert "wrong" not in said
 
 

@@ -85,7 +85,7 @@ def test_a_timestamp_that_the_sink_refuses(
 
     (receipt,) = stage.run(seconds=PATIENCE).values()
 
-    check_one_refused(stage, receipt, records[1], f"message.timestamp.{side}.max.ms is 3600000")
+    check_one_refused(stage, receipt, records[1], f"message.timestamp.{side}.max.ms=3600000")
     assert 0 == receipt.reopened
 
 

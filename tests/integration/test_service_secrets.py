@@ -284,4 +284,4 @@ def test_no_command_shows_a_secret(guarded: GuardedBroker, canaries: Canaries, t
         assert code == (3 if command == ["run"] else 0), printed
         if command[0] != "config":
             assert "secrets are stored where others may see them: kafka.sasl.password" in printed
-            assert "sink.kafka" not in printed.partition("secrets are written")[2].partition("chmod")[0]
+            assert "sink.kafka" not in printed.partition("secrets are stored")[2].partition("chmod")[0]
