@@ -19,9 +19,8 @@ from tests.support.waiting import LOOK_SECONDS, alive_after
 GRACE_SECONDS = 30
 OURS = "winnow"
 """How the names of the product's threads begin."""
-CLIENT = "a client of Kafka"
-LOSE_BROKERS = {"outages", "three_nodes"}
-"""Packages whose tests kill brokers. The clients of a lost broker may outlive a test, until it answers or times out."""
+OF_TASKS = {"test_conformance", "test_flow_control", "test_refused_records", "test_task_offsets", "test_task_records"}
+"""Modules about tasks: a client that they leave is a leak. Others have clients of their own, or lose brokers."""
 OF_PYTHON = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """These live as long as the tests."""
 
@@ -64,14 +63,11 @@ def _name(task: Path) -> str:
         return ""
 
 
-def _loses_brokers(request: pytest.FixtureRequest) -> bool:
-    return request.path.parent.name in LOSE_BROKERS
-
-
 class Running:
-    """What was running before a test."""
+    """What was running before a test. Clients count if the test is `of_task`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_task: bool = True) -> None:
+        self._of_task = of_task
         self._processes, self._threads, self._clients = _processes(), set(threading.enumerate()), _clients()
 
     def processes_of_test(self) -> list[psutil.Process]:
@@ -83,20 +79,20 @@ class Running:
         gc.collect()
         names = [each.name for each in set(threading.enumerate()) - self._threads]
         threads = [each for each in names if each.startswith(OURS)]  # libraries keep theirs
-        return threads + [CLIENT] * (_clients() - self._clients)
+        return threads + ["a client of Kafka"] * (_clients() - self._clients if self._of_task else 0)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
-    before, failed = Running(), request.session.testsfailed
+    before, failed = Running(of_task=request.path.stem in OF_TASKS), request.session.testsfailed
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     alive = alive_after(before.processes_of_test(), GRACE_SECONDS)
     commands = [" ".join(_command(each)) for each in alive]
     for each in alive:
         each.kill()
-    while (inside := before.left_in_process()) and time.monotonic() < deadline and not _loses_brokers(request):
+    while (inside := before.left_in_process()) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
     if request.session.testsfailed == failed:  # a failure's traceback keeps objects alive
-        left = commands + [each for each in inside if each != CLIENT or not _loses_brokers(request)]
+        left = commands + inside
         assert not left, left
