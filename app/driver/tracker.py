@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from app.driver.clients import Ages
 from app.driver.discover import SourceOffsets, Workload, blocked_by
-from app.driver.starting_offsets import PartitionOffsets, told
+from app.driver.starting_offsets import PartitionOffsets
 from app.driver.times import TimesOfTasks
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
@@ -59,8 +59,6 @@ class StatusTracker:
         """The error of each partition whose output cannot be delivered now."""
         self.taken: Mapping[Partition, Owner] = {}
         """The partitions that a later generation has taken over."""
-        self._told: Collection[Partition] = ()
-        """The partitions whose offset's metadata says why they are blocked."""
         self._working: frozenset[Partition] = frozenset()
         """The partitions of the current round, or of the last one."""
         self._metadata: dict[Partition, OffsetMetadata] = {}
@@ -96,7 +94,7 @@ class StatusTracker:
             partitions[partition] = replace(partitions[partition], fenced=partitions[partition].fenced + 1)
         for partition, error in workload.blocked.items():
             known = partitions.get(partition) or self._known(partition)
-            problem = Problem.of(error, self._now()).or_since(known.problem)
+            problem = Problem.of(error, self._now()).continuing(known.problem)
             partitions[partition] = replace(self._in_state(known, PartitionState.BLOCKED), problem=problem)
         self._refreshed_at = self._runtime.monotonic()
         rival, mirrors = self._rival(workload.rival), workload.mirrors
@@ -111,7 +109,8 @@ class StatusTracker:
 
     def _stays_blocked(self, status: PartitionStatus) -> bool:
         """Whether a partition is blocked until its offset moves, even while a task tries it again."""
-        return status.state is PartitionState.BLOCKED and status.partition in self._told
+        metadata = self._metadata.get(status.partition)
+        return status.state is PartitionState.BLOCKED and metadata is not None and bool(metadata.blocked)
 
     def refreshed(self, found: SourceOffsets) -> None:
         """Record the offsets seen during a round: the progress of its tasks since the last look."""
@@ -125,7 +124,7 @@ class StatusTracker:
         }
         partitions = gone | self._with_offsets(offsets)
         for partition, status in partitions.items():
-            tried = partition in self._working & offsets.keys() and status.state is PartitionState.BLOCKED
+            tried = status.state is PartitionState.BLOCKED and partition in self._working and partition in offsets
             if status.state is PartitionState.RUNNING or (tried and not self._stays_blocked(status)):
                 running = self._in_state(status, PartitionState.RUNNING)
                 partitions[partition] = self._in_trouble(running, found.trouble(partition))
@@ -159,11 +158,11 @@ class StatusTracker:
         cure = "stop it, or give it another group.id; two services with the same group fence each other"
         if self.snapshot.phase is Phase.STARTING:
             cure = "nothing to do: this service stands by and starts working when the other one is gone"
-        return Problem(f"{owner} works for the same group", cure, self._now()).or_since(self.snapshot.rival)
+        return Problem(f"{owner} works for the same group", cure, self._now()).continuing(self.snapshot.rival)
 
     def _in_trouble(self, status: PartitionStatus, error: PartitionError | None) -> PartitionStatus:
         """Return a running partition with the problem that holds its task up."""
-        problem = None if error is None else Problem.of(error, self._now()).or_since(status.problem)
+        problem = None if error is None else Problem.of(error, self._now()).continuing(status.problem)
         return replace(status, problem=problem)
 
     def kafka_is_away(self, error: NotAllowed | Unreachable) -> None:
@@ -287,7 +286,6 @@ class StatusTracker:
         self._publish(phase=Phase.STOPPED, cause=cause)
 
     def _with_offsets(self, offsets: Mapping[Partition, PartitionOffsets]) -> dict[Partition, PartitionStatus]:
-        self._told = frozenset(partition for partition, at in offsets.items() if told(at))
         return {partition: self._with_offset(at) for partition, at in offsets.items()}
 
     def _with_offset(self, at: PartitionOffsets) -> PartitionStatus:

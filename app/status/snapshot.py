@@ -98,7 +98,7 @@ class Problem:
             return cls(error.cause, error.cure, since, error.partition, error.offset)
         return cls(error.cause, error.cure, since)
 
-    def or_since(self, before: Problem | None) -> Problem:
+    def continuing(self, before: Problem | None) -> Problem:
         """Return the earlier of two equal problems, because `since` must not move."""
         return before if before is not None and str(before) == str(self) else self
 
