@@ -162,7 +162,7 @@ class Aside:
         """Wait until it says that it is paused; record it if it takes records of a source topic instead."""
         before = self._done(role)
         until(
-            lambda: any(each["event"] == "paused" for each in self.driver.events) or self._done(role) > before,
+            lambda: self.driver.logged("paused") or self._done(role) > before,
             START_SECONDS,
         )
         if self._done(role) > before:

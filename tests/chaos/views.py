@@ -20,7 +20,7 @@ from tests.chaos.driver import Driver
 
 AGREE_SECONDS = 300.0
 """Each view is a look of its own at a fault that may just have begun; on a busy machine a command takes many seconds."""
-PAGE = "the status page is up"
+PAGE = "status_page_up"
 ANSWER_SECONDS = 30.0
 TROUBLE = ("blocked", "waits")
 """The states by which `winnow check` names partitions."""

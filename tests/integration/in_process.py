@@ -18,6 +18,7 @@ from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
 from app.model import Assignment, Receipt
 from app.start import service
+from tests.support.logs import of_event
 from tests.support.waiting import until
 
 TASKS = 2
@@ -128,8 +129,7 @@ class Told:
         return self.all(event, **fields)[times - 1]
 
     def all(self, event: str, **fields: object) -> list[MutableMapping[str, Any]]:
-        found = [each for each in list(self.entries) if each["event"] == event]
-        return [each for each in found if fields.items() <= each.items()]
+        return [each for each in of_event(self.entries, event) if fields.items() <= each.items()]
 
 
 @contextlib.contextmanager

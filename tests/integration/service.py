@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import psutil
 
+from tests.support.logs import of_event
 from tests.support.spark import quick_spark
 from tests.support.waiting import PATIENCE, alive_after, until
 
@@ -130,7 +131,7 @@ class Winnow:
     def logged(self, event: str) -> list[Event]:
         """Return the events of this name that have been logged so far."""
         with self._lock:
-            return [each for each in self.events if each["event"] == event]
+            return of_event(self.events, event)
 
     def wait_for(self, event: str, times: int = 1) -> Event:
         """Wait until the event has been logged this many times, and return the last one."""

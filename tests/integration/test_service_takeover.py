@@ -20,7 +20,6 @@ from tests.support.waiting import until
 PARTITIONS = 4
 LEAVES = "handing_over"
 STANDS_BY = "standing_by"
-STANDS_BY_EQUAL = "standing_by"
 
 
 def test_a_later_generation_takes_over(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_a_service_that_stands_by_leaves_the_work_to_its_like(broker: Cluster, t
     with Feeder(broker.bootstrap, source, PARTITIONS - 1, 200) as feeder, Winnow(config, tmp_path) as works:
         until(lambda: len(by_partition(read(broker.bootstrap, sink))) == PARTITIONS - 1, "a flow")
         with Winnow(config, tmp_path, "--stand-by") as stands_by:
-            stands_by.wait_for(STANDS_BY_EQUAL)
+            stands_by.wait_for(STANDS_BY)
             before = len(read(broker.bootstrap, sink))
             until(lambda: len(read(broker.bootstrap, sink)) > before + 1_000, "a flow beside it")
             assert 0 == stands_by.stop(signal.SIGTERM)

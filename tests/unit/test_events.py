@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from app import events
 from app.events import Event
+from tests.support.logs import of_event
 
 APP = Path(events.__file__).parent
 SOURCES = [
@@ -45,3 +47,10 @@ def test_a_line_has_the_sentence_as_its_message() -> None:
         events.RESUMED.log({"paused_seconds": 3})
 
     assert [{"event": "resumed", "log_level": "info", "message": "Resumed", "paused_seconds": 3}] == logs
+
+
+def test_a_test_cannot_ask_for_an_event_that_does_not_exist() -> None:
+    """Otherwise a renamed event would make `not logged` true for ever, and `logged` a wait without an end."""
+    assert [{"event": "paused"}] == of_event([{"event": "paused"}, {"event": "resumed"}], "paused")
+    with pytest.raises(AssertionError, match="no event is called 'still paused'"):
+        of_event([], "still paused")
