@@ -7,7 +7,6 @@ Alerts match names, so a name never changes. People read sentences, so a sentenc
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import structlog
@@ -26,7 +25,7 @@ class Event(NamedTuple):
     about: str
     """What the documentation adds: when it is logged, and which fields it has."""
 
-    def log(self, fields: Mapping[str, object]) -> None:
+    def log(self, **fields: object) -> None:
         """Write a line of this event to the log of this process."""
         getattr(structlog.get_logger(), self.level)(self.name, message=self.message, **fields)
 

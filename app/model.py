@@ -39,6 +39,10 @@ class Partition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.number}"
 
+    def as_json(self) -> dict[str, object]:
+        """Return the fields by which the log and `--json` name it."""
+        return {"topic": self.topic, "partition": self.number}
+
 
 def numbers_by_topic(partitions: Iterable[Partition]) -> Mapping[str, list[int]]:
     """Group partition numbers by topic, in the given order."""

@@ -209,7 +209,7 @@ def _view(
             "findings": [each.as_json() for each in findings],
             "left_out": [each.as_json() for each in left_out],
             "audited": [
-                {"topic": each.topic, "partition": each.number, "begin": begin, "end": end}
+                each.as_json() | {"begin": begin, "end": end}
                 for each, found in sorted(judged.items())
                 for begin, end in found.judged
                 if begin < end
@@ -227,7 +227,7 @@ def _said(records: int, counts: Mapping[str, int], why_not: Sequence[str]) -> st
     wrong = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if count)
     if not records:
         return wrong or ("nothing was judged" if why_not else "the range holds no records")
-    return f"{records} records audited: {wrong or 'all correct'}"
+    return f"{records} records audited: {wrong or ('no fault found in these' if why_not else 'all correct')}"
 
 
 def _said_of(why: Why, count: int, left_out: Sequence[LeftOut]) -> str:

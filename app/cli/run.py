@@ -27,7 +27,7 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     check_clients(loaded)
     settings = loaded.config
     if warning := config.laid_open(loaded):
-        PREFLIGHT_WARNING.log({"finding": warning})
+        PREFLIGHT_WARNING.log(finding=warning)
     config.take_from_environment()
     from app.driver.clients import Rounds
     from app.driver.stop import Stop

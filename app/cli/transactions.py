@@ -81,7 +81,7 @@ def _view(settings: config.Config, found: list[OpenTransaction], *, aborted: boo
     ]
     value = [
         {"transactional_id": transactional_id(settings.group_id, each.source), **each._asdict(), "age_seconds": age}
-        | {"source": {"topic": each.source.topic, "partition": each.source.number}}
+        | {"source": each.source.as_json()}
         for each, age in zip(found, ages, strict=True)
     ]
     outcome = {} if aborted is None else {"done": aborted and bool(found)}

@@ -47,7 +47,7 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
     if not is_isolated(assignment):
         yield partial(parse, parser)
         return
-    PARSER_ISOLATED.log({})
+    PARSER_ISOLATED.log()
     with IsolatedParser(assignment.config, watchdog) as isolated:
         yield isolated.parse
 

@@ -17,7 +17,7 @@ class Trouble:
     """The errors of one lane: each kind is logged when it is new, and then at most once a minute."""
 
     def __init__(self, partition: Partition) -> None:
-        self._where = {"topic": partition.topic, "partition": partition.number}
+        self._where = partition.as_json()
         self._quiet_until: dict[str, float] = {}
         """When each kind of error may be logged again. Texts that differ only in numbers are the same kind."""
         self._lasts = False
@@ -29,10 +29,10 @@ class Trouble:
             return
         self._quiet_until[kind] = now + REMIND_SECONDS
         self._lasts = True
-        PARTITION_TROUBLE.log({"error": str(error), "offset": offset, **self._where})
+        PARTITION_TROUBLE.log(error=str(error), offset=offset, **self._where)
 
     def over(self, offset: int) -> None:
         """Log that the lane has committed again, if its trouble was logged."""
         if self._lasts:
             self._lasts = False
-            PARTITION_TROUBLE_OVER.log({"offset": offset, **self._where})
+            PARTITION_TROUBLE_OVER.log(offset=offset, **self._where)

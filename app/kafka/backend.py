@@ -80,7 +80,7 @@ def librdkafka() -> str:
 
 @cache
 def _warn_once(why: str) -> None:
-    PLAIN_BACKEND.log({"reason": why})
+    PLAIN_BACKEND.log(reason=why)
 
 
 def _bulk() -> Backend:

@@ -281,8 +281,7 @@ class TransactionalWriter(Writer):
             self._begin()
             self._offsets.save_beside(self._client, dead_letter, ends[dead_letter].last_stable)
             self._end_again(self._client.commit_transaction if was_committed else self._client.abort_transaction)
-        where = {"topic": self._partition.topic, "partition": self._partition.number}
-        TRANSACTION_ENDED_AGAIN.log({**where, "committed": was_committed})
+        TRANSACTION_ENDED_AGAIN.log(**self._partition.as_json(), committed=was_committed)
 
     def _ends(self, needed: Sequence[Partition]) -> dict[Partition, Ends]:
         targets = self._sender.targets
@@ -305,7 +304,7 @@ class TransactionalWriter(Writer):
                 self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
             self._deliver_all()
             self._end_again(self._client.abort_transaction)
-        TRANSACTION_ABORTED_AGAIN.log({"partitions": [str(where) for where in hanging]})
+        TRANSACTION_ABORTED_AGAIN.log(partitions=[str(where) for where in hanging])
 
     def _end_again(self, end: Callable[[float], object]) -> None:
         """

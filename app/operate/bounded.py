@@ -107,8 +107,7 @@ def parts(
 def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
     """Return a part's result for `--json`; a part without a receipt was not worked on."""
     return {
-        "topic": part.partition.topic,
-        "partition": part.partition.number,
+        **part.partition.as_json(),
         "begin": part.begin,
         "end": part.end,
         "position": part.start if receipt is None else receipt.end,

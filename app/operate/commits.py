@@ -19,8 +19,7 @@ def as_json(at: PartitionLag) -> dict[str, Any]:
     metadata = metadata_of(at)
     owner = metadata.owner
     return {
-        "topic": at.partition.topic,
-        "partition": at.partition.number,
+        **at.partition.as_json(),
         "current_offset": at.offset,
         "since": metadata.since if metadata.is_ours else None,
         "in": metadata.counts.records,

@@ -88,8 +88,7 @@ class PartitionLag:
         """Return the lag for `--json`."""
         log_start, last_stable, high_watermark = self.watermarks or (None, None, None)
         return {
-            "topic": self.partition.topic,
-            "partition": self.partition.number,
+            **self.partition.as_json(),
             "current_offset": self.offset,
             "log_start_offset": log_start,
             "last_stable_offset": last_stable,

@@ -30,9 +30,8 @@ class Pair:
 
     def as_json(self) -> dict[str, Any]:
         """Return the pair for `--json`; bytes that are not UTF-8 are escaped."""
-        (topic, number), offset, timestamp, *_ = self.record
         what = {"output": text_of(self.output)} if not self.reason else {"reason": self.reason, "detail": self.detail}
-        place = {"topic": topic, "partition": number, "offset": offset, "timestamp": timestamp}
+        place = self.record.partition.as_json() | {"offset": self.record.offset, "timestamp": self.record.timestamp}
         return place | {"input": text_of(self.record.value)} | what
 
     def __str__(self) -> str:

@@ -52,8 +52,7 @@ class LeftOut(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the part for `--json`."""
-        topic, number = self.partition
-        return {"why": self.why.value, "topic": topic, "partition": number, "offsets": self.offsets}
+        return {"why": self.why.value, **self.partition.as_json(), "offsets": self.offsets}
 
 
 class Span(NamedTuple):

@@ -68,10 +68,8 @@ class Reset:
 
     def as_json(self) -> dict[str, Any]:
         """Return the reset for `--json`."""
-        topic, number = self.at.partition
         return {
-            "topic": topic,
-            "partition": number,
+            **self.at.partition.as_json(),
             "current_offset": self.at.offset,
             "new_offset": self.offset,
             "change": self.change,

@@ -78,7 +78,7 @@ def _fix(conf: SparkConf) -> None:
     for name, fixed in FIXED.items():
         found = conf.get(name)
         if found not in (None, fixed.value):
-            SPARK_PROPERTY_OVERRIDDEN.log({"property": name, "found": found, "used": fixed.value, "why": fixed.reason})
+            SPARK_PROPERTY_OVERRIDDEN.log(property=name, found=found, used=fixed.value, why=fixed.reason)
         conf.set(name, fixed.value)
 
 

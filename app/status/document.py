@@ -46,8 +46,7 @@ def document(snapshot: Snapshot, now: float) -> Document:
 def _partition(status: PartitionStatus, now: float) -> Document:
     condition, seconds_to_close = judge(status)
     return {
-        "topic": status.partition.topic,
-        "partition": status.partition.number,
+        **status.partition.as_json(),
         "state": status.state,
         "since": status.since,
         "condition": condition,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from app import events
 from app.cures import ANY, RESUME
 from app.events import REMIND_SECONDS, Event
-from app.model import NOBODY, Partition, latest
+from app.model import NOBODY, latest
 from app.status.condition import Condition, judge
 from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
@@ -37,7 +37,7 @@ def write(before: Snapshot, after: Snapshot) -> None:
     """Log what changed; a listener of the status tracker."""
     number = {} if after.round is None else {"round": after.round.number}
     for event, fields in lines(before, after):
-        event.log(number | fields)
+        event.log(**number, **fields)
 
 
 def lines(before: Snapshot, after: Snapshot) -> Iterator[Line]:
@@ -136,11 +136,11 @@ def _unstable(before: Snapshot, after: Snapshot) -> Iterator[Line]:
                 "cure": f"if its producer is gone: {ANY.find_hanging(where)}, "
                 f"then {ANY.abort(where, status.last_stable)}",
             }
-            yield Line(events.OPEN_TRANSACTION, fields | _where(partition))
+            yield Line(events.OPEN_TRANSACTION, fields | partition.as_json())
 
 
 def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
-    where = _where(after.partition)
+    where = after.partition.as_json()
     was = before.state if before else None
     problem_before = str(before.problem) if before and before.problem else ""
     if after.problem and str(after.problem) != problem_before:
@@ -163,7 +163,7 @@ def _partition(before: PartitionStatus | None, after: PartitionStatus) -> Iterat
 
 def _still(before: Snapshot, after: Snapshot, status: PartitionStatus) -> Iterator[Line]:
     """Yield, each minute, what holds a partition up: a problem, or an unknown cause."""
-    problem, where = status.problem, _where(status.partition)
+    problem, where = status.problem, status.partition.as_json()
     if problem and status.state is not PartitionState.FAILED and _another_minute(before, after, problem.since):
         blocked = status.state is PartitionState.BLOCKED
         fields = {"waited_seconds": _waited(after, problem), "error": str(problem), **where}
@@ -175,7 +175,7 @@ def _still(before: Snapshot, after: Snapshot, status: PartitionStatus) -> Iterat
 
 
 def _moved(before: PartitionStatus | None, after: PartitionStatus) -> Iterator[Line]:
-    where = _where(after.partition)
+    where = after.partition.as_json()
     if after.skipped and (before is None or after.skipped != before.skipped):
         start, end = after.skipped
         yield Line(events.OFFSETS_SKIPPED, {"start": start, "end": end, "lost": end - start, **where})
@@ -201,7 +201,3 @@ def _round(before: RoundStatus | None, after: RoundStatus) -> Iterator[Line]:
 def _flow(records: int, dead: int, seconds: float) -> dict[str, object]:
     per_second = round(records / seconds) if seconds > 0 else 0
     return {"records": records, "dead": dead, "seconds": round(seconds, 1), "per_second": per_second}
-
-
-def _where(partition: Partition) -> dict[str, object]:
-    return {"topic": partition.topic, "partition": partition.number}

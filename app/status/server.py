@@ -73,7 +73,7 @@ class StatusServer:
         threading.Thread(
             target=self._server.serve_forever, args=(STOP_SECONDS,), name="winnow-http", daemon=True
         ).start()
-        STATUS_PAGE_UP.log({"url": self.url})
+        STATUS_PAGE_UP.log(url=self.url)
         return self
 
     def __exit__(
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return self.server.answers.at(path)
         except Exception as error:  # noqa: BLE001 - the next request must be answered
-            STATUS_PAGE_FAILED.log({"path": path, "exc_info": error})
+            STATUS_PAGE_FAILED.log(path=path, exc_info=error)
             return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, f"{type(error).__name__}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name in the base class

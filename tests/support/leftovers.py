@@ -64,10 +64,10 @@ def _name(task: Path) -> str:
 
 
 class Running:
-    """What was running before a test. Clients count if the test is `of_task`."""
+    """What was running before a test."""
 
-    def __init__(self, *, of_task: bool = True) -> None:
-        self._of_task = of_task
+    def __init__(self, *, clients_count: bool = True) -> None:
+        self._clients_count = clients_count
         self._processes, self._threads, self._clients = _processes(), set(threading.enumerate()), _clients()
 
     def processes_of_test(self) -> list[psutil.Process]:
@@ -79,12 +79,12 @@ class Running:
         gc.collect()
         names = [each.name for each in set(threading.enumerate()) - self._threads]
         threads = [each for each in names if each.startswith(OURS)]  # libraries keep theirs
-        return threads + ["a client of Kafka"] * (_clients() - self._clients if self._of_task else 0)
+        return threads + ["a client of Kafka"] * (_clients() - self._clients if self._clients_count else 0)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
-    before, failed = Running(of_task=request.path.stem in OF_TASKS), request.session.testsfailed
+    before, failed = Running(clients_count=request.path.stem in OF_TASKS), request.session.testsfailed
     yield
     deadline = time.monotonic() + GRACE_SECONDS
     alive = alive_after(before.processes_of_test(), GRACE_SECONDS)

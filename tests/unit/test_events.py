@@ -44,7 +44,7 @@ def test_there_is_no_other_way_to_log() -> None:
 def test_a_line_has_the_sentence_as_its_message() -> None:
     """Beside the fields of the event."""
     with capture_logs() as logs:
-        events.RESUMED.log({"paused_seconds": 3})
+        events.RESUMED.log(paused_seconds=3)
 
     assert [{"event": "resumed", "log_level": "info", "message": "Resumed", "paused_seconds": 3}] == logs
 
