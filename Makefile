@@ -63,13 +63,13 @@ faults: $(CLASSES)  ## the integration tests the long way, before a release: eve
 neighbours: $(READY)  ## a Structured Streaming query on PySpark 4.0, in an environment of its own, with the offset listener (about 2 minutes)
 	$(BIN)/python -m pytest tests/neighbours
 
-chaos: $(READY)  ## do harm to the service on a real cluster, check every record (about 15 minutes; SEED=n repeats a run)
+chaos: $(READY)  ## inject faults into the service on a real cluster, check every record (about 15 minutes; SEED=n repeats a run)
 	$(BIN)/python -m tests.chaos run --minutes 12 $(if $(SEED),--seed $(SEED))
 
 chaos-long: $(READY)  ## the same for HOURS (by default 6)
 	$(BIN)/python -m tests.chaos run --minutes $$(( 60 * $(or $(HOURS),6) )) $(if $(SEED),--seed $(SEED))
 
-refusals: $(READY)  ## do harm that is no crash (refused records, passwords, lost leaders, a second service, …), each kind TIMES (3) times
+refusals: $(READY)  ## inject refusals and half-outages (refused records, passwords, lost leaders, a second service, …), each kind TIMES (3) times
 	$(BIN)/python -m tests.chaos refusals --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))
 
 takeover: $(READY)  ## let later generations take over from a running service, killed in the middle, two at once; and without the fence

@@ -154,7 +154,7 @@ def refusals(
     names: tuple[str, ...],
 ) -> None:
     """
-    Inject the kinds of harm that are no crashes, in systems that can have them. Without NAMES, all but take-overs.
+    Inject refusals, half-outages and misconfigurations instead of crashes. Without NAMES, all but take-overs.
 
     Exits with 1 if there is an anomaly.
     """

@@ -50,13 +50,13 @@ def _hanging_calls_are_awaited() -> None:
 
 
 def _swallowed_refusals() -> None:
-    """Wrong: that Kafka refuses us is never final, and nobody is told."""
+    """Wrong: a refusal by Kafka is never final, and nobody is told."""
     _part("driver.retry").Refusals.are_final = lambda *_: False
     _part("driver.tracker").StatusTracker.kafka_is_away = lambda *_: None
 
 
 def _refused_records_are_sent_again() -> None:
-    """Wrong: a record that the broker refuses counts as bad luck."""
+    """Wrong: a refused record is treated as a passing error."""
     _part("kafka.failures").RECORD_REFUSED = frozenset()
 
 
@@ -67,7 +67,7 @@ def _limits_are_read_once() -> None:
 
 
 def _cuts_are_ignored() -> None:
-    """Wrong: a log that was cut and has grown again is read on where the group has come to."""
+    """Wrong: a log that was cut and has grown again is read on from the group's offset."""
     consumer, failures, transient = (
         _part("kafka.consumer").TaskConsumer,
         _part("kafka.failures"),
@@ -90,12 +90,12 @@ def _added_partitions_start_like_all() -> None:
 
 
 def _any_owner_will_do() -> None:
-    """Wrong: nobody looks who else commits the group's offsets."""
+    """Wrong: nobody checks who else commits the group's offsets."""
     _part("driver.owners").Owners.look = lambda *_: None
 
 
 def _topics_are_created() -> None:
-    """Wrong: a question about a topic creates it."""
+    """Wrong: asking about a topic creates it."""
     _part("kafka.settings").NO_NEW_TOPICS = {"allow.auto.create.topics": True}
 
 

@@ -22,12 +22,12 @@ AWAY_SECONDS = 30.0
 """For how long a deleted topic must not come back."""
 LOOK_SECONDS = 0.5
 START_SECONDS = 300.0
-"""On a machine that has too much to do, a second driver needs minutes."""
+"""On a busy machine, a second driver needs minutes to start."""
 
 
 class Aside:
     """
-    A second service with a group and topics of its own: to delete these does no harm to the lines that are checked.
+    A second service with a group and topics of its own: deleting them cannot affect the lines that are checked.
 
     It has two source topics, `raw` and `more`.
 
@@ -51,7 +51,7 @@ class Aside:
         self.topics = {role: f"{self._name}.{role}" for role in ("raw", "more", "clean", "dead")}
         self._written = 0
         self.config: dict[str, Any] = {}
-        """What its configuration has besides; may change before it starts again."""
+        """Further configuration; may change before it starts again."""
         for role in self.topics:
             self._create(role)
 

@@ -50,7 +50,7 @@ EXAMPLES = 5
 RESET_SECONDS = 2.0
 """How long before its record in the history a committed offset may have been read."""
 HELD_UP_SECONDS = 10.0
-"""Far more than the two seconds that are wanted, because the machine is busy; the report shows the pause itself."""
+"""Far more than the intended two seconds, because the machine is busy; the report shows the pause itself."""
 HEARD_SECONDS = 2.0
 """How long after its time a line of the log may be recorded."""
 
@@ -215,7 +215,7 @@ def left_open(history: History) -> Iterator[Found]:
 
 
 def silent(history: History) -> Iterator[Found]:
-    """Find faults that a person must know of, and that no line of the log told while they lasted."""
+    """Find faults that a person must know of, and that the log did not report while they lasted."""
     for fault in history.faults:
         if fault.told and telling(history, fault) is None:
             yield 1, f"{fault.name} ({fault.target}): nothing said matches {fault.told!r}"

@@ -113,7 +113,7 @@ class Shown:
 
 @contextmanager
 def page(
-    shown: Shown, folder: Path, width: int = 960, height: int = 640, *, dark: bool = False
+    shown: Shown, folder: Path, width: int = 1100, height: int = 800, *, dark: bool = False
 ) -> Iterator[tuple[Browser, StatusServer]]:
     with (
         StatusServer("127.0.0.1", 0, lambda: shown.now) as server,
@@ -154,7 +154,7 @@ def test_it_renders_and_updates(tmp_path: Path) -> None:
 
         shown.now = catching_up()
         browser.until(f"{STATE}.className === 'catching-up'")
-        assert "closed in" in browser.value("document.querySelector('#partitions .catching-up').textContent")
+        assert "done in" in browser.value("document.querySelector('#partitions .catching-up').textContent")
         picture(browser, "catching-up")
 
         shown.now = blocked()

@@ -1,5 +1,5 @@
 """
-The kinds of harm that are no crashes but refusals, half-outages and misconfigurations.
+Refusals, half-outages and misconfigurations: harm that is not a crash.
 
 Each has a system of the right shape, and a word that the log must say meanwhile: whoever stops or waits tells why.
 """
