@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -156,6 +157,51 @@ def test_the_commands_of_the_configuration_page_run(tmp_path: Path) -> None:
         )
         assert "".join(shown) in done.stdout.decode()
     assert (tmp_path / "winnow.schema.json").stat().st_size
+
+
+def test_the_commands_of_the_parser_page_run(tmp_path: Path) -> None:
+    """Each parser that the page configures cleanses the file that the page shows; its own example is installed first."""
+    page = TEXTS["docs/parsers.md"]
+    parser, contract = (block for block in fenced(page, "python") if "JsonLines" in block)
+    package, metadata = tmp_path / "acme_parsers", tmp_path / "acme_parsers-1.0.0.dist-info"
+    package.mkdir()
+    (package / "json_lines.py").write_text(parser)
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-parsers\nVersion: 1.0.0\n")
+    (entry,) = (block for block in fenced(page, "toml") if "winnow.parsers" in block)
+    groups = tomllib.loads(entry)["project"]["entry-points"]["winnow.parsers"]
+    lines = [f"{name} = {place}" for name, place in groups.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[winnow.parsers]", *lines]))
+    (tmp_path / "test_contract.py").write_text(contract)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+    shown = list(parsed_files(page))
+    assert 2 == len(shown)
+    for file, content, arguments, printed in shown:
+        before = page[: page.index(content)]
+        (tmp_path / "winnow.yaml").write_text(list(fenced(before, "yaml"))[-1])
+        (tmp_path / file).write_text(content + "\n")
+        done = subprocess.run(
+            [sys.executable, "-m", "app.cli", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert sorted(printed.splitlines()) == sorted((done.stdout + done.stderr).splitlines())
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "test_contract.py"], cwd=tmp_path, env=environment, check=True
+    )
+
+
+def parsed_files(page: str) -> Iterator[tuple[str, str, list[str], str]]:
+    """Yield each file that a page shows and parses: its name, its lines, the arguments, and what is printed."""
+    for block in fenced(page, "console"):
+        (shown, content), *rest = commands(f"```console\n{block}```")
+        if shown.startswith("cat "):
+            ((command, printed),) = rest
+            yield shown.split()[1], content, command.split()[1:], printed
 
 
 def test_every_parser_is_in_its_page() -> None:
