@@ -42,6 +42,7 @@ class Balance:
         self._timings = timings
         self._patience = timings.stalled + commit_seconds
         self._ranges = [each for task in tasks for each in task]
+        self._controls = {task[0].partition for task in tasks}
         self._offsets = workload.offsets
         self._blocked = workload.blocked.keys()
         self._progressed_at = {each.partition: now for each in self._ranges}
@@ -66,10 +67,10 @@ class Balance:
 
     def needs_rebalance(self, found: SourceOffsets, slots: int, now: float) -> str:
         """Return why the round must end and be planned again; empty while the plan is good."""
-        offsets = found.offsets
-        before, self._offsets = self._offsets, offsets
+        before, offsets = self._offsets, found.offsets
         if before.keys() != offsets.keys():
             return "partitions were added or removed"
+        self._offsets = offsets = self._awaiting_controls(before, offsets)
         if why := self._unblocked(before, offsets) or self._trouble(before, offsets):
             return why
         loads: dict[Partition, int] = {}
@@ -108,6 +109,17 @@ class Balance:
                 return f"{partition}: it was blocked, and the group's offset has been set"
         return ""
 
+    def _awaiting_controls(
+        self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
+    ) -> Mapping[Partition, PartitionOffsets]:
+        """
+        Return the offsets. While a control partition's was moved back or deleted, all such count as they were before.
+
+        A control lane commits every second, which puts its offset back. Fenced before that, it would lose its place.
+        """
+        lost = {each.partition for each in self._ranges if _lost(before[each.partition], offsets[each.partition])}
+        return offsets if lost.isdisjoint(self._controls) else {**offsets, **{each: before[each] for each in lost}}
+
     def _trouble(
         self, before: Mapping[Partition, PartitionOffsets], offsets: Mapping[Partition, PartitionOffsets]
     ) -> str:
@@ -142,16 +154,23 @@ class Balance:
         return "the work has become uneven" if uneven and not keeps_up else ""
 
 
+def _lost(before: PartitionOffsets, at: PartitionOffsets) -> str:
+    """Return how somebody else changed the committed offset; empty if nobody did."""
+    if before.committed is None or before.topic_id != at.topic_id:
+        return ""
+    if at.committed is None:
+        return "the group's offset vanished"
+    return "the group's offset was moved back" if at.committed.offset < before.committed.offset else ""
+
+
 def _trouble(planned: OffsetRange, before: PartitionOffsets, at: PartitionOffsets) -> str:
     """Return a change that a task may not notice or cannot repair; empty if there is none."""
     if before.topic_id != at.topic_id:
         return "its topic was deleted and recreated"
-    if before.committed is None:
+    if why := _lost(before, at):
+        return why
+    if before.committed is None or at.committed is None:
         return ""
-    if at.committed is None:
-        return "the group's offset vanished"
-    if at.committed.offset < before.committed.offset:
-        return "the group's offset was moved back"
     # Until its first commit a task reads from the planned start, which `out.of.range` may have moved.
     next_offset = planned.start if at.committed.offset == planned.committed else at.committed.offset
     in_range = at.watermarks.log_start <= next_offset <= at.watermarks.high_watermark

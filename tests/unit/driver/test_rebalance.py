@@ -18,7 +18,7 @@ from app.runtime import Timings
 
 STALLED_SECONDS, START_SECONDS, ELECTION_SECONDS = Timings()[:3]
 PARTITIONS = [Partition("raw", number) for number in range(4)]
-A, B, *_ = PARTITIONS
+A, B, _, D = PARTITIONS
 At = dict[Partition, PartitionOffsets]
 
 
@@ -63,8 +63,8 @@ def test_a_good_plan_is_left_alone() -> None:
         ({}, "partitions were added or removed"),
         (LATER | {Partition("raw", 4): at()}, "partitions were added or removed"),
         (LATER | {B: at(500, topic_id="other")}, "raw-1: its topic was deleted and recreated"),
-        (LATER | {B: at(None)}, "raw-1: the group's offset vanished"),
-        (LATER | {B: at(99)}, "raw-1: the group's offset was moved back"),
+        (LATER | {D: at(None)}, "raw-3: the group's offset vanished"),
+        (LATER | {D: at(99)}, "raw-3: the group's offset was moved back"),
         (LATER | {B: at(100, low=200)}, "raw-1: its next record was deleted"),
         (LATER | {B: at(100, stable=50)}, "raw-1: its next record was deleted"),
     ],
@@ -72,6 +72,19 @@ def test_a_good_plan_is_left_alone() -> None:
 def test_a_change_that_a_task_cannot_handle_is_noticed(now: At, why: str) -> None:
     """The round ends, and the next discovery handles the change."""
     assert why == balance(BEFORE).needs_rebalance(SourceOffsets(now), 2, 10)
+
+
+@pytest.mark.parametrize("lost", [None, 99])
+def test_a_control_lane_puts_its_offset_back_before_it_is_fenced(lost: int | None) -> None:
+    """The fence would keep it from committing: after a deletion its place would be unknown, and its partition blocked."""
+    round_ = balance(BEFORE)  # the tasks are A and C, B and D
+    everything = LATER | {A: at(lost), B: at(lost), D: at(lost)}
+
+    assert not round_.needs_rebalance(SourceOffsets(everything), 2, 10)
+    assert not round_.needs_rebalance(SourceOffsets(everything | {A: at(500)}), 2, 11)
+    assert "raw-3: the group's offset" in round_.needs_rebalance(
+        SourceOffsets(everything | {A: at(500), B: at(500)}), 2, 12
+    )
 
 
 def test_a_lane_that_has_read_ahead_of_retention_is_left_alone() -> None:
