@@ -50,8 +50,8 @@ PROGRESS = Event(
     "progress",
     "info",
     "Progress",
-    "Every `round.interval` (exactly once): `records` since the last line, how many of them were `dead` letters, the "
-    "`lag` of all partitions, and the rate.",
+    "Every `round.interval`, with `exactly-once` only: `records` since the last line, how many of them were `dead` "
+    "letters, the `lag` of all partitions, and the rate.",
 )
 ROUND = Event("round", "info", "A round has ended", "After each round, with its totals.")
 REBALANCE = Event(

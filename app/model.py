@@ -114,10 +114,14 @@ class Owner(NamedTuple):
         """The order of takeover: of two runs, the one with the larger rank continues."""
         return self.generation, self
 
+    @property
+    def started_at(self) -> str:
+        """When it started, as ISO 8601 in UTC."""
+        return datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
+
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.started / 1000, UTC).isoformat(timespec="milliseconds")
         of = f" of generation {self.generation}" if self.generation else ""
-        return f"the service{of} on {self.host} that started at {at} and writes to {self.sink}"
+        return f"the service{of} on {self.host} that started at {self.started_at} and writes to {self.sink}"
 
 
 def latest(owners: Iterable[Owner]) -> Owner:

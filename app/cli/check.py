@@ -14,7 +14,7 @@ from app.cli.options import check_clients, configuration, overrides, parser_of, 
 from app.cli.tables import as_json
 from app.errors import ConfigError
 from app.executor.parse import parse
-from app.operate.samples import surprises
+from app.operate import samples
 
 
 @click.command()
@@ -81,9 +81,9 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
 
     report.clients = explain_backend(settings.kafka, settings.output_kafka)
     check_clients(loaded)
-    surprised = surprises(settings.parser.samples, partial(parse, parser_of(settings.parser)))
-    for each in surprised:
-        report.say("surprise", str(each))
+    failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
+    for each in failed:
+        report.say("fails", str(each))
     code = 0
     if connect:
         from app.driver.check import connected
@@ -92,4 +92,4 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
         code = connected(settings, clients(settings), report.say)
     elif unknown := config.undecided(settings):
         report.say("warns", unknown)
-    return max(code, 1 if surprised else 0)
+    return max(code, 1 if failed else 0)

@@ -67,7 +67,7 @@ def _row_of_commit(at: PartitionLag) -> list[object]:
     if not metadata.is_ours:
         return [*at.partition, at.offset, *[None] * 5]
     counts, owner = metadata.counts, metadata.owner
-    by = None if owner == NOBODY else owner
+    by = None if owner == NOBODY else f"{owner.host}, started {owner.started_at}, generation {owner.generation}"
     return [*at.partition, at.offset, metadata.since, counts.records, counts.out, counts.dead_total, by]
 
 

@@ -52,7 +52,7 @@ def show(view: View, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(view.value, ensure_ascii=False))
     else:
-        _console().print(_drawn(view), soft_wrap=True)
+        _console().print(_drawn(view) if view.columns else view.footer, soft_wrap=True)
     return view.code
 
 

@@ -37,6 +37,7 @@ console = Console()
 def show(records: int, *, keep: bool) -> int:
     """Produce, cleanse and verify lines; return 0 if all is well. Raises NotUsable without Java or Kafka's jars."""
     recipe = Recipe(partitions=PARTITIONS, count=records, bad=0.02, enveloped=0.1)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it, too, ends the broker and the service
     try:
         with tempfile.TemporaryDirectory(prefix="winnow-demo-") as folder, _broker(Path(folder)) as (broker, file):
             _produce(broker, recipe)
@@ -203,4 +204,5 @@ def _go_on(file: Path, broker: Broker, page: str) -> None:
         console.print(f"\nKafka ({broker.bootstrap}) and the service keep running until Ctrl-C. To explore further:")
         console.print(f"  {page}", soft_wrap=True)
         console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        with suppress(KeyboardInterrupt):
+            signal.pause()

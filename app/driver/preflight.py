@@ -39,6 +39,7 @@ from app.runtime import REAL, Runtime
 PARTITIONS = 8
 """The suggested number of partitions for a new topic, if nothing says how many it needs."""
 UNKNOWN_LIMITS = "its limits on records are unknown until it rejects one"
+UNKNOWN_RETENTION = "no metric or alert tells when retention is about to delete unread records"
 UNREAD_SOURCE = "its partitions are not read"
 UNREAD = "winnow pause, winnow audit and winnow dlq do not work"
 UNPAUSED = "winnow pause does not work"
@@ -83,6 +84,8 @@ class Preflight:
         # A topic found only by the pattern may belong to others; the service runs without it.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
+        settings = (Need("topic", each, ("DescribeConfigs",), UNKNOWN_RETENTION) for each in topics)
+        yield from _of_topics(source, sources, settings)
         if self._two:
             placeholders = [self._config.placeholder.format(topic=each) for each in topics]
             yield from _of_topics(sink, sink.topics(sorted(placeholders)), map(_reads, placeholders))

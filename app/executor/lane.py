@@ -23,7 +23,7 @@ from app.executor.clients import C, Clients, LaneWriter
 from app.executor.progress import Progress
 from app.executor.reading import Reading
 from app.executor.search import Search, refused_cure
-from app.executor.start import first_position, refuse_surprise
+from app.executor.start import first_position, refuse_moved_offset
 from app.executor.trouble import Trouble
 from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.claim import yield_to_later
@@ -175,7 +175,7 @@ class Lane:
         """
         assert self._writer is not None  # open() came first
         self.refuse_if_taken(committed)
-        refuse_surprise(self.partition, self._committed, committed)
+        refuse_moved_offset(self.partition, self._committed, committed)
         self.position = first_position(self.range, committed, stored=self.stored)
         self.progress = self.progress.resolved(self.position)
         self._writer.settle(committed)

@@ -6,7 +6,7 @@ from app.errors import CorruptOffset, OffsetMoved
 from app.model import CommittedOffset, OffsetRange, Partition
 
 
-def refuse_surprise(partition: Partition, known: int | None, committed: CommittedOffset | None) -> None:
+def refuse_moved_offset(partition: Partition, known: int | None, committed: CommittedOffset | None) -> None:
     """
     Require that the committed offset still exists and is not below the one that the driver saw.
 

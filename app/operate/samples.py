@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,7 +12,7 @@ from parsers.contract import Parsed
 
 
 @dataclass(frozen=True, slots=True)
-class Surprise:
+class FailedSample:
     """A sample for which the parser gives another result; `number` is its index in the list."""
 
     number: int
@@ -23,12 +22,8 @@ class Surprise:
     def __str__(self) -> str:
         return f"parser.samples[{self.number}]: expected {self.expected}, got {self.found}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the surprise for `--json`."""
-        return {"sample": self.number, "expected": self.expected, "found": self.found}
 
-
-def surprises(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[Surprise]:
+def failed(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parsed]) -> list[FailedSample]:
     """Return the samples for which the parser gives another result; `parse` never raises for data."""
     if not samples:
         return []
@@ -39,7 +34,7 @@ def surprises(samples: Sequence[Sample], parse: Callable[[pa.BinaryArray], Parse
     }
     found |= {each.row: (None, each.reason, f" ({each.detail})") for each in parsed.rejects()}
     return [
-        Surprise(number, _said(sample.output, sample.reason), _said(output, reason) + detail)
+        FailedSample(number, _said(sample.output, sample.reason), _said(output, reason) + detail)
         for number, sample in enumerate(samples)
         for output, reason, detail in [found[number]]
         if (output, reason) != (sample.output, sample.reason)

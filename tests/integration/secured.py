@@ -184,9 +184,10 @@ def needed(group: str, source: str, sink: str, dead: str) -> list[Right]:
     ]
 
 
-def useful(group: str, sink: str, dead: str) -> list[Right]:
+def useful(group: str, source: str, sink: str, dead: str) -> list[Right]:
     """Return the rights whose absence is only a warning."""
     return [
+        (ResourceType.TOPIC, source, AclOperation.DESCRIBE_CONFIGS),
         (ResourceType.TOPIC, sink, AclOperation.DESCRIBE_CONFIGS),
         (ResourceType.TOPIC, dead, AclOperation.DESCRIBE_CONFIGS),
         (ResourceType.GROUP, f"{group}.pause", AclOperation.READ),

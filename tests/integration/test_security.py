@@ -294,8 +294,8 @@ def test_each_right_is_needed(secured: SecuredBroker) -> None:
 def test_each_other_right_is_missed(secured: SecuredBroker) -> None:
     """With all rights there is no warning. Without an optional one, exactly that one is named."""
     config = stage(secured, "SCRAM-SHA-512", "useful")
-    group, _, sink, dead = places(config)
-    rights = useful(group, sink, dead)
+    group, source, sink, dead = places(config)
+    rights = useful(group, source, sink, dead)
     allow(secured, rights)
 
     def missed() -> list[str]:

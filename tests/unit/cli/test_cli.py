@@ -173,12 +173,12 @@ class TestCheck:
         file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good}}))
         fine = runner.invoke(main, ["check", "-c", str(file)])
         file.write_text(yaml.safe_dump(GOOD | {"parser": {"samples": good + wrong}}))
-        surprised = runner.invoke(main, ["check", "-c", str(file)])
+        failing = runner.invoke(main, ["check", "-c", str(file)])
 
-        assert (0, 1) == (fine.exit_code, surprised.exit_code), fine.output
-        first, second = [text for text in surprised.stdout.splitlines() if text.startswith("surprise")]
-        assert first.startswith("surprise parser.samples[2]: expected the line 'x', got the reason no_marker (")
-        assert second.startswith("surprise parser.samples[3]: expected the reason no_marker, got the reason empty (")
+        assert (0, 1) == (fine.exit_code, failing.exit_code), fine.output
+        first, second = [text for text in failing.stdout.splitlines() if text.startswith("fails")]
+        assert first.startswith("fails    parser.samples[2]: expected the line 'x', got the reason no_marker (")
+        assert second.startswith("fails    parser.samples[3]: expected the reason no_marker, got the reason empty (")
 
     @pytest.mark.parametrize(
         "sample", [{"line": "x"}, {"line": "x", "output": "y", "reason": "empty"}, {"output": "x"}]

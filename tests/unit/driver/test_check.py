@@ -91,7 +91,7 @@ def test_what_a_preflight_finds_is_told_with_its_severity() -> None:
     ) == said[0]
     assert "ok       the brokers support the API of Kafka 4.1" == said[1]
 
-    sound.rights["raw"] = frozenset({"Describe"})
+    sound.rights["raw"] = frozenset({"Describe", "DescribeConfigs"})
     said.clear()
     assert 3 == connected(config(), kafka.clients, noted(said))
     assert (
