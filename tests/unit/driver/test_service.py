@@ -782,7 +782,10 @@ class TestKafkaTrouble:
         """Each of them is named, in the words of `winnow check --connect`."""
         time, kafka = SimulatedTime(), DriverKafka(p0=(0, 10))
         kafka.clusters = FakeCluster()
-        kafka.clusters.rights = {"raw": frozenset({"DescribeConfigs"}), "clean": frozenset({"Describe", "Read", "DescribeConfigs"})}
+        kafka.clusters.rights = {
+            "raw": frozenset({"DescribeConfigs"}),
+            "clean": frozenset({"Describe", "Read", "DescribeConfigs"}),
+        }
         kafka.forbidden = NotAllowed("no transactional id", "allow it")
         rounds, stop = FakeRounds(works(kafka)), SimulatedStop(time, at=3_600)
         said: list[str] = []
