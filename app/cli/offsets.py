@@ -12,7 +12,6 @@ import yaml
 
 from app import config
 from app.cli.options import built, configuration, overrides, read, reports_errors
-from app.cli.resets import stopped_service
 from app.driver.clients import Clients
 from app.errors import ConfigError
 from app.model import Plugin, Topic, partitions_of
@@ -20,6 +19,7 @@ from app.offsets import history as earlier
 from app.offsets import migrate as migration
 from app.offsets import registry as stores
 from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
+from app.operate.running import StoppedService
 
 SOURCE = "source"
 """Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
@@ -71,7 +71,7 @@ def migrate(
             moves = list(migration.moves(origin, destination, partitions))
             refused = migration.foretell(moves, force=force, say=click.echo)
         else:
-            with stopped_service(settings, kafka).changing(destination, partitions, origin) as written:
+            with StoppedService(settings, kafka).changing(destination, partitions, origin) as written:
                 moves = list(migration.moves(origin, destination, partitions))
                 refused = migration.carry_out(moves, destination, written, force=force, say=click.echo)
         migration.tell_others(moves, partitions, _choice(source)["name"], click.echo)
@@ -116,7 +116,7 @@ def history(
             migration.tell_others(moves, partitions_of(topics.values()), "the history of that time", click.echo)
             if dry_run:
                 return migration.foretell(moves, force=True, say=click.echo)
-            with stopped_service(settings, kafka).changing(target, [each.partition for each in moves]) as written:
+            with StoppedService(settings, kafka).changing(target, [each.partition for each in moves]) as written:
                 return migration.carry_out(moves, target, written, force=True, say=click.echo)
 
 

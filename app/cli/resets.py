@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from app.cli.tables import View, as_json, progress, show
 from app.cures import RESTART
 from app.driver.clients import Clients
 from app.errors import ConfigError
-from app.model import NOBODY, Partition
+from app.model import NOBODY
 from app.offsets.contract import is_local
 from app.offsets.history import milliseconds_of
 from app.operate.commits import as_json as json_of_commit
@@ -139,27 +138,13 @@ def _found(settings: config.Config, topics: tuple[str, ...]) -> tuple[Clients, l
 
 
 def _carry_out(planned: list[Reset], clients: Clients, settings: config.Config) -> None:
-    service, partitions = stopped_service(settings, clients), [each.at.partition for each in planned]
+    service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
     with service.changing(clients.offsets, partitions) as written, progress("setting offsets", len(planned)) as done:
         for each in planned:
             partition, committed = each.at.partition, each.committed
             clients.offsets.reset(partition, committed.offset, committed.metadata)
             written[partition] = committed
             done()
-
-
-def stopped_service(settings: config.Config, clients: Clients) -> StoppedService:
-    """Return the check that the group's service is stopped, on each cluster that it may commit to."""
-    from app.kafka.commit_log import KafkaCommitLog
-
-    clusters = [settings.output_kafka, *([settings.kafka] if settings.sink.kafka else [])]
-    logs = [KafkaCommitLog(each, settings.group_id) for each in clusters]
-
-    def watch(seconds: float) -> Partition | None:
-        with ThreadPoolExecutor(len(logs)) as threads:
-            return next(filter(None, threads.map(lambda log: log.watch(seconds), logs)), None)
-
-    return StoppedService(settings, clients, watch)
 
 
 def _view(group: str, planned: list[Reset], *, done: bool) -> View:

@@ -10,10 +10,10 @@ import click
 
 from app import config
 from app.cli.options import configuration, overrides, read, reports_errors
-from app.cli.resets import stopped_service
 from app.cli.tables import View, as_json, show
 from app.model import Partition, transactional_id
 from app.offsets.history import time_of
+from app.operate.running import StoppedService
 
 if TYPE_CHECKING:  # `winnow parse` works without Kafka's client
     from app.kafka.transaction_log import OpenTransaction
@@ -67,7 +67,7 @@ def _open(settings: config.Config) -> list[OpenTransaction]:
 def _abort(settings: config.Config, sources: list[Partition]) -> None:
     from app.start import clients
 
-    service = stopped_service(settings, clients(settings))
+    service = StoppedService(settings, clients(settings))
     service.refuse_running()
     service.fence(sources)
 

@@ -16,18 +16,17 @@ from app.offsets.metadata import owner_of
 
 CURE = "stop it, and try again"
 
-Watch = Callable[[float], Partition | None]
-"""Waits for this many seconds, or until a commit repeats an offset; returns that commit's partition."""
-
 
 class StoppedService:
-    """A service that must be stopped while an operator changes its offsets or transactions."""
+    """
+    A service that must be stopped while an operator changes its offsets or transactions.
 
-    def __init__(
-        self, config: Config, clients: Clients, watch: Watch, sleep: Callable[[float], object] = time.sleep
-    ) -> None:
+    An idle service is seen too: each of its tasks stores its times with one offset every second.
+    """
+
+    def __init__(self, config: Config, clients: Clients, sleep: Callable[[float], object] = time.sleep) -> None:
         self._clients = clients
-        self._watch, self._sleep = watch, sleep
+        self._sleep = sleep
         self._source = config.source
         self._seconds = sign_of_life_seconds(config.commit_interval)
         self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
@@ -47,13 +46,13 @@ class StoppedService:
         self._clients.group.refuse_foreign_members()
         topics = self._clients.topics.source_topics(self._source.topics, self._source.topics_pattern, ())
         partitions = partitions_of(topics.values())
-        stores = (self._clients.offsets, *others)
+        copies = [self._clients.copies] if self._clients.copies is not None else []
+        stores = (self._clients.offsets, *copies, *others)
         before = [store.load(partitions, stable=False) for store in stores]
-        renewed = self._watch(self._seconds)
+        self._sleep(self._seconds)
         for store, was in zip(stores, before, strict=True):
             now = store.load(partitions, stable=False)
-            moved = (each for each in partitions if now.get(each) != was.get(each))
-            if (partition := next(moved, renewed)) is not None:
+            if partition := next((each for each in partitions if now.get(each) != was.get(each)), None):
                 cause = f"{_who(now.get(partition))} is running: it committed {partition} during the check"
                 raise ServiceRuns(cause, CURE)
 
