@@ -75,7 +75,7 @@ class Report:
 
 def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.loaded, settings = loaded, loaded.config
-    if warning := config.laid_open(loaded):
+    if warning := config.exposed_secrets(loaded):
         report.say("warns", warning)
     from app.kafka.backend import explain_backend
 

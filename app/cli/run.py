@@ -26,9 +26,9 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     loaded = read(file, assignments)
     check_clients(loaded)
     settings = loaded.config
-    if warning := config.laid_open(loaded):
+    if warning := config.exposed_secrets(loaded):
         PREFLIGHT_WARNING.log(finding=warning)
-    config.take_from_environment()
+    config.clear_environment()
     from app.driver.clients import Rounds
     from app.driver.stop import Stop
     from app.spark.job import start_rounds

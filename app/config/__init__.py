@@ -17,10 +17,10 @@ from app.config.model import (
     Source,
     StoreChoice,
 )
-from app.config.reading import Loaded, load, read, take_from_environment
+from app.config.reading import Loaded, clear_environment, load, read
 from app.config.rules import undecided
 from app.config.schema import schema
-from app.config.secrets import laid_open, masked
+from app.config.secrets import exposed_secrets, masked
 from app.config.shown import Value, described, shown, values
 from app.config.sources import ENV_PREFIX
 
@@ -36,14 +36,14 @@ __all__ = [
     "Source",
     "StoreChoice",
     "Value",
+    "clear_environment",
     "described",
-    "laid_open",
+    "exposed_secrets",
     "load",
     "masked",
     "read",
     "schema",
     "shown",
-    "take_from_environment",
     "undecided",
     "values",
 ]

@@ -51,7 +51,7 @@ def load(file: Path | None, assignments: Iterable[str] = (), environ: Mapping[st
     return read(file, assignments, environ).config
 
 
-def take_from_environment() -> None:
+def clear_environment() -> None:
     """Remove the configuration, which may hold secrets, from the environment that child processes inherit."""
     for name in [each for each in os.environ if each.startswith(ENV_PREFIX)]:
         del os.environ[name]

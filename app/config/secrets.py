@@ -53,7 +53,7 @@ def misspelt(keys: Keys) -> str:
     return hint(keys[-1]) if keys[:-1] in PROPERTY_SECTIONS and keys[0] != "spark" else ""
 
 
-def laid_open(loaded: Loaded) -> str:
+def exposed_secrets(loaded: Loaded) -> str:
     """
     Return a warning that names each secret in the file or an argument, and what to write instead.
 

@@ -113,7 +113,7 @@ class _Broker:
         return Objection(f"{self._name} requires a SASL login ({names}), but none is configured", cure)
 
     def _of_tls_listener(self) -> Objection | None:
-        with suppress(OSError), self._secured(_believing()):
+        with suppress(OSError), self._secured(_trusting_all()):
             login = "SASL_SSL" if self._protocol.startswith("sasl_") else "SSL, or to SASL_SSL if it requires a login"
             cause = f"{self._name} uses TLS, but security.protocol is {self._protocol.upper()}"
             return Objection(cause, f"set {self._section}.security.protocol to {login}")
@@ -191,7 +191,7 @@ class _Broker:
         """Return a TLS context with our authorities and certificate, as librdkafka's properties say."""
         known = self._known
         if str(known.get("enable.ssl.certificate.verification", "true")).lower() == "false":
-            context = _believing()
+            context = _trusting_all()
         else:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = known.get("ssl.endpoint.identification.algorithm", "https") != "none"
@@ -200,7 +200,7 @@ class _Broker:
         return context
 
 
-def _believing() -> ssl.SSLContext:
+def _trusting_all() -> ssl.SSLContext:
     """Return a context that accepts every certificate; use it only to send nothing secret."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -288,7 +288,7 @@ def _of_tokens(known: Known, section: str) -> Objection | None:
     at = urlsplit(str(url))
     host = at.hostname or ""
     connection = (
-        http.client.HTTPSConnection(host, at.port, timeout=SECONDS, context=_believing())
+        http.client.HTTPSConnection(host, at.port, timeout=SECONDS, context=_trusting_all())
         if at.scheme == "https"
         else http.client.HTTPConnection(host, at.port, timeout=SECONDS)
     )

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.config import described, laid_open, load, masked, read, shown, take_from_environment
+from app.config import clear_environment, described, exposed_secrets, load, masked, read, shown
 from tests.unit.config.good import GOOD
 
 OPTIONS = st.recursive(
@@ -165,7 +165,7 @@ class TestLaidOpen:
         file.chmod(0o604)
         lines = {text.strip().partition(":")[0]: at for at, text in enumerate(file.read_text().splitlines(), 1)}
 
-        said = laid_open(read(file, ["sink.kafka={bootstrap.servers: h, sasl.password: hunter2}"], {}))
+        said = exposed_secrets(read(file, ["sink.kafka={bootstrap.servers: h, sasl.password: hunter2}"], {}))
 
         assert "hunter2" not in said
         assert (
@@ -190,17 +190,17 @@ class TestLaidOpen:
         }
         file.chmod(0o600)
 
-        assert "" == laid_open(read(file, ["kafka.ssl.key.password.file=/s"], environment))
-        assert "chmod" not in laid_open(read(file, ["kafka.ssl.key.password=hunter2"], environment))
+        assert "" == exposed_secrets(read(file, ["kafka.ssl.key.password.file=/s"], environment))
+        assert "chmod" not in exposed_secrets(read(file, ["kafka.ssl.key.password=hunter2"], environment))
         file.write_text(yaml.safe_dump(GOOD | {"offsets": {"store": {"name": "x", "password": "hunter2"}}}))
-        assert laid_open(read(file, (), {})).endswith("use password.file: /path")
+        assert exposed_secrets(read(file, (), {})).endswith("use password.file: /path")
 
     def test_what_is_started_inherits_no_configuration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A JVM and its workers inherit the driver's environment without the secrets in it."""
         monkeypatch.setenv("WINNOW_KAFKA__SASL_PASSWORD", "hunter2")
         monkeypatch.setenv("WINNOWER", "somebody else's")
 
-        take_from_environment()
+        clear_environment()
 
         assert "hunter2" not in os.environ.values()
         assert "somebody else's" == os.environ["WINNOWER"]
