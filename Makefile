@@ -51,8 +51,8 @@ setup: $(READY)  ## create .venv with the winnow command, from hash-pinned depen
 demo: $(RUNTIME)  ## cleanse 1,000,000 lines on an embedded real Kafka, then count that none is lost or doubled
 	@$(BIN)/winnow demo
 
-test: $(CLASSES) $(COMPILED) $(MKDOCS)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark
-	$(BIN)/python -m pytest -n $(STREAMS)
+test: $(CLASSES) $(COMPILED) $(MKDOCS)  ## build and run the image, unit tests, and integration tests on a real Kafka; a dozen start Spark (SHUFFLE=n: in random order)
+	$(BIN)/python -m pytest -n $(STREAMS) $(if $(SHUFFLE),--shuffle $(SHUFFLE))
 
 unit: $(READY)  ## the tests that need neither Java nor a broker (seconds)
 	$(BIN)/python -m pytest tests/unit

@@ -34,7 +34,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 @pytest.fixture
 def configs(secured: SecuredBroker, tmp_path: Path) -> list[Event]:
-    """Return a configuration for each of WAYS. Passwords are in a file."""
+    """Return a configuration for each of WAYS. Passwords are in a file. A test may have changed the user's."""
+    secured.set_password(PASSWORD)
     found = [stage(secured, way, way) for way in WAYS]
     (tmp_path / "password").write_text(PASSWORD)
     found[0]["kafka"]["sasl.password.file"] = str(tmp_path / "password")
