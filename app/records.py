@@ -135,8 +135,8 @@ class Record(NamedTuple):
     headers: Headers
 
 
-class DeadLetter(NamedTuple):
-    """A rejected record as written to the dead-letter topic."""
+class OutgoingRecord(NamedTuple):
+    """A record to write: a dead letter, a line on its own, or an entry of the ledger."""
 
     key: bytes | None
     value: bytes | None
@@ -144,7 +144,7 @@ class DeadLetter(NamedTuple):
     timestamp: int
 
 
-class DeadLetters(Sequence[DeadLetter]):
+class DeadLetters(Sequence[OutgoingRecord]):
     """
     Rejected records of one source partition as one Arrow array; iteration creates them one by one.
 
@@ -158,7 +158,7 @@ class DeadLetters(Sequence[DeadLetter]):
         self.parts, self.begins, self.timestamps = parts, begins, timestamps
 
     @classmethod
-    def of(cls, dead_letters: Sequence[DeadLetter]) -> Self:
+    def of(cls, dead_letters: Sequence[OutgoingRecord]) -> Self:
         """Return dead letters in this form, unchanged if they already have it."""
         if isinstance(dead_letters, cls):
             return dead_letters
@@ -180,10 +180,10 @@ class DeadLetters(Sequence[DeadLetter]):
         return len(self.timestamps)
 
     @overload
-    def __getitem__(self, at: int) -> DeadLetter: ...
+    def __getitem__(self, at: int) -> OutgoingRecord: ...
     @overload
     def __getitem__(self, at: slice) -> DeadLetters: ...
-    def __getitem__(self, at: int | slice) -> DeadLetter | DeadLetters:
+    def __getitem__(self, at: int | slice) -> OutgoingRecord | DeadLetters:
         if isinstance(at, slice):
             begin, end, _ = at.indices(len(self))
             return DeadLetters(self.parts, self.begins[begin : max(begin, end) + 1], self.timestamps[begin:end])
@@ -191,7 +191,7 @@ class DeadLetters(Sequence[DeadLetter]):
         begin, end = self.begins[row : row + 2].tolist()
         value, key, *headers = self.parts.slice(begin, end - begin).to_pylist()
         named = [(name[:-1].decode(), text) for name, text in zip(headers[::2], headers[1::2], strict=True)]
-        return DeadLetter(key, value, named, int(self.timestamps[row]))
+        return OutgoingRecord(key, value, named, int(self.timestamps[row]))
 
 
 class Fate(NamedTuple):
@@ -207,6 +207,6 @@ class Fate(NamedTuple):
 
     record: Record
     to: Partition
-    written: DeadLetter
+    written: OutgoingRecord
     reason: str = ""
     detail: str = ""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.errors import Transient
 from app.model import NO_EPOCH, LastRead, Partition
 from app.offsets.metadata import Counts
-from app.records import Chunk, DeadLetter, Lines, offsets_of
+from app.records import Chunk, Lines, OutgoingRecord, offsets_of
 from parsers.contract import Parsed
 
 
@@ -37,13 +37,13 @@ class Cleansed:
     bytes_in: int
     lines: Lines
     bytes_out: int
-    dead_letters: Sequence[DeadLetter]
+    dead_letters: Sequence[OutgoingRecord]
     reasons: Sequence[str]
     start: int
     position: int
     read: LastRead | None = None
 
-    def rejected(self, dead_letter: DeadLetter, reason: str) -> Cleansed:
+    def rejected(self, dead_letter: OutgoingRecord, reason: str) -> Cleansed:
         """Return the result for a single record that becomes a dead letter after all."""
         none = replace(self.lines, values=self.lines.values.slice(0, 0), rows=self.lines.rows[:0])
         return replace(self, lines=none, bytes_out=0, dead_letters=[dead_letter], reasons=[reason])
@@ -68,7 +68,7 @@ class Cleansed:
 
 
 def cleansed_rows(
-    chunk: Chunk, parsed: Parsed, rejects: tuple[Sequence[DeadLetter], Sequence[str]], rows: slice, stop: int | None
+    chunk: Chunk, parsed: Parsed, rejects: tuple[Sequence[OutgoingRecord], Sequence[str]], rows: slice, stop: int | None
 ) -> Cleansed:
     """Return the results for these rows, all of one partition; only those before the offset `stop` if it is given."""
     begin, end = rows.start, rows.stop

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from app.model import NO_EPOCH, CommittedOffset, Partition
 from app.offsets.contract import OffsetStore
-from app.records import Chunk, DeadLetter, Lines
+from app.records import Chunk, Lines, OutgoingRecord
 
 
 class SourceConsumer(Protocol):
@@ -74,7 +74,7 @@ class LaneWriter(Protocol):
         """Queue lines for the sink."""
         ...
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         """Queue dead letters."""
         ...
 

@@ -17,7 +17,7 @@ from app.executor.limits import CLOCK_MARGIN_MS, Limits
 from app.executor.parse import REFUSED
 from app.headers import ERRORS, STAGE, TOPIC, TOPIC_ID, Headers
 from app.model import Partition
-from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters
+from app.records import HEADER_FRAMING, NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
 from parsers.contract import Parsed, Reject
 
 VALUE_CONVERTER = b"VALUE_CONVERTER"
@@ -42,7 +42,7 @@ NO_IDS: TopicIds = MappingProxyType({})
 
 def make_dead_letters(
     chunk: Chunk, parsed: Parsed, topic: Limits, now: int, ids: TopicIds = NO_IDS
-) -> Sequence[DeadLetter]:
+) -> Sequence[OutgoingRecord]:
     """
     Return a dead letter for each rejected row, in order. Call it before the next poll, which invalidates headers.
 
@@ -104,7 +104,7 @@ def _moved(stamps: NDArray[np.int64], refused: NDArray[np.bool_], topic: Limits,
     return moved
 
 
-def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids: TopicIds = NO_IDS) -> DeadLetter:
+def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids: TopicIds = NO_IDS) -> OutgoingRecord:
     """
     Return the dead letter of a rejected record, with its key, value, headers and timestamp unchanged.
 
@@ -116,14 +116,14 @@ def make_dead_letter(chunk: Chunk, reject: Reject, topic: Limits, now: int, ids:
     moved = _moved(stamps, np.array([reject.reason == REFUSED]), topic, now).item()
     stamp = NO_TIMESTAMP if moved else stamps.item()
     moved_from = [(f"{ERRORS}timestamp", b"%d" % stamps.item())] if moved else []
-    whole = DeadLetter(key, value, [*original, *_context(chunk, reject, ids), *moved_from], stamp)
+    whole = OutgoingRecord(key, value, [*original, *_context(chunk, reject, ids), *moved_from], stamp)
     if topic.takes(_size(whole), value or b""):
         return whole
     cut = f"{reject.detail}; cut from {len(value or b'')} bytes, SHA-256 {hashlib.sha256(value or b'').hexdigest()}"
     context = [*_context(chunk, reject._replace(detail=cut), ids), *moved_from]
-    bare = DeadLetter(key, b"", [*original, *context], stamp)
+    bare = OutgoingRecord(key, b"", [*original, *context], stamp)
     if _size(bare) > topic.max_bytes:
-        bare = DeadLetter(None, b"", context, stamp)
+        bare = OutgoingRecord(None, b"", context, stamp)
     return bare._replace(value=(value or b"")[: max(0, topic.max_bytes - _size(bare))])
 
 
@@ -148,6 +148,6 @@ def _origin(partition: Partition) -> Headers:
     ]
 
 
-def _size(one: DeadLetter) -> int:
+def _size(one: OutgoingRecord) -> int:
     headers = sum(len(name) + len(value or b"") + HEADER_FRAMING for name, value in one.headers)
     return len(one.key or b"") + len(one.value or b"") + headers

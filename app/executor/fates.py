@@ -13,7 +13,7 @@ from app.executor.limits import Limits
 from app.executor.parse import REFUSED, key_pattern, make_parser, parse, refuse, with_headers, with_keys
 from app.kafka.sender import Targets
 from app.model import NO_EPOCH, Partition, TaskConfig
-from app.records import Chunk, DeadLetter, Fate, Record
+from app.records import Chunk, Fate, OutgoingRecord, Record
 from parsers.contract import Parsed, Reject
 
 
@@ -49,17 +49,17 @@ class Fates:
         kept = [(name, column.to_pylist()) for name, column in chunk.kept]
         for row, value in zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True):
             headers = [(name, values[row]) for name, values in kept if values[row] is not None]
-            line = DeadLetter(keys[row], value, headers, records[row].timestamp)
+            line = OutgoingRecord(keys[row], value, headers, records[row].timestamp)
             targets = Targets.of(self._config, records[row].partition)
             yield row, Fate(records[row], Partition(targets.sink, targets.sink_partition), line)
 
     def _rejects(
-        self, records: Sequence[Record], parsed: Parsed, dead_letters: Sequence[DeadLetter]
+        self, records: Sequence[Record], parsed: Parsed, dead_letters: Sequence[OutgoingRecord]
     ) -> dict[int, Fate]:
         rejects = zip(parsed.rejects(), dead_letters, strict=True)
         return {reject.row: self._rejected(records[reject.row], written, reject) for reject, written in rejects}
 
-    def _rejected(self, record: Record, dead_letter: DeadLetter, reject: Reject) -> Fate:
+    def _rejected(self, record: Record, dead_letter: OutgoingRecord, reject: Reject) -> Fate:
         to = Targets.of(self._config, record.partition).dead_letter
         return Fate(record, to, dead_letter, reject.reason, reject.detail)
 

@@ -18,7 +18,7 @@ from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Partition, Plugin, TaskConfig
 from app.offsets.contract import StoreContext, TransactionalOffsetStore, is_transactional
 from app.offsets.registry import open_store
-from app.records import DeadLetter
+from app.records import OutgoingRecord
 from app.runtime import REAL, Runtime
 
 AT_ONCE = 16
@@ -85,7 +85,7 @@ class ReplayWriter:
         self._writer.settle(committed)
         return committed
 
-    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+    def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
         """
         Write records and the position behind them in one transaction.
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from app.headers import Header
 from app.model import Partition, Partitioner, TaskConfig
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 
 BY_KEY = -1
 """The partition number that makes librdkafka choose one by the record's key (RD_KAFKA_PARTITION_UA)."""
@@ -93,17 +93,17 @@ class Sender(ABC):
         return self._offer(lines, begin)
 
     @abstractmethod
-    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+    def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
         """Queue dead letters, from row `begin` on."""
 
-    def offer_each(self, records: Sequence[tuple[Partition, DeadLetter]], begin: int) -> int:
+    def offer_each(self, records: Sequence[tuple[Partition, OutgoingRecord]], begin: int) -> int:
         """Queue each record for its own partition, from row `begin` on."""
         for row in range(begin, len(records)):
             if not self.offer_one(*records[row]):
                 return row
         return len(records)
 
-    def offer_one(self, target: Partition, record: DeadLetter) -> bool:
+    def offer_one(self, target: Partition, record: OutgoingRecord) -> bool:
         """
         Queue one record; return whether there was room for it.
 
@@ -127,8 +127,8 @@ class Sender(ABC):
         """Release librdkafka's objects, so that the producer can be destroyed."""
 
 
-def _line(lines: Lines, row: int, header: Header) -> DeadLetter:
+def _line(lines: Lines, row: int, header: Header) -> OutgoingRecord:
     source = int(lines.rows[row])
     named = ((name, column[source].as_py()) for name, column in lines.headers)
     headers = [header, *((name, value) for name, value in named if value is not None)]
-    return DeadLetter(lines.keys[source].as_py(), lines.values[row].as_py(), headers, int(lines.timestamps[source]))
+    return OutgoingRecord(lines.keys[source].as_py(), lines.values[row].as_py(), headers, int(lines.timestamps[source]))

@@ -27,7 +27,7 @@ from app.kafka.hanging import Ends, HangingTransactions, mark
 from app.kafka.sender import Sender
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import Committed, TransactionalOffsetStore, nobody
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 from app.watchdog import in_time
 
 # librdkafka has no KIP-890 part 2. If it resends a request, the first copy may arrive late, and a late EndTxn or
@@ -93,13 +93,13 @@ class Writer:
         self._left.append(_Rows(partial(self._sender.offer, lines), len(lines), "sending to the sink"))
         self._send_left(ROOM_SECONDS)
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         """Queue rejected records for the dead-letter topic, in order; raises what `send` does."""
         offer = partial(self._sender.offer_dead_letters, dead_letters)
         self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
         self._send_left(ROOM_SECONDS)
 
-    def send_each(self, records: Sequence[tuple[Partition, DeadLetter]]) -> None:
+    def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
         """
         Queue each record for its own partition, in order.
 
@@ -301,7 +301,7 @@ class TransactionalWriter(Writer):
         with self._translated(f"aborting a hanging transaction in {', '.join(map(str, hanging))}"):
             self._begin()
             for where in hanging:
-                self._sender.offer_one(where, DeadLetter(b"winnow", b"", [self._header], 0))
+                self._sender.offer_one(where, OutgoingRecord(b"winnow", b"", [self._header], 0))
             self._deliver_all()
             self._end_again(self._client.abort_transaction)
         TRANSACTION_ABORTED_AGAIN.log(partitions=[str(where) for where in hanging])
@@ -325,14 +325,14 @@ class TransactionalWriter(Writer):
         self._begin()
         super().send(lines)
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         """Queue rejected records inside the transaction."""
         if self._unsettled is not None:
             raise Transient(self._partition, f"{self._unsettled} has no leader")
         self._begin()
         super().send_dead_letters(dead_letters)
 
-    def send_each(self, records: Sequence[tuple[Partition, DeadLetter]]) -> None:
+    def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
         """Queue records inside the transaction, each with the header, because they may go to different partitions."""
         self._begin()
         super().send_each([(to, each._replace(headers=[*each.headers, self._header])) for to, each in records])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from app.headers import ERRORS, REPLAYS, origin_of, ours, theirs, whole_number
 from app.model import Partition
 from app.operate.letters import Letter
-from app.records import DeadLetter, Record
+from app.records import OutgoingRecord, Record
 
 _CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
 
@@ -103,17 +103,17 @@ class Ledger:
         is_cleansed = any(waiting.is_of(each) for each in self._cleansed[waiting.source])
         return is_cleansed or max(handled, default=-1) >= waiting.replays
 
-    def failed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
+    def failed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter failed again; return the ledger record to write."""
         self._replays[waiting.source][waiting.letter.topic_id] = waiting.replays
         return self._entry(waiting, "")
 
-    def cleansed(self, waiting: Waiting) -> tuple[Partition, DeadLetter]:
+    def cleansed(self, waiting: Waiting) -> tuple[Partition, OutgoingRecord]:
         """Note that a dead letter's line is written; return the ledger record to write."""
         self._cleansed[waiting.source].add(waiting.letter.topic_id)
         return self._entry(waiting, f">{self._destination}")
 
-    def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, DeadLetter]:
+    def _entry(self, waiting: Waiting, destination: str) -> tuple[Partition, OutgoingRecord]:
         topic_id = f"#{waiting.letter.topic_id}" if waiting.letter.topic_id else ""
         key = f"{waiting.source}{topic_id}{destination}"
-        return self.place, DeadLetter(key.encode(), b"%d" % waiting.replays, [], 0)
+        return self.place, OutgoingRecord(key.encode(), b"%d" % waiting.replays, [], 0)

@@ -12,7 +12,7 @@ from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, 
 from app.operate.letters import Letter
 from app.operate.ranges import Layout, Range, Why
 from app.operate.verdict import BY_THE_TOPICS, Finding, Kind, again, shown, str_of
-from app.records import DeadLetter, Fate, Record
+from app.records import Fate, OutgoingRecord, Record
 
 MOST_STRANGE = 100_000
 """How many mismatched lines and records are accepted: their texts are held in memory."""
@@ -93,7 +93,7 @@ class Matching:
         self._by_text |= not has_time
         return self._content(fate.to, written, written.timestamp if has_time else None)
 
-    def _content(self, place: Partition, line: DeadLetter | Record, timestamp: int | None) -> int:
+    def _content(self, place: Partition, line: OutgoingRecord | Record, timestamp: int | None) -> int:
         return hash((None if self.layout.anywhere else place.number, timestamp, line.key, line.value))
 
     @property

@@ -19,7 +19,7 @@ from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import CommittedOffset, Partition, Watermarks
 from app.operate.ledger import Ledger, Waiting, is_number
 from app.operate.letters import Choice, Letter
-from app.records import DeadLetter, Fate, Record
+from app.records import Fate, OutgoingRecord, Record
 
 GROUP = "{}.dlq-replay"
 """The group whose offsets are the positions of replays; their transactional ids contain its name."""
@@ -90,7 +90,7 @@ class Cleanse(Protocol):
 class Writer(Protocol):
     """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
 
-    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+    def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
         """
         Write records and the position after them in one transaction.
 
@@ -266,7 +266,7 @@ class Replay:
             raise NotUsable(msg, f"fix the limits of {fate.to.topic} and of the parking topic")
         return waiting, self._cleanse.refused(waiting.record, cause)
 
-    def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, DeadLetter]]:
+    def _written(self, waiting: Waiting, fate: Fate) -> Iterable[tuple[Partition, OutgoingRecord]]:
         count = REPLAYS, b"%d" % (waiting.replays + 1)
         if not fate.reason:
             kept = [each for each in fate.written.headers if each[0] != SOURCE]

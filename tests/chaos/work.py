@@ -31,7 +31,7 @@ from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
 from app.model import Assignment, CommittedOffset, Partition, Receipt, TaskConfig
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
-from app.records import Chunk, DeadLetter, Lines
+from app.records import Chunk, Lines, OutgoingRecord
 from app.spark.job import seconds_left
 from tests.chaos.arms import arm_of
 from tests.chaos.failpoints import Failpoints
@@ -145,16 +145,16 @@ class LabelledWriter:
         with self._points.around("send"):
             self._writer.send(replace(lines, keys=keys))
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._records += len(dead_letters)
         self._writer.send_dead_letters([self._labelled(dead_letter) for dead_letter in dead_letters])
 
-    def _labelled(self, dead_letter: DeadLetter, **more: bytes) -> DeadLetter:
+    def _labelled(self, dead_letter: OutgoingRecord, **more: bytes) -> OutgoingRecord:
         return dead_letter._replace(headers=[*dead_letter.headers, (TRANSACTION, self._name.encode()), *more.items()])
 
     def commit(self, offset: int, metadata: str) -> None:
         if self._records:
-            last = DeadLetter(None, None, (), int(time.time() * 1000))
+            last = OutgoingRecord(None, None, (), int(time.time() * 1000))
             self._writer.send_dead_letters([self._labelled(last, **{COUNT: b"%d" % self._records})])
         self._writer.commit(offset, metadata)
         self._name, self._records = self._fresh_name(), 0
@@ -299,7 +299,7 @@ class LeakingWriter(TransactionalWriter):
         super().__init__(*args)
         self._outside, self._outside_delivery = outside
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._outside.offer_dead_letters(dead_letters, 0)
         self._outside_delivery.deliver_all(5.0)
 

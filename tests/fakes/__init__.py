@@ -29,7 +29,7 @@ from app.model import (
     TaskConfig,
 )
 from app.offsets.claim import Claim
-from app.records import Chunk, DeadLetter, Lines
+from app.records import Chunk, Lines, OutgoingRecord
 from app.runtime import REAL, Runtime
 from tests.fakes.simulation import Inline
 
@@ -115,7 +115,7 @@ class FakeKafka:
         self.source = {partition: list(records) for partition, records in source.items()}
         self.committed: dict[Partition, CommittedOffset] = {}
         self.sink: dict[Partition, list[bytes | None]] = {partition: [] for partition in source}
-        self.dead: dict[Partition, list[DeadLetter]] = {partition: [] for partition in source}
+        self.dead: dict[Partition, list[OutgoingRecord]] = {partition: [] for partition in source}
         self.epochs: dict[Partition, int] = {}
         """The epochs of the transactional ids."""
         self.leader_epochs: dict[Partition, list[int]] = {}
@@ -123,7 +123,7 @@ class FakeKafka:
         self.pending: dict[Partition, CommittedOffset] = {}
         """Offsets of hanging transactions: a stable read waits until their writer's successor ends them."""
         self.refuses_line: Callable[[bytes | None], bool] = lambda _: False
-        self.refuses_dead_letter: Callable[[DeadLetter], bool] = lambda _: False
+        self.refuses_dead_letter: Callable[[OutgoingRecord], bool] = lambda _: False
         """Selects the records that the broker refuses. The commit that waits for them fails."""
 
     def cut(self, partition: Partition, offset: int, records: Sequence[Record | None] = ()) -> None:
@@ -323,7 +323,7 @@ class FakeWriter:
         self._send([value for value in values if not self._kafka.refuses_line(value)])
         self._script.at(Point.AFTER_SEND, self._partition)
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._refused |= any(map(self._kafka.refuses_dead_letter, dead_letters))
         self._send_dead_letters([each for each in dead_letters if not self._kafka.refuses_dead_letter(each)])
 
@@ -365,7 +365,7 @@ class FakeWriter:
     def _send(self, values: list[bytes | None]) -> None:
         self._kafka.sink[self._partition] += values
 
-    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def _send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._kafka.dead[self._partition] += dead_letters
 
     def _commit(self, at: CommittedOffset) -> None:
@@ -397,7 +397,7 @@ class FakeTransaction(FakeWriter):
     def __init__(self, clients: FakeClients, partition: Partition) -> None:
         super().__init__(clients, partition)
         self._values: list[bytes | None] = []
-        self._dead_letters: list[DeadLetter] = []
+        self._dead_letters: list[OutgoingRecord] = []
 
     def _check_epoch(self) -> None:
         if self._epoch != self._kafka.epochs[self._partition]:
@@ -407,7 +407,7 @@ class FakeTransaction(FakeWriter):
         self._check_epoch()
         self._values += values
 
-    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def _send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self._check_epoch()
         self._dead_letters += dead_letters
 

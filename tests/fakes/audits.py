@@ -10,7 +10,7 @@ from app.model import Destination, Partition, Watermarks
 from app.operate.audit import Verdict
 from app.operate.auditing import Auditor, End, Readers
 from app.operate.ranges import Layout, Range
-from app.records import DeadLetter, Fate, Record
+from app.records import Fate, OutgoingRecord, Record
 
 RAW, OTHER, CLEAN, DEAD = Partition("raw", 0), Partition("raw", 2), Partition("clean", 0), Partition("dead", 0)
 
@@ -68,7 +68,9 @@ def fate(record: Record) -> Fate:
     """Return the outcome of a record: a line, if its value begins so."""
     reason = "" if (record.value or b"").startswith(b"good") else "bad"
     value = record.value if reason else b"line of " + (record.value or b"")
-    return Fate(record, DEAD if reason else CLEAN, DeadLetter(record.key, value, [], record.timestamp), reason, "why")
+    return Fate(
+        record, DEAD if reason else CLEAN, OutgoingRecord(record.key, value, [], record.timestamp), reason, "why"
+    )
 
 
 class Cleanse:

@@ -142,7 +142,7 @@ def at_the_edge(texts):
     return pa.Array.from_buffers(pa.binary(), len(texts), buffers)
 
 from app.kafka.bulk import sender as bulk
-from app.records import DeadLetter, Lines
+from app.records import OutgoingRecord, Lines
 
 PRODUCEVA = c.cast(produceva, c.c_void_p).value
 bulk._PRODUCEVA = PRODUCEVA
@@ -177,7 +177,7 @@ for count in (1, 2, 9, 64):
         refusals.clear()
         assert produced == expected
         produced.clear()
-        dead_letters = [DeadLetter(anything(), anything(), [("n%d" % h, anything()) for h in range(randomly.randrange(9))], n - 1)
+        dead_letters = [OutgoingRecord(anything(), anything(), [("n%d" % h, anything()) for h in range(randomly.randrange(9))], n - 1)
                    for n in range(count)]
         refusals.update({0, count // 2})
         at = 0

@@ -25,7 +25,7 @@ from app.kafka.fence import KafkaFence
 from app.kafka.writers import TransactionalWriter
 from app.model import Guarantee, Partition, Receipt
 from app.offsets.metadata import OffsetMetadata
-from app.records import Chunk, DeadLetter, Lines
+from app.records import Chunk, Lines, OutgoingRecord
 from tests.conftest import Topics
 from tests.fakes.parsers import WRONG, Wrong
 from tests.independent import Record, Written, cleansed, committed, line, produce, read, values
@@ -326,7 +326,7 @@ def test_a_writer_keeps_every_field(broker: Cluster, topics: Topics, backend: Ba
     )
     headers: list[Headers] = [[], [("h", b"1"), ("null", None)], [("empty", b"")], []]
     dead_letters = [
-        DeadLetter(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)
+        OutgoingRecord(key, value, each, 5) for key, value, each in zip(keys[1:], texts[1:5], headers, strict=True)
     ]
 
     with writing(stage, backend) as writer:
@@ -392,7 +392,7 @@ def test_a_full_queue(broker: Cluster, topics: Topics, backend: Backend, guarant
     with writing(replace_kafka(stage, kafka), backend) as writer:
         writer.open()
         writer.send(make_lines(*(b"%d" % n for n in range(1_000))))
-        writer.send_dead_letters([DeadLetter(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
+        writer.send_dead_letters([OutgoingRecord(b"k", b"%d" % n, [("h", b"v")], 1) for n in range(1_000)])
         writer.commit(1_000, "")
 
     assert [b"%d" % n for n in range(1_000)] == values(stage.cleansed()) == values(stage.dead_letters())
@@ -462,7 +462,7 @@ def test_an_undelivered_record_fails_the_commit(
         if what == "line":
             writer.send(make_lines(big, b"good"))
         else:
-            writer.send_dead_letters([DeadLetter(None, big, [("h", b"v")], 1)])
+            writer.send_dead_letters([OutgoingRecord(None, big, [("h", b"v")], 1)])
 
         with pytest.raises(Transient):
             writer.commit(6, "")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from app.kafka.bulk import kernels, native
 from app.kafka.sender import Sender, Targets
-from app.records import DeadLetter, DeadLetters, Lines
+from app.records import DeadLetters, Lines, OutgoingRecord
 from parsers.compiled.buffers import Buffers
 
 _PRODUCEVA = native.address(native.produceva)
@@ -52,7 +52,7 @@ class BulkSender(Sender):
         )
         return _came_to(state)
 
-    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+    def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
         """
         Queue dead letters, from row `begin` on.
 

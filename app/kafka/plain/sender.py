@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.kafka.sender import Sender
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 
 
 class PlainSender(Sender):
@@ -28,7 +28,7 @@ class PlainSender(Sender):
                 return number
         return len(lines)
 
-    def offer_dead_letters(self, dead_letters: Sequence[DeadLetter], begin: int) -> int:
+    def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
         """Queue dead letters, from row `begin` on."""
         target = self.targets.dead_letter
         for number, dead_letter in enumerate(dead_letters[begin:], begin):

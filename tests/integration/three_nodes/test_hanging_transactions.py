@@ -18,7 +18,7 @@ from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.offsets.contract import OffsetStore
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 from tests.chaos.cluster import stopped
 from tests.independent import cleansed, connect_again, read, values
 from tests.integration.three_nodes.placed import FRAGILE_NODE, create
@@ -73,7 +73,7 @@ class Lost:
         """Return a writer as soon as the partitions have a leader that responds."""
         return without(Transient, self.writer, "the next writer")
 
-    def go_on(self, more: Lines, dead_letters: list[DeadLetter]) -> None:
+    def go_on(self, more: Lines, dead_letters: list[OutgoingRecord]) -> None:
         """Commit up to the twelfth offset with the next writer, and wait until as many lines are readable."""
         writer = self.next_writer()
         writer.send(more)
@@ -90,11 +90,11 @@ def lines(first: int, last: int) -> Lines:
     return Lines(made, np.arange(count, dtype=np.int32), pa.nulls(count, pa.binary()), np.zeros(count, np.int64))
 
 
-def letters(source: Partition, first: int, last: int) -> list[DeadLetter]:
+def letters(source: Partition, first: int, last: int) -> list[OutgoingRecord]:
     """Return dead letters from the fifth offset on."""
     origin = [("__connect.errors.topic", source.topic.encode()), ("__connect.errors.partition", b"%d" % source.number)]
     return [
-        DeadLetter(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
+        OutgoingRecord(None, b"%d" % n, [*origin, ("__connect.errors.offset", b"%d" % (5 + n))], 0)
         for n in range(first, last)
     ]
 

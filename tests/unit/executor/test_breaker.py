@@ -16,7 +16,7 @@ from app.executor.parse import make_parser
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import BreakerLimit
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 from tests.fakes import (
     FakeClients,
     FakeClock,
@@ -156,7 +156,7 @@ class TestTask:
 def some(records: int, dead: int) -> Cleansed:
     values: pa.BinaryArray = pa.array([], pa.binary())
     lines = Lines(values, np.zeros(0, np.int32), values, np.zeros(0, np.int64))
-    letters: Sequence[DeadLetter] = [DeadLetter(None, None, (), 0)] * dead
+    letters: Sequence[OutgoingRecord] = [OutgoingRecord(None, None, (), 0)] * dead
     return Cleansed(records, 0, lines, 0, letters, ["empty"] * dead, 0, 0)
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from app.executor.cleansed import Cleansed
 from app.model import LastRead
 from app.offsets.metadata import Counts
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 
-DEAD = DeadLetter(b"k", b"raw line", [], 1_000)
+DEAD = OutgoingRecord(b"k", b"raw line", [], 1_000)
 
 
 def test_a_record_that_kafka_refused_is_a_dead_letter_and_nothing_else() -> None:

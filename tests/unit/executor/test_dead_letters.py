@@ -16,7 +16,7 @@ from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_d
 from app.executor.limits import CLOCK_MARGIN_MS, FRAMING_BYTES, Limits
 from app.headers import Headers
 from app.model import NO_EPOCH, Destination, Partition, TimestampLimit
-from app.records import NO_TIMESTAMP, Chunk, DeadLetter, DeadLetters
+from app.records import NO_TIMESTAMP, Chunk, DeadLetters, OutgoingRecord
 from parsers.contract import Parsed, Reject
 from tests.fakes import make_task_config
 
@@ -55,7 +55,7 @@ def chunk_of(
     return chunk, parsed
 
 
-def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits, ids: TopicIds = NO_IDS) -> list[DeadLetter]:
+def one_by_one(chunk: Chunk, parsed: Parsed, topic: Limits, ids: TopicIds = NO_IDS) -> list[OutgoingRecord]:
     return [make_dead_letter(chunk, reject, topic, NOW, ids) for reject in parsed.rejects()]
 
 
@@ -123,8 +123,10 @@ def test_headers_of_the_record_come_first() -> None:
     ]
 
 
-@given(st.lists(st.builds(DeadLetter, st.none() | texts, st.none() | texts, headers, st.integers(-1, 5)), max_size=5))
-def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[DeadLetter]) -> None:
+@given(
+    st.lists(st.builds(OutgoingRecord, st.none() | texts, st.none() | texts, headers, st.integers(-1, 5)), max_size=5)
+)
+def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[OutgoingRecord]) -> None:
     """All fields survive, also in a slice."""
     flat = DeadLetters.of(some)
 
@@ -136,9 +138,9 @@ def test_dead_letters_as_an_array_are_the_same_dead_letters(some: list[DeadLette
 
 def test_a_missing_dead_letter_is_an_index_error() -> None:
     """Negative indices count from the end."""
-    flat = DeadLetters.of([DeadLetter(b"k", b"v", [], 1)])
+    flat = DeadLetters.of([OutgoingRecord(b"k", b"v", [], 1)])
 
-    assert flat[-1] == flat[0] == DeadLetter(b"k", b"v", [], 1)
+    assert flat[-1] == flat[0] == OutgoingRecord(b"k", b"v", [], 1)
     with pytest.raises(IndexError):
         flat[1]
 
@@ -179,7 +181,7 @@ def test_only_what_does_not_fit_is_cut(topic: Limits, value: bytes, whole: bool)
     assert whole == (hashlib.sha256(value).hexdigest().encode() not in message)
 
 
-def size_of(one: DeadLetter) -> int:
+def size_of(one: OutgoingRecord) -> int:
     """Return the size of a dead letter in its batch: lengths, plus up to eight bytes of framing for each header."""
     return (
         len(one.key or b"")

@@ -17,7 +17,7 @@ from app.executor.lane import Lane
 from app.executor.search import REFUSALS_IN_A_ROW
 from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
-from app.records import DeadLetter, Lines
+from app.records import Lines, OutgoingRecord
 from tests.fakes import FakeClients, FakeClock, FakeKafka, FakeTransaction, make_task_config
 
 A = Partition("raw", 0)
@@ -43,7 +43,7 @@ class Writer(FakeTransaction):
         self.lines += 1
         super().send(lines)
 
-    def send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         self.dead_letters += 1
         super().send_dead_letters(dead_letters)
 

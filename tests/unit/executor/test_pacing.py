@@ -21,7 +21,7 @@ from app.executor.progress import Progress
 from app.model import CommittedOffset, OffsetRange, Partition, TaskConfig
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import BUFFER_MEMORY, UNLIMITED, Rates
-from app.records import DeadLetter
+from app.records import OutgoingRecord
 from parsers.contract import Parsed
 from tests.fakes import (
     FakeClients,
@@ -309,7 +309,7 @@ class Stuck(FakeTransaction):
     def waiting(self) -> int:
         return len(self._dead_letters) - self._acknowledged
 
-    def _send_dead_letters(self, dead_letters: Sequence[DeadLetter]) -> None:
+    def _send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         super()._send_dead_letters(dead_letters)
         Stuck.most = max(Stuck.most, sum(writer.waiting for writer in self.writers))
 

@@ -12,11 +12,11 @@ from app.model import CommittedOffset, Partition, Watermarks
 from app.operate.ledger import Ledger, Waiting
 from app.operate.letters import Choice, Letter
 from app.operate.replays import Pace, Plan, Replay, Span, steps
-from app.records import DeadLetter, Fate, Record
+from app.records import Fate, OutgoingRecord, Record
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
 VALUES = (1, b"good"), (2, b"bad")
-Commit = tuple[list[tuple[Partition, DeadLetter]], int, str]
+Commit = tuple[list[tuple[Partition, OutgoingRecord]], int, str]
 
 
 def letter(offset: int, value: bytes = b"good", *, source: int | None = None, more: Sequence[Header] = ()) -> Record:
@@ -40,11 +40,13 @@ class Cleanse:
 
     def _fate(self, record: Record) -> Fate:
         if record.value in (b"good", b"heavy"):
-            return Fate(record, CLEAN, DeadLetter(record.key, b"line", [], record.timestamp))
+            return Fate(record, CLEAN, OutgoingRecord(record.key, b"line", [], record.timestamp))
         return self.refused(record, "", "bad")
 
     def refused(self, record: Record, cause: str, reason: str = "refused") -> Fate:
-        return Fate(record, DEAD, DeadLetter(record.key, record.value, record.headers, record.timestamp), reason, cause)
+        return Fate(
+            record, DEAD, OutgoingRecord(record.key, record.value, record.headers, record.timestamp), reason, cause
+        )
 
 
 class Writer:
@@ -54,7 +56,7 @@ class Writer:
         self.commits: list[Commit] = []
         self._refused = refused
 
-    def commit(self, records: Sequence[tuple[Partition, DeadLetter]], position: int, metadata: str) -> None:
+    def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
         if any(
             value in self._refused
             for _, each in records
@@ -63,7 +65,7 @@ class Writer:
             raise Refused(DEAD, "INVALID_RECORD")
         self.commits.append((list(records), position, metadata))
 
-    def written(self, topic: str) -> list[DeadLetter]:
+    def written(self, topic: str) -> list[OutgoingRecord]:
         return [each for records, *_ in self.commits for to, each in records if to.topic == topic]
 
     @property
@@ -88,7 +90,7 @@ def run(one: Replay, *records: Record, writer: Writer | None = None, over: Span 
     return used
 
 
-def as_read(entries: Sequence[DeadLetter], destination: str = "clean") -> Ledger:
+def as_read(entries: Sequence[OutgoingRecord], destination: str = "clean") -> Ledger:
     """Return the ledger that another replay reads from these entries."""
     ledger = Ledger(LEDGER, destination)
     for each in entries:
@@ -210,7 +212,9 @@ class TestReplay:
         ledger = as_read(run(replay(), letter(1, more=known)).written(LEDGER))
         assert ledger.holds(waiting(letter(1)))
 
-        before = as_read([DeadLetter(b"raw-3@101>clean", b"0 151", [], 0), DeadLetter(b"raw-3@102", b"1 -1", [], 0)])
+        before = as_read(
+            [OutgoingRecord(b"raw-3@101>clean", b"0 151", [], 0), OutgoingRecord(b"raw-3@102", b"1 -1", [], 0)]
+        )
 
         assert before.holds(waiting(letter(1, more=known)))
         assert before.holds(waiting(letter(2, more=[*known, ("winnow.replays", b"1")])))
