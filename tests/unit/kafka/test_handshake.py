@@ -33,6 +33,7 @@ def answering(answer: bytes | None) -> Iterator[str]:
         if answer is not None:
             threading.Thread(target=answer_all, daemon=True).start()
         yield "127.0.0.1:{}".format(*server.getsockname()[1:])
+        server.shutdown(socket.SHUT_RDWR)  # to close it would not wake the thread
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
