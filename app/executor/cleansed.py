@@ -6,14 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.errors import Transient
-from app.model import NO_EPOCH, LastRead, Partition
+from app.model import LastRead, Partition
 from app.offsets.metadata import Counts
-from app.records import Chunk, Lines, OutgoingRecord, offsets_of
-from parsers.contract import Parsed
+from app.records import Lines, OutgoingRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +61,3 @@ class Cleansed:
     def counts(self) -> Counts:
         """The counts of these records."""
         return Counts(self.records, len(self.lines), Counter(self.reasons), self.bytes_in, self.bytes_out)
-
-
-def cleansed_rows(
-    chunk: Chunk, parsed: Parsed, rejects: tuple[Sequence[OutgoingRecord], Sequence[str]], rows: slice, stop: int | None
-) -> Cleansed:
-    """Return the results for these rows, all of one partition; only those before the offset `stop` if it is given."""
-    begin, end = rows.start, rows.stop
-    position = int(chunk.offsets[end - 1]) + 1
-    if stop is not None and position > stop:
-        end = begin + int(np.searchsorted(chunk.offsets[begin:end], stop))
-        position = stop
-    good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
-    bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
-    dead_letters, reasons = rejects
-    values = parsed.values.slice(good, after_good - good)
-    return Cleansed(
-        records=end - begin,
-        bytes_in=_size(offsets_of(chunk.values), begin, end),
-        lines=Lines(values, parsed.rows[good:after_good], chunk.keys_of_lines, chunk.timestamps, chunk.kept),
-        bytes_out=_size(offsets_of(parsed.values), good, after_good),
-        dead_letters=dead_letters[bad:after_bad],
-        reasons=reasons[bad:after_bad],
-        start=int(chunk.offsets[begin]),
-        position=position,
-        read=_last_read(chunk.epoch_of(rows.stop - 1), position),
-    )
-
-
-def _last_read(epoch: int, position: int) -> LastRead | None:
-    return LastRead(position, epoch) if epoch != NO_EPOCH else None
-
-
-def _size(offsets: NDArray[np.int32], begin: int, end: int) -> int:
-    return int(offsets[end] - offsets[begin])

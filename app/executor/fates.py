@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from app.executor.dead_letters import make_dead_letter, make_dead_letters
-from app.executor.limits import Limits
-from app.executor.parse import REFUSED, key_pattern, make_parser, parse, refuse, with_headers, with_keys
+from app.executor.cleanse import CleansedChunk, Cleanser
+from app.executor.parse import REFUSED, make_parser, parse
 from app.kafka.sender import Targets
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk, Fate, OutgoingRecord, Record
-from parsers.contract import Parsed, Reject
+from parsers.contract import Reject
 
 
 class Fates:
@@ -22,29 +22,22 @@ class Fates:
 
     def __init__(self, config: TaskConfig, clock: Callable[[], float] = time.time) -> None:
         self._config = config
-        self._parser = make_parser(config)
-        self._key = key_pattern(self._parser, config)
-        self._sink = Limits.of(config.sink, config)
-        self._dead_letters = Limits.of(config.dead_letters, config)
-        self._clock = clock
+        parser = make_parser(config)
+        self._cleanser = Cleanser(config, parser, partial(parse, parser), clock=clock)
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         """Return the result for each record, in order."""
-        chunk, now = _chunk(records), round(self._clock() * 1000)
-        parsed = parse(self._parser, chunk.values)
-        chunk = with_keys(with_headers(chunk, self._config), parsed, self._key)
-        parsed = refuse(parsed, chunk, self._sink, now)
-        fates = dict(self._lines(records, chunk, parsed))
-        fates |= self._rejects(records, parsed, make_dead_letters(chunk, parsed, self._dead_letters, now))
+        results = self._cleanser.cleanse(_chunk(records))
+        fates = {**dict(self._lines(records, results)), **self._rejects(records, results)}
         return [fates[row] for row in range(len(records))]
 
     def refused(self, record: Record, cause: str) -> Fate:
         """Return the result for a record whose line Kafka refuses permanently."""
-        reject, now = Reject(0, REFUSED, cause), round(self._clock() * 1000)
-        dead_letter = make_dead_letter(_chunk([record]), reject, self._dead_letters, now)
-        return self._rejected(record, dead_letter, reject)
+        dead_letter = self._cleanser.refused(_chunk([record]), 0, cause)
+        return self._rejected(record, dead_letter, Reject(0, REFUSED, cause))
 
-    def _lines(self, records: Sequence[Record], chunk: Chunk, parsed: Parsed) -> Iterator[tuple[int, Fate]]:
+    def _lines(self, records: Sequence[Record], results: CleansedChunk) -> Iterator[tuple[int, Fate]]:
+        chunk, parsed = results.chunk, results.parsed
         keys = chunk.keys_of_lines.to_pylist()
         kept = [(name, column.to_pylist()) for name, column in chunk.kept]
         for row, value in zip(parsed.rows.tolist(), parsed.values.to_pylist(), strict=True):
@@ -53,10 +46,8 @@ class Fates:
             targets = Targets.of(self._config, records[row].partition)
             yield row, Fate(records[row], Partition(targets.sink, targets.sink_partition), line)
 
-    def _rejects(
-        self, records: Sequence[Record], parsed: Parsed, dead_letters: Sequence[OutgoingRecord]
-    ) -> dict[int, Fate]:
-        rejects = zip(parsed.rejects(), dead_letters, strict=True)
+    def _rejects(self, records: Sequence[Record], results: CleansedChunk) -> dict[int, Fate]:
+        rejects = zip(results.parsed.rejects(), results.dead_letters, strict=True)
         return {reject.row: self._rejected(records[reject.row], written, reject) for reject, written in rejects}
 
     def _rejected(self, record: Record, dead_letter: OutgoingRecord, reject: Reject) -> Fate:

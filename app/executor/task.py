@@ -19,23 +19,22 @@ from app.errors import NotUsable, PartitionError, Transient, Unreachable
 from app.executor.allowance import LEAST
 from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
-from app.executor.cleansed import Cleansed, cleansed_rows
+from app.executor.cleanse import CleansedChunk, Cleanser
+from app.executor.cleansed import Cleansed
 from app.executor.clients import C, Clients
 from app.executor.commits import Commits
-from app.executor.dead_letters import make_dead_letter, make_dead_letters
 from app.executor.fences import Fences
 from app.executor.isolation import is_isolated, parsing
 from app.executor.lane import Lane
-from app.executor.limits import Limits
 from app.executor.pacing import Pacing
-from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
+from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
 from app.executor.verdicts import tell
 from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
 from app.records import Chunk
 from app.runtime import REAL, Runtime
 from app.watchdog import Watchdog
-from parsers.contract import Parsed, Parser, Reject
+from parsers.contract import Parser
 
 # Short, for punctual commits and so that a chunk of large records cannot grow without bound.
 POLL_SECONDS = 0.05
@@ -57,13 +56,14 @@ def run(
     assignment: Assignment, clients: Clients[C], parser: Parser, seconds: float, runtime: Runtime = REAL
 ) -> list[Receipt]:
     """Cleanse the assigned partitions for this many seconds; return a receipt of what is committed for each."""
-    key = key_pattern(parser, assignment.config)
+    ids = {each.partition.topic: each.topic_id for each in assignment.ranges}
     with (
         Watchdog() as watchdog,
         _no_garbage_collection(),
         parsing(parser, assignment, watchdog) as parse,
         Task(assignment, clients, runtime, watchdog) as task,
     ):
+        cleanser = Cleanser(assignment.config, parser, parse, ids, runtime.wall_clock)
         task.open()
         stopwatch = task.stopwatch
         stopwatch.start()
@@ -73,13 +73,10 @@ def run(
             chunk = task.poll()
             stopwatch.waited()
             if chunk is not None:
-                now = round(runtime.wall_clock() * 1000)
-                parsed = parse(chunk.values)
-                left = chunk.partitions_from(parsed.records)
-                chunk = with_keys(with_headers(chunk.first(parsed.records), assignment.config), parsed, key)
+                cleansed = cleanser.cleanse(chunk)
                 stopwatch.parsed()
-                task.deliver(chunk, refuse(parsed, chunk, task.sink, now), now)
-                task.read_again(left)
+                task.deliver(cleansed, cleanser)
+                task.read_again(chunk.partitions_from(len(cleansed.chunk)))
                 stopwatch.produced()
             task.keep_up(catching_up=chunk is not None and chunk.full)
             stopwatch.kept_up()
@@ -107,10 +104,7 @@ class Task:
     def __init__(self, assignment: Assignment, clients: Clients[C], runtime: Runtime, watchdog: Watchdog) -> None:
         config = assignment.config
         self.consumer = clients.consumer()
-        self.sink = Limits.of(config.sink, config)
         self.stopwatch = Stopwatch(assignment.attempt, runtime.monotonic)
-        self._dead_letters = Limits.of(config.dead_letters, config)
-        self._ids = {each.partition.topic: each.topic_id for each in assignment.ranges}
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
@@ -255,17 +249,14 @@ class Task:
             most = min(FIRST_RECORDS, most or FIRST_RECORDS)
         return self.consumer.poll(POLL_SECONDS, most)
 
-    def deliver(self, chunk: Chunk, parsed: Parsed, now: int) -> None:
-        """Pass each lane its part of a parsed chunk, in order; `now` is in milliseconds since the epoch."""
-        # Make dead letters now: a chunk's headers are readable only until the next poll.
-        rejects = make_dead_letters(chunk, parsed, self._dead_letters, now, self._ids), parsed.reasons.to_pylist()
+    def deliver(self, results: CleansedChunk, cleanser: Cleanser) -> None:
+        """Pass each lane its part of a cleansed chunk, in order."""
+        chunk = results.chunk
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            cleansed = cleansed_rows(chunk, parsed, rejects, slice(begin, end), lane.stop)
+            cleansed = results.rows(begin, end, lane.stop)
             if lane.refusal is not None and cleansed.records:
-                reject = Reject(begin, REFUSED, lane.refusal)
-                dead_letter = make_dead_letter(chunk, reject, self._dead_letters, now, self._ids)
-                cleansed = cleansed.rejected(dead_letter, REFUSED)
+                cleansed = cleansed.rejected(cleanser.refused(chunk, begin, lane.refusal), REFUSED)
             self._calls.step(lane, partial(self._take, lane, cleansed))
         for partition, position in chunk.ends:
             lane = self._lanes[partition]

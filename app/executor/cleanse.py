@@ -1,0 +1,100 @@
+"""Turns records into lines and dead letters: the one way that a task, an audit and a replay of dead letters share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from app.executor.cleansed import Cleansed
+from app.executor.dead_letters import NO_IDS, TopicIds, make_dead_letter, make_dead_letters
+from app.executor.limits import Limits
+from app.executor.parse import REFUSED, key_pattern, refuse, with_headers, with_keys
+from app.model import NO_EPOCH, LastRead, TaskConfig
+from app.records import Chunk, Lines, OutgoingRecord, offsets_of
+from parsers.contract import Parsed, Parser, Reject
+
+
+@dataclass(frozen=True, slots=True)
+class CleansedChunk:
+    """The results for a chunk: its lines in `parsed`, and a dead letter for each reject."""
+
+    chunk: Chunk
+    parsed: Parsed
+    dead_letters: Sequence[OutgoingRecord]
+    reasons: Sequence[str]
+
+    def rows(self, begin: int, end: int, stop: int | None) -> Cleansed:
+        """Return the results for these rows, all of one partition; only those before the offset `stop`, if given."""
+        chunk, parsed, last = self.chunk, self.parsed, end - 1
+        position = int(chunk.offsets[last]) + 1
+        if stop is not None and position > stop:
+            end = begin + int(np.searchsorted(chunk.offsets[begin:end], stop))
+            position = stop
+        good, after_good = np.searchsorted(parsed.rows, (begin, end)).tolist()
+        bad, after_bad = np.searchsorted(parsed.reject_rows, (begin, end)).tolist()
+        values = parsed.values.slice(good, after_good - good)
+        epoch = chunk.epoch_of(last)
+        return Cleansed(
+            records=end - begin,
+            bytes_in=_size(offsets_of(chunk.values), begin, end),
+            lines=Lines(values, parsed.rows[good:after_good], chunk.keys_of_lines, chunk.timestamps, chunk.kept),
+            bytes_out=_size(offsets_of(parsed.values), good, after_good),
+            dead_letters=self.dead_letters[bad:after_bad],
+            reasons=self.reasons[bad:after_bad],
+            start=int(chunk.offsets[begin]),
+            position=position,
+            read=LastRead(position, epoch) if epoch != NO_EPOCH else None,
+        )
+
+
+def _size(offsets: NDArray[np.int32], begin: int, end: int) -> int:
+    return int(offsets[end] - offsets[begin])
+
+
+class Cleanser:
+    """
+    Cleanses chunks with one configuration.
+
+    Args:
+        parse: calls the parser; it may return the results for a prefix only.
+        ids: the ids of the source topics, which dead letters bear.
+        clock: returns seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        config: TaskConfig,
+        parser: Parser,
+        parse: Callable[[pa.BinaryArray], Parsed],
+        ids: TopicIds = NO_IDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._parse = parse
+        self._key = key_pattern(parser, config)
+        self._sink = Limits.of(config.sink, config)
+        self._dead_letters = Limits.of(config.dead_letters, config)
+        self._ids = ids
+        self._clock = clock
+
+    def cleanse(self, chunk: Chunk) -> CleansedChunk:
+        """Return the results for a chunk or its first rows. Call it before the next poll, which invalidates headers."""
+        now = self._now
+        parsed = self._parse(chunk.values)
+        chunk = with_keys(with_headers(chunk.first(parsed.records), self._config), parsed, self._key)
+        parsed = refuse(parsed, chunk, self._sink, now)
+        dead_letters = make_dead_letters(chunk, parsed, self._dead_letters, now, self._ids)
+        return CleansedChunk(chunk, parsed, dead_letters, parsed.reasons.to_pylist())
+
+    def refused(self, chunk: Chunk, row: int, cause: str) -> OutgoingRecord:
+        """Return the dead letter of a record whose line Kafka refuses for good."""
+        return make_dead_letter(chunk, Reject(row, REFUSED, cause), self._dead_letters, self._now, self._ids)
+
+    @property
+    def _now(self) -> int:
+        return round(self._clock() * 1000)
