@@ -6,6 +6,7 @@ import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from app import __version__
 from app.config import Config
@@ -23,7 +24,7 @@ from app.kafka.fence import KafkaFence
 from app.kafka.group import KafkaGroup
 from app.kafka.placeholders import KafkaPlaceholders
 from app.kafka.topics import KafkaTopics
-from app.model import Plugin
+from app.model import Plugin, TaskConfig
 from app.offsets.contract import StoreContext, is_local
 from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
@@ -32,6 +33,10 @@ from app.status import log
 from app.status.server import StatusServer
 from app.status.snapshot import About, Build
 from app.topics import OwnTopics
+
+if TYPE_CHECKING:
+    from app.executor.fates import Fates
+    from app.kafka.records import KafkaRecords
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -92,3 +97,17 @@ def about(config: Config) -> About:
         sink,
         dead_letters,
     )
+
+
+def fates(tasks: TaskConfig) -> Fates:
+    """Return what cleanses records as the tasks do, without writing them."""
+    from app.executor.fates import Fates
+
+    return Fates(tasks)
+
+
+def records(tasks: TaskConfig) -> tuple[KafkaRecords, KafkaRecords]:
+    """Return readers of the source's cluster and of the sink's."""
+    from app.kafka.records import KafkaRecords
+
+    return KafkaRecords(tasks.kafka, tasks.group), KafkaRecords(tasks.output_kafka, tasks.group)

@@ -5,29 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
-from app import config
 from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
 from app.cli.tables import View, as_json, progress, show
-from app.driver.clients import Clients
 from app.driver.task_config import task_config
-from app.model import NOBODY, Destination, Partition, TaskConfig
+from app.model import NOBODY, Partition
 from app.offsets.history import milliseconds_of
 from app.operate.audit import Verdict
-from app.operate.auditing import Auditor, End, Readers, refuse_lost_times, stable_ends
+from app.operate.auditing import Auditor, Readers
 from app.operate.lag import offsets_of
-from app.operate.ranges import CURES, Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
+from app.operate.ranges import CURES, LeftOut, Range, Why, sampled
 from app.operate.resets import seconds_of
+from app.operate.scope import Scope, timeless
 from app.operate.verdict import counted
 
-MOST = 10_000_000
-"""How many records are compared together, in about 0.6 GB of memory."""
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
 NAMED = 5
@@ -69,38 +64,21 @@ def audit(  # click's options
     """
     since, until = _times(begin, end, last)
     settings = read(file, assignments).config
-    from app.start import clients
+    from app.start import clients, fates, records
 
     kafka = clients(settings)
     tasks = task_config(settings, kafka.destinations, NOBODY)
-    scope = _scope(settings, kafka, tasks, since, until)
+    scope = Scope.of(offsets_of(settings, kafka), kafka, tasks, since, until)
     judged = scope.judged if sample is None else sampled(scope.judged, sample)
     times = (since, math.inf if until is None else until) if sample is None else None
     with progress("auditing", sum(each.offsets for each in judged.values())) as advance:
-        auditor = _auditor(tasks, kafka, scope, times, advance)
+        readers = Readers(*records(tasks), kafka.topics, kafka.destinations)
+        auditor = Auditor(fates(timeless(tasks)), readers, scope.layout, scope.ends, times, read=advance)
         verdicts = [
             auditor.compare(sources, {each: judged[each] for each in sources if each in judged})
-            for sources in _packs(scope, judged)
+            for sources in scope.packs(judged)
         ]
     return show(_view(settings.group_id, scope.left_out, judged, verdicts, sample), as_json=as_json)
-
-
-class _Scope(NamedTuple):
-    """
-    What to audit.
-
-    Args:
-        sources: all source partitions.
-        judged: what can be judged of them.
-        left_out: what cannot.
-        ends: the ends of the partitions of sink and dead letters.
-    """
-
-    layout: Layout
-    sources: Sequence[Partition]
-    judged: Mapping[Partition, Range]
-    left_out: Sequence[LeftOut]
-    ends: Mapping[Partition, End]
 
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
@@ -113,61 +91,6 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
     until = None if end is None else built("--to", lambda: milliseconds_of(end))
     refuse_backward("--to", since, until)
     return since, until
-
-
-def _scope(settings: config.Config, kafka: Clients, tasks: TaskConfig, since: int, until: int | None) -> _Scope:
-    """Return what to audit: at most what was committed before the sink's ends are read."""
-    found = offsets_of(settings, kafka)
-    topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
-    layout = Layout.of(tasks, topics)
-    refuse_lost_times(layout)
-    led = [each.partition for each in found if each.watermarks is not None]
-    written = [
-        Partition(each.topic, number) for each in (tasks.sink, tasks.dead_letters) for number in range(each.partitions)
-    ]
-    stable = stable_ends(kafka.destinations, written)
-    asked = Asked(
-        since,
-        until,
-        kafka.topics.offsets_at(led, since),
-        {} if until is None else kafka.topics.offsets_at(led, until),
-        kafka.topics.offsets_at(led, 0),
-        {each.topic: None if each.retention is None else round(time.time() * 1000) - each.retention for each in topics},
-    )
-    judged, left_out = ranges(found, kafka.offsets.load(led, stable=False), asked)
-    return _Scope(layout, [each.partition for each in found], judged, left_out, stable)
-
-
-def _packs(scope: _Scope, judged: Mapping[Partition, Range]) -> list[list[Partition]]:
-    """Return groups of source partitions to compare together."""
-    sizes = {each: found.read for each, found in judged.items()}
-    groups = [each for each in together(scope.layout, scope.sources) if judged.keys() & each]
-    for group in groups:
-        if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
-            msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
-            raise click.UsageError(f"{msg}narrow the range with --from and --to, or use --sample")
-    return packed(groups, sizes, MOST)
-
-
-def _auditor(
-    tasks: TaskConfig,
-    kafka: Clients,
-    scope: _Scope,
-    times: tuple[int, float] | None,
-    advance: Callable[[int], object],
-) -> Auditor:
-    from app.executor.fates import Fates
-    from app.kafka.records import KafkaRecords
-
-    timeless = replace(tasks, sink=_without_times(tasks.sink), dead_letters=_without_times(tasks.dead_letters))
-    source, output = KafkaRecords(tasks.kafka, tasks.group), KafkaRecords(tasks.output_kafka, tasks.group)
-    readers = Readers(source, output, kafka.topics, kafka.destinations)
-    return Auditor(Fates(timeless), readers, scope.layout, scope.ends, times, read=advance)
-
-
-def _without_times(topic: Destination) -> Destination:
-    """Return the topic with any timestamp allowed: it may have accepted then what it would reject now."""
-    return replace(topic, before=None, after=None)
 
 
 def _view(

@@ -60,13 +60,13 @@ def replay_letters(  # click's options
     a dead letter fails again.
     """
     settings = read(file, assignments).config
-    from app.executor.fates import Fates
+    from app.start import fates
 
     work = _work(settings, into)
     dead_letters = work.dead_letters
     ledger = Ledger(LEDGER.format(dead_letters.topic), work.sink.topic)
     parking = PARKING.format(dead_letters.topic), dead_letters.partitions
-    replay = Replay(Plan(choice, limit, attempts, parking), ledger, Fates(work))
+    replay = Replay(Plan(choice, limit, attempts, parking), ledger, fates(work))
     watermarks = watermarks_of(settings)
     begins = starts_of(settings, watermarks, choice)
     if dry_run:
