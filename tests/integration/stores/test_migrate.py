@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +118,14 @@ def test_a_wrong_store_is_named(migration: Migration, start: str, end: str, answ
 def test_a_running_service_is_noticed(migration: Migration, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration stops if offsets move meanwhile: they would be overwritten by the next commit, or lost."""
     migration.save(4, 7)
+    load = RedisOffsets.load
 
-    def work(_seconds: float) -> Any:
+    def load_and_work(store: RedisOffsets, partitions: Collection[Partition], **how: bool) -> Any:
+        found = load(store, partitions, **how)
         migration.save(5, 7)
+        return found
 
-    monkeypatch.setattr(time, "sleep", work)
+    monkeypatch.setattr(RedisOffsets, "load", load_and_work)
     found = migration.run()
 
     assert 3 == found.exit_code
