@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 
@@ -46,3 +47,16 @@ def test_plain_text_on_a_terminal() -> None:
     assert "round" in text
     assert "records" in text
     assert not text.startswith("{")
+
+
+def test_each_line_is_written_at_once() -> None:
+    """Workers share stderr: a line in two writes would tear those of others, as it did with PYTHONUNBUFFERED."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # each write is a datagram of its own
+    with ours, theirs:
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, env=environment, check=True)
+
+        written = ours.recv(10_000).decode()
+
+    assert written.endswith("\n")
+    assert "round" == json.loads(written)["event"]
