@@ -16,7 +16,7 @@ Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
 
 TRANSACTION = "winnow.transaction"
-"""Marks the first record of a transaction: `TRANSACTIONAL-ID@OFFSET`, with the committed offset it starts at."""
+"""Marks the first line of a transaction, or each: `TRANSACTIONAL-ID@OFFSET`, with the committed offset it starts at."""
 SOURCE = "winnow.source"
 """A line's source record: `topic-partition@offset`."""
 REPLAYS = "winnow.replays"

@@ -57,7 +57,7 @@ def configure(level: str = "info", **context: object) -> None:
             structlog.dev.ConsoleRenderer(event_key="message") if terminal else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        # One write a line: the workers of an executor share stderr, and an unbuffered `print` writes the line end apart.
+        # One write a line: workers of an executor share stderr, and an unbuffered `print` writes the line end apart.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )

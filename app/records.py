@@ -123,6 +123,11 @@ class Lines:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def with_header(self, name: str, value: bytes | None) -> Lines:
+        """Return the lines with one more header, the same for all."""
+        column = pa.repeat(pa.scalar(value, pa.binary()), len(self.keys))
+        return replace(self, headers=[*self.headers, (name, column)])
+
 
 class Record(NamedTuple):
     """A record of a topic, for operators' commands; `timestamp` is in milliseconds since the epoch."""

@@ -3,8 +3,9 @@ Finds the transactions that Kafka has ended everywhere but in a partition that h
 
 Kafka 4 skips a transaction's markers in a partition without a leader, as if its topic were deleted
 (TransactionMarkerChannelManager; `getPartitionLeaderEndpoint` answers "unknown"). The transaction then hangs there, and
-the end of the same producer id's next one decides both. So the first line of a transaction names its source's committed
-offset. If that is still the committed offset, the transaction was not committed and must be aborted again.
+the end of the same producer id's next one decides both. So the first line of a transaction (each line, if keys choose
+the partitions) names its source's committed offset. If that is still the committed offset, the transaction was not
+committed and must be aborted again.
 
 The partition may also be that of the group's offsets. Then an offset is pending, and stable reads of it fail. The
 transaction's records show how to end it again.
@@ -46,7 +47,7 @@ LOOK_SECONDS = 20.0
 
 
 def mark(source: Partition, group: str, committed: int) -> Header:
-    """Return the header of a transaction's first line: its source, and the committed offset at which it began."""
+    """Return the header that marks a transaction's lines: its source, and the committed offset at which it began."""
     return TRANSACTION, f"{transactional_id(group, source)}@{committed}".encode()
 
 

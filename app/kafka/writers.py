@@ -258,7 +258,7 @@ class TransactionalWriter(Writer):
         ends = self._ends(targets.lines)
         self._unsettled = targets.dead_letter if targets.dead_letter not in ends else None
         if hanging := [where for where, at in ends.items() if self._hangs(where, at)]:
-            # With sink.partitioner `key`, lines without the header may have gone to any other partition.
+            # With sink.partitioner `key`, 0.2.0 wrote lines without the header into any partition.
             self._abort_again([where for where, at in ends.items() if at.open] if targets.by_key else hanging)
 
     def end_pending(self, committed: int | None) -> None:
@@ -323,6 +323,8 @@ class TransactionalWriter(Writer):
     def send(self, lines: Lines) -> None:
         """Queue cleansed lines inside the transaction."""
         self._begin()
+        if self._sender.targets.by_key:  # each may be the only one of the transaction in its partition
+            lines = lines.with_header(*self._header)
         super().send(lines)
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
@@ -383,7 +385,8 @@ class TransactionalWriter(Writer):
         if not self._open:
             with self._translated("beginning a transaction"):
                 self._client.begin_transaction()
-            self._sender.mark(self._header)
+            if not self._sender.targets.by_key:
+                self._sender.mark(self._header)
             self._open = True
 
     @property

@@ -11,16 +11,16 @@ from tests.chaos.lines import key, numbered
 from tests.chaos.load import Load
 from tests.independent import Written, cleansed, produce, read
 
-STRANGER = 1_000_003
-"""A stream that the load never writes."""
+STRANGERS = 1_000_000
+"""The first of the streams that the load never writes."""
 
 
 @contextmanager
 def foreign_line(system: System, load: Load, rng: random.Random) -> Iterator[str]:
     """Write a line that no record of the source explains."""
-    partition, number = rng.randrange(system.size.partitions), rng.getrandbits(32)
-    line = Written(cleansed(number, STRANGER), key(STRANGER, number), partition)
-    _plant(system, line, STRANGER, number)
+    partition, stream = rng.randrange(system.size.partitions), STRANGERS + rng.getrandbits(20)
+    # A stream of its own: two lines of one stream in two partitions have no order.
+    _plant(system, Written(cleansed(0, stream), key(stream, 0), partition), stream, 0)
     yield f"sink-{partition}"
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 
 import psutil
 
 from app.embedded.broker import Broker
+from tests.chaos.cluster import stopped
+from tests.support.waiting import PATIENCE
 
 ASKS_TWICE = """
-import sys
+import faulthandler, sys
+faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)
 from app.errors import Unreachable
 from app.kafka.admin import AdminConnection
 from app.kafka.group import KafkaGroup
@@ -35,7 +36,7 @@ def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker
     """A late coordinator does not end the process. librdkafka aborts if its own admin timeout expires first."""
     (server,) = psutil.Process(*mortal.pids).children()
     asks = subprocess.Popen(
-        [sys.executable, "-c", ASKS_TWICE, mortal.bootstrap],
+        [sys.executable, "-c", ASKS_TWICE, mortal.bootstrap, str(PATIENCE)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -44,13 +45,12 @@ def test_a_coordinator_that_answers_late_does_not_end_the_process(mortal: Broker
         assert asks.stdin is not None
         assert asks.stdout is not None
         heard = [asks.stdout.readline()]
-        os.kill(server.pid, signal.SIGSTOP)
-        print(file=asks.stdin, flush=True)
-        heard += [asks.stdout.readline(), asks.stdout.readline()]
-        os.kill(server.pid, signal.SIGCONT)
+        with stopped(server):
+            print(file=asks.stdin, flush=True)
+            heard += [asks.stdout.readline(), asks.stdout.readline()]
         mortal.admin().list_topics(timeout=60)  # earlier requests are answered by now
         print(file=asks.stdin, flush=True)
-        code = asks.wait(60)
+        code = asks.wait(PATIENCE)
 
     assert ["next\n", "next\n"] == [heard[0], heard[2]]
     assert "is not responding while describing group 'late'" in heard[1]

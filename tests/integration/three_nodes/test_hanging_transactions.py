@@ -16,31 +16,45 @@ from app.kafka import writers
 from app.kafka.backend import PLAIN, Backend, best_backend
 from app.kafka.clients import TaskClients
 from app.kafka.writers import TransactionalWriter
-from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.model import Destination, Guarantee, Partition, Partitioner, Plugin, TaskConfig
 from app.offsets.contract import OffsetStore
 from app.records import Lines, OutgoingRecord
 from tests.chaos.cluster import stopped
-from tests.independent import cleansed, connect_again, read, values
+from tests.independent import by_partition, cleansed, connect_again, read, values
 from tests.integration.three_nodes.placed import FRAGILE_NODE, create
 from tests.support.waiting import until, without
 
 BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
 ENDS = ("aborted", "committed")
+FRAGILE, ELSEWHERE = b"hangs", b"stays"
+"""Keys of the sink's partitions 0 and 1, where there are two."""
 
 
 class Lost:
     """A sink and dead letters on the fragile node, and writers for them."""
 
-    def __init__(self, broker: Broker, name: str, backend: Backend) -> None:
+    def __init__(
+        self, broker: Broker, name: str, backend: Backend, partitioner: Partitioner = Partitioner.SOURCE
+    ) -> None:
         self.bootstrap = broker.bootstrap
         self.source = Partition(f"{name}.raw", 0)
         self.sink, self.dead = f"{name}.clean", f"{name}.dead"
-        placed = {self.source.topic: 1, self.sink: FRAGILE_NODE, self.dead: FRAGILE_NODE}
-        topics = [NewTopic(topic, 1, replica_assignment=[[node]]) for topic, node in placed.items()]
-        create(broker, *topics)
-        sink, dead = Destination(self.sink, 1, 1_000_000), Destination(self.dead, 1, 1_000_000)
+        self.by_key = partitioner is Partitioner.KEY
+        sinks = [[FRAGILE_NODE], [1]] if self.by_key else [[FRAGILE_NODE]]
+        placed = {self.source.topic: [[1]], self.sink: sinks, self.dead: [[FRAGILE_NODE]]}
+        create(broker, *(NewTopic(topic, len(on), replica_assignment=on) for topic, on in placed.items()))
+        sink, dead = Destination(self.sink, len(sinks), 1_000_000), Destination(self.dead, 1, 1_000_000)
         kafka = {"bootstrap.servers": broker.bootstrap}
-        config = TaskConfig(name, Guarantee.EXACTLY_ONCE, sink, dead, "raw", Plugin("idc-access-log"), kafka)
+        config = TaskConfig(
+            name,
+            Guarantee.EXACTLY_ONCE,
+            sink,
+            dead,
+            "raw",
+            Plugin("idc-access-log"),
+            kafka,
+            sink_partitioner=partitioner,
+        )
         self.clients = TaskClients(config, backend)
         self.consumer = self.clients.consumer()
         self.offsets: OffsetStore = self.clients.offsets(self.consumer)
@@ -65,7 +79,8 @@ class Lost:
         writer.send(lines(0, 5))
         writer.commit(5, "")
         writer.send(lines(5, 10))
-        writer.send_dead_letters(letters(self.source, 0, 2))
+        if not self.by_key:  # a dead letter would show by itself what hangs
+            writer.send_dead_letters(letters(self.source, 0, 2))
         assert 0 == writer._delivery.deliver_all(30)
         return writer
 
@@ -84,10 +99,11 @@ class Lost:
 
 
 def lines(first: int, last: int) -> Lines:
-    """Return cleansed lines without keys."""
+    """Return cleansed lines. If keys choose the partition, the first one goes elsewhere than all others."""
     count = last - first
     made = pa.array([cleansed(n) for n in range(first, last)], pa.binary())
-    return Lines(made, np.arange(count, dtype=np.int32), pa.nulls(count, pa.binary()), np.zeros(count, np.int64))
+    keys = pa.array([ELSEWHERE, *[FRAGILE] * (count - 1)], pa.binary())
+    return Lines(made, np.arange(count, dtype=np.int32), keys, np.zeros(count, np.int64))
 
 
 def letters(source: Partition, first: int, last: int) -> list[OutgoingRecord]:
@@ -101,21 +117,25 @@ def letters(source: Partition, first: int, last: int) -> list[OutgoingRecord]:
 
 class Outages(NamedTuple):
     """
-    For each backend, two transactions that were open when their sinks lost the leader.
+    For each backend, three transactions that were open when their sinks lost the leader.
 
     A test takes its own one out, so that its clients end with the test.
     """
 
     aborted: dict[str, Lost]
     committed: dict[str, Lost]
+    aborted_by_key: dict[str, Lost]
 
 
 @pytest.fixture(scope="module")
 def outages(three: Broker) -> Outages:
-    """Kill the fragile node during four transactions, and restart it when Kafka has ended all of them."""
-    found = Outages(*({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS))
+    """Kill the fragile node during six transactions, and restart it when Kafka has ended all of them."""
+    found = Outages(
+        *({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS),
+        {name: Lost(three, f"by-key-{name}", each, Partitioner.KEY) for name, each in BACKENDS.items()},
+    )
     (server,) = psutil.Process(three.pids[-1]).children()
-    begun = {lost: lost.begin() for lost in (*found.aborted.values(), *found.committed.values())}
+    begun = {lost: lost.begin() for kind in found for lost in kind.values()}
     with stopped(server):  # it writes no more markers, unnoticed
         for lost in found.committed.values():
             begun[lost].commit(10, "")
@@ -156,6 +176,17 @@ def test_what_was_aborted_stays_aborted(outages: Outages, backend: str, monkeypa
 
     assert [cleansed(n) for n in range(12)] == values(read(lost.bootstrap, lost.sink))
     assert [b"0", b"1", b"2"] == values(read(lost.bootstrap, lost.dead))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_was_aborted_by_key_stays_aborted(outages: Outages, backend: str) -> None:
+    """So do lines in a partition that the transaction's first line did not go to."""
+    lost = outages.aborted_by_key.pop(backend)
+    lost.go_on(lines(5, 12), letters(lost.source, 0, 3))
+
+    found = by_partition(read(lost.bootstrap, lost.sink))
+    assert [cleansed(0), cleansed(5)] == found[1]
+    assert [cleansed(n) for n in range(12) if n not in (0, 5)] == found[0]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -20,6 +20,8 @@ def frame(api: int, body: bytes = b"", version: int = 1) -> bytes:
     return struct.pack(">hhih", api, version, 7, 6) + b"winnow" + body
 
 
+API_VERSIONS = struct.pack(">h", 18)
+"""The first request of a real client. One that looks for a lost broker may find our port instead."""
 END = frame(END_TXN, struct.pack(">h", 4) + b"a/b/" + struct.pack(">qh?", 42, 3, True))
 
 
@@ -51,7 +53,9 @@ class Server:
         # A proxy that stops resets its connections.
         with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
             while size := stream.read(4):
-                self.frames.put(stream.read(int.from_bytes(size)))
+                request = stream.read(int.from_bytes(size))
+                if request[:2] != API_VERSIONS:
+                    self.frames.put(request)
                 connection.sendall(b"!")
 
     def close(self) -> None:
