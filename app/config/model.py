@@ -265,8 +265,8 @@ class Config(Section):
     out_of_range: Literal["error", "earliest", "latest", "nearest"] = Field(
         default="error",
         description="where to continue if the group's offset is outside the partition: `error` blocks the partition "
-        "until an operator acts, `nearest` moves to the beginning or the end, whichever is closer, `earliest` always "
-        "to the beginning, `latest` always to the end",
+        "until an operator acts, `nearest` moves to the beginning if records were deleted and to the end if the log "
+        "was truncated, `earliest` always to the beginning, `latest` always to the end",
     )
     offsets: Offsets
     lineage: Lineage

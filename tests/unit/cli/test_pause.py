@@ -1,4 +1,4 @@
-"""`winnow resume` reports only what it could read."""
+"""`winnow pause` and `winnow resume` report only what is so."""
 
 from __future__ import annotations
 
@@ -35,3 +35,22 @@ def test_who_may_not_look_is_not_told_that_nothing_is_paused(
     assert (3 if trouble else 0) == done.exit_code
     assert (1 if trouble else 0) == store.stored[Partition("dead", 0)].offset
     assert ("not paused" in done.stdout) == (trouble is None)
+
+
+@pytest.mark.parametrize(
+    ("command", "guarantee", "seconds"),
+    [("pause", "exactly-once", 10), ("pause", "at-least-once", 30), ("resume", "at-least-once", 10)],
+)
+def test_it_says_how_soon_a_running_service_follows(
+    command: str, guarantee: str, seconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without transactions a pause waits for the end of the round, which lasts three checks."""
+    file = tmp_path / "winnow.yaml"
+    file.write_text(yaml.safe_dump(GOOD | {"delivery.guarantee": guarantee}))
+    kafka = replace(DriverKafka().clients, pauses=PauseMark(Store(), ["dead"]))
+    monkeypatch.setattr("app.start.clients", lambda _: kafka)
+
+    done = CliRunner().invoke(main, [command, "-c", str(file)])
+
+    assert 0 == done.exit_code, done.output
+    assert f"follows within {seconds} s" in done.stdout
