@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.driver.clients import Ages
-from app.driver.discover import SourceOffsets, Workload, blocked_by
+from app.driver.discover import blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.times import TimesOfTasks
+from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from app.cures import KafkaTools
-from app.driver.clients import Clients, NeverPaused, Pauses
+from app.driver.clients import Clients, Pauses
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
+from app.model import Assignment, CommittedOffset, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
 from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from tests.fakes import FakeOffsets
 
 Result = list[Receipt] | Exception
+
+
+class NeverPaused:
+    """Pauses that nobody asks for."""
+
+    def read(self) -> Pause | None:
+        return None
+
+    def set(self, pause: Pause) -> None:
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        raise NotImplementedError
 
 
 class DriverKafka:

@@ -19,7 +19,7 @@ LOST = 7
 """The only sink partition on the fragile node."""
 RAW, CLEAN, DEAD = "lost.raw", "lost.clean", "lost.dead"
 KEPT = {"retention.ms": "-1"}
-TIMINGS = Timings(stalled=4)
+TIMINGS = Timings(commit_overdue=4)
 REBALANCE = "rebalance"
 PER_SECOND = 400
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import SourceOffsets, Workload, blocked_by
+from app.driver.discover import blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
+from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, NoStartingOffset, NotAllowed, SparkFailed, Truncated, Undeliverable, Unreachable
 from app.model import (
     Attempt,
@@ -67,7 +68,7 @@ def workload(*offsets: PartitionOffsets) -> Workload:
         )
         for each in offsets
     }
-    return Workload({each.partition: each for each in offsets}, ranges)
+    return Workload({each.partition: each for each in offsets}, ranges=ranges)
 
 
 def begin(watch: Watch, *offsets: PartitionOffsets) -> None:
@@ -137,7 +138,7 @@ def test_a_limited_partition_shows_its_limit() -> None:
     for offset, limit in ((39, 20), (40, 50)):
         now = PartitionOffsets(A, "id", Watermarks(0, 100, 120), CommittedOffset(offset, metadata))
         for tracker in (limited, free):
-            tracker.discovered(Workload({A: now}, {A: OffsetRange(A, offset, offset)}))
+            tracker.discovered(Workload({A: now}, ranges={A: OffsetRange(A, offset, offset)}))
 
         assert limit == limited.snapshot.partitions[A].rate_limit
         assert free.snapshot.partitions[A].rate_limit is None
@@ -374,7 +375,7 @@ def test_what_a_task_got_over_is_known(watch: Watch) -> None:
 def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
     """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
-    watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
+    watch.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80)}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
 
@@ -436,7 +437,7 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
 
     watch.tracker.round_ended([receipt], 10.0)
     watch.now += 5
-    watch.tracker.discovered(Workload({A: at(A, 40)}, {}, {A: blocked_by(receipt)}))
+    watch.tracker.discovered(Workload({A: at(A, 40)}, ranges={}, blocked={A: blocked_by(receipt)}))
 
     status = watch.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
@@ -544,7 +545,7 @@ def test_what_retention_took_is_counted_once(watch: Watch) -> None:
 
     def look(log_start: int, committed: int) -> int:
         offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
-        watch.tracker.discovered(Workload({A: offsets}, {}, {A: NoStartingOffset(A, "lost")}))
+        watch.tracker.discovered(Workload({A: offsets}, ranges={}, blocked={A: NoStartingOffset(A, "lost")}))
         return watch.snapshot.partitions[A].lost
 
     assert [0, 20, 20, 30, 30, 35] == [
