@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.cures import KafkaTools
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
+from app.model import Assignment, Destination, FirstWaiting, Partition, Pause, Receipt, Topic, Watermarks
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.offsets.mirrors import Mirrors
 from app.runtime import REAL, Timings
@@ -80,7 +80,7 @@ class Pauses(Protocol):
         """End the pause. Raises what `read` and `set` raise."""
 
 
-class Cluster(Protocol):
+class InspectedCluster(Protocol):
     """
     What the preflight asks a cluster; see `app.driver.preflight`. Read-only.
 
@@ -109,14 +109,14 @@ class Cluster(Protocol):
 class Ages(Protocol):
     """Tells how long records have been waiting."""
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:
         """Return the first record at or after each offset, for partitions that respond soon. Never raises."""
 
 
 class AgesUnknown:
     """Ages of which none is known."""
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:  # noqa: ARG002  # the protocol's
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:  # noqa: ARG002  # the protocol's
         """Return nothing."""
         return {}
 
@@ -164,7 +164,7 @@ class Clients:
     placeholders: Placeholders | None = None
     ages: Ages = field(default_factory=AgesUnknown)
     copies: OffsetStore | None = None
-    clusters: tuple[Cluster, Cluster] | None = None
+    clusters: tuple[InspectedCluster, InspectedCluster] | None = None
     timings: Timings = REAL.timings
 
 

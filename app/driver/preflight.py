@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from app.config import Config
 from app.cures import KafkaTools
 from app.driver import findings
-from app.driver.clients import Clients, Cluster
+from app.driver.clients import Clients, InspectedCluster
 from app.driver.findings import ClockReading, Finding, Need, Severity
 from app.driver.pause import GROUP
 from app.driver.round import CHECKS
@@ -55,7 +55,7 @@ class Preflight:
         """
         return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
 
-    def _rights(self, clusters: tuple[Cluster, Cluster]) -> Iterator[Finding]:
+    def _rights(self, clusters: tuple[InspectedCluster, InspectedCluster]) -> Iterator[Finding]:
         source, sink = clusters
         self._brokers = sink.brokers()
         self._clocks = self._read_clocks(sink)
@@ -116,7 +116,9 @@ class Preflight:
             msg = f"the dead-letter topic {topic!r} is compacted: it rejects records without a key and deletes others"
             raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
-    def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
+    def _settings(
+        self, clusters: tuple[InspectedCluster, InspectedCluster], topics: Collection[str]
+    ) -> Iterator[Finding]:
         source, sink = clusters
         names = self._config.sink.topic, self._config.dead_letters.topic
         sources, written = source.topics(sorted(topics)), sink.topics(names)
@@ -135,7 +137,7 @@ class Preflight:
             yield from findings.of_expiry(sources, self._brokers, text, checks=checks, interval=interval)
         yield from findings.of_clocks(self._clocks, self._read_clocks(sink))
 
-    def _read_clocks(self, cluster: Cluster) -> ClockReading:
+    def _read_clocks(self, cluster: InspectedCluster) -> ClockReading:
         newest = cluster.newest_commit()
         return ClockReading(newest, self._clock())
 
@@ -180,7 +182,7 @@ def _reads(topic: str, without: str = "") -> Need:
     return Need("topic", topic, ("Describe", "Read"), without)
 
 
-def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
+def _of_topics(cluster: InspectedCluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
     """Yield the missing rights on topics that exist."""
     for need in needs:
         if need.name in found:
@@ -188,12 +190,12 @@ def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterabl
 
 
 def _missing(
-    cluster: Cluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
+    cluster: InspectedCluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
 ) -> Iterator[Finding]:
     for name in names:
         if name not in found:
             yield Finding.refuses(TopicMissing.named(name, cluster.tools, partitions))
 
 
-def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:
+def _of_group(cluster: InspectedCluster, need: Need) -> Iterator[Finding]:
     yield from findings.lacking(need, cluster.group_rights(need.name), cluster.tools)

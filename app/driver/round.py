@@ -15,7 +15,7 @@ from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
 from app.model import Assignment, Guarantee, Partition
 from app.runtime import Runtime, Timings
-from app.status.snapshot import End
+from app.status.snapshot import Ending
 
 # The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
 # end early without doing work twice, so it is short.
@@ -76,18 +76,18 @@ class Round:
                 self._tracker.tasks_lost(lost)
             if self._running.starved:
                 self.tasks_to_blame = False
-                return self._end(End.STARVED, "", self._timings.control_fence)
+                return self._end(Ending.STARVED, "", self._timings.control_fence)
             if self._clock() > overdue:
-                self._tracker.round_ends(End.OVERDUE)
+                self._tracker.round_ends(Ending.OVERDUE)
                 return self._shut_out((self._all_partitions, self._timings.fence_all))
             if self._fence is not None and self._clock() > next_check:
                 if why := self._unless_stopped(needs_rebalance):
-                    return self._end(End.REBALANCE, why, self._overrun)
+                    return self._end(Ending.REBALANCE, why, self._overrun)
                 next_check = self._clock() + every
         if self._stop.requested and not self._running.wait(0):
             self._tracker.stopping(self._stop.cause)
             self.tasks_to_blame = False
-            return self._end(End.STOPPED, self._stop.cause, self._timings.control_fence)
+            return self._end(Ending.STOPPED, self._stop.cause, self._timings.control_fence)
         return False
 
     @property
@@ -115,7 +115,7 @@ class Round:
         self._ends_or_stops_within(seconds)
         return self._running.wait(min(seconds, self._timings.control_fence) if self._stop.requested else 0)
 
-    def _end(self, ending: End, reason: str, seconds: float) -> bool:
+    def _end(self, ending: Ending, reason: str, seconds: float) -> bool:
         """
         End the round early, within this time; return whether tasks had to be killed.
 

@@ -16,7 +16,8 @@ from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.runtime import Timings
 
-OVERDUE_SECONDS, _, START_SECONDS, ELECTION_SECONDS = Timings()[:4]
+TIMINGS = Timings()
+OVERDUE_SECONDS, START_SECONDS, ELECTION_SECONDS = TIMINGS.commit_overdue, TIMINGS.start, TIMINGS.election
 PARTITIONS = [Partition("raw", number) for number in range(4)]
 A, B, _, D = PARTITIONS
 At = dict[Partition, PartitionOffsets]

@@ -18,7 +18,7 @@ from app.errors import NotUsable
 from app.model import Assignment, Owner, Partition, Receipt
 from app.offsets.contract import TransactionalOffsetStore
 from app.runtime import Timings
-from app.status.snapshot import End, Phase, Snapshot
+from app.status.snapshot import Ending, Phase, Snapshot
 from tests.fakes.driver import DriverKafka
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.unit.driver.test_service import config
@@ -137,7 +137,7 @@ class Scene:
         return [at - 1_000 for at, _ in self.tasks.fenced]
 
     @property
-    def ending(self) -> tuple[End | None, str]:
+    def ending(self) -> tuple[Ending | None, str]:
         assert self.tracker.snapshot.round is not None
         return self.tracker.snapshot.round.ending, self.tracker.snapshot.round.reason
 
@@ -177,7 +177,7 @@ def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None
 
     assert not scene.watch(lambda: "the work has become uneven")
     assert [CONTROL] == scene.fenced
-    assert (End.REBALANCE, "the work has become uneven") == scene.ending
+    assert (Ending.REBALANCE, "the work has become uneven") == scene.ending
     assert scene.tasks.cancelled_at is None
 
 
@@ -224,7 +224,7 @@ def test_a_round_that_overruns_its_deadline() -> None:
     assert scene.watch()
     assert [EVERY, EVERY] == scene.fenced
     assert soon_after(SECONDS + OVERRUN) == scene.fenced_at[0]
-    assert (End.OVERDUE, "") == scene.ending
+    assert (Ending.OVERDUE, "") == scene.ending
 
 
 def test_a_task_without_a_slot_ends_the_round() -> None:
@@ -236,7 +236,7 @@ def test_a_task_without_a_slot_ends_the_round() -> None:
     assert [CONTROL, EVERY, EVERY] == scene.fenced
     assert soon_after(3.0) == scene.fenced_at[0]
     assert TIMINGS.control_fence == pytest.approx(scene.fenced_at[1] - scene.fenced_at[0], abs=0.2)
-    assert (End.STARVED, "") == scene.ending
+    assert (Ending.STARVED, "") == scene.ending
 
 
 def test_lost_tasks_are_told_as_they_are_lost() -> None:
@@ -259,7 +259,7 @@ class TestStop:
         assert not scene.watch()
         assert [CONTROL] == scene.fenced
         assert 5.0 == pytest.approx(scene.fenced_at[0], abs=0.11)
-        assert (End.STOPPED, "the simulation ends") == scene.ending
+        assert (Ending.STOPPED, "the simulation ends") == scene.ending
         assert (Phase.STOPPING, "the simulation ends") == (scene.tracker.snapshot.phase, scene.tracker.snapshot.cause)
 
     def test_tasks_that_do_not_end_are_killed_within_ten_seconds(self) -> None:
@@ -295,7 +295,7 @@ class TestStop:
                 return Unanswered()
 
         assert not scene.watch(checks=Asking(), timings=Timings(look=0.001))
-        assert (End.STOPPED, "SIGTERM") == scene.ending
+        assert (Ending.STOPPED, "SIGTERM") == scene.ending
 
 
 def test_without_a_fence_a_round_is_not_ended_for_a_better_plan() -> None:

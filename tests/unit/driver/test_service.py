@@ -38,12 +38,12 @@ from app.errors import (
 from app.model import (
     Assignment,
     CommittedOffset,
+    FirstWaiting,
     OffsetRange,
     Outcome,
     Partition,
     Partitioner,
     Receipt,
-    Waiting,
     Watermarks,
 )
 from app.runtime import REAL, Runtime, Timings
@@ -1181,7 +1181,7 @@ class TestPage:
 def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     """This holds for both guarantees; with at-least-once, a round is not looked at before its end."""
     kafka = DriverKafka(p0=(0, 10))
-    kafka.ages = {A: Waiting(5.0, 60.0)}
+    kafka.ages = {A: FirstWaiting(5.0, 60.0)}
     seen = []
     rounds = FakeRounds(works(kafka))
     one = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"))
@@ -1194,7 +1194,7 @@ def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     rounds.submit = lambda assignments: Watched(rounds, works(kafka)(assignments))  # type: ignore[method-assign]
     one.run(until_end=True)
 
-    assert Waiting(5.0, 60.0) == seen[0]
+    assert FirstWaiting(5.0, 60.0) == seen[0]
 
 
 @pytest.mark.parametrize("error", [ForeignMember("somebody"), SparkFailed("no Java"), RuntimeError()])
