@@ -77,7 +77,7 @@ class Watermarks(NamedTuple):
     high_watermark: int
 
 
-class Waiting(NamedTuple):
+class FirstWaiting(NamedTuple):
     """
     The first unread record of a partition.
 
@@ -99,8 +99,6 @@ class Owner(NamedTuple):
 
     Args:
         started: milliseconds since the epoch.
-        host: where its driver runs.
-        sink: the topic that it writes to.
         generation: a run of a higher generation takes over.
     """
 
@@ -172,7 +170,6 @@ class CommittedOffset:
 
     Args:
         offset: -1 if it is corrupt.
-        metadata: committed with the offset.
         corrupt: what the store holds instead of an offset; empty if it holds an offset.
     """
 
@@ -314,7 +311,6 @@ class Assignment:
     What one task does in one round.
 
     Args:
-        ranges: the partitions that the task owns.
         seconds: how long the task works.
         deadline: the end of the round by the driver's clock, in seconds since the epoch; only a retried task uses it.
         isolate: whether to run the parser in a process of its own, because a record may have killed the last worker.
@@ -355,7 +351,6 @@ class Receipt:
         start: the first offset of the task's work.
         end: the committed offset.
         records: source records between them.
-        out: records written to the sink.
         dead: dead letters by reason.
         error: the last error; empty if there was none.
         cure: what an operator must do about it.

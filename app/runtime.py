@@ -16,16 +16,22 @@ T = TypeVar("T")
 class Timings(NamedTuple):
     """The driver's patience, in seconds."""
 
-    stalled: float = 15.0
+    commit_overdue: float = 15.0
     """
-    How long a commit may be overdue before its partition or task is considered stalled.
+    How long a commit may be overdue before the round is planned again.
 
     Longer than the pause of 10 s that may follow a slow pass over many lanes (`app.executor.commits`). A stopped worker
     is found within 30 s: python -m tests.chaos run --fault "worker stopped".
     """
+    commit_overdue_each: float = 0.25
+    """
+    Added for each partition of the task.
+
+    Opening hundreds takes long, and each rarely gets its turn while they catch up.
+    """
     start: float = 30.0
     """
-    Added to `stalled` before a task's first commit.
+    Added before a task's first commit.
 
     On a busy machine a Python worker is slow to start, and a new round would have to start it again.
     """
@@ -36,8 +42,39 @@ class Timings(NamedTuple):
     All partitions pause while Kafka elects leaders and coordinators. A task's throughput cannot be judged then, and
     a new plan would cost all of them a second pause.
     """
+
+    sign_of_life: float = 3.0
+    """
+    How long to look for a commit of another run before none seems to work.
+
+    A task without traffic commits one offset each second, so three of these stand still only if no task works.
+    """
     gone: float = 60.0
     """How long a run may commit nothing before it counts as dead."""
+
+    look: float = 0.1
+    """How often a running round is asked whether it has ended."""
+    watch: float = 1.0
+    """How often it is asked for more. Ten times a second cost 0.4 CPU-seconds per million records (make bench)."""
+    control_fence: float = 2.5
+    """How long tasks may take to commit and report after their control partitions are fenced."""
+    fence_all: float = 2.0
+    """How long they may then take after all partitions are fenced."""
+    kill: float = 4.0
+    """How long their killed job may then take to end."""
+    overrun: float = 4.0
+    """
+    How long after its deadline a task may take to open and commit.
+
+    After that the task or its machine is stuck, and all other partitions are waiting for the next round. To see how
+    long they wait: python -m tests.chaos run --fault "worker stopped".
+    """
+    overrun_each: float = 0.1
+    """Added for each partition of the task."""
+
+    def signs_of_life(self, commit_seconds: float) -> float:
+        """Return how long to look before the group counts as idle: a busy partition commits each `commit_seconds`."""
+        return max(self.sign_of_life, 2 * commit_seconds)
 
 
 @dataclass(frozen=True, slots=True)

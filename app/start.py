@@ -70,6 +70,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
         pauses=PauseMark(marks, marked),
         clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
+        timings=runtime.timings,
     )
 
 

@@ -18,7 +18,7 @@ REPORT_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class DemoTopics:
     """The topics that the verified service reads and writes."""
 
     source: str
@@ -29,7 +29,7 @@ class Topics:
 class BackgroundVerification:
     """A verification that reads while the service runs. `latest()` returns its progress, `finish()` ends it."""
 
-    def __init__(self, bootstrap: str, recipe: Recipe, topics: Topics) -> None:
+    def __init__(self, bootstrap: str, recipe: Recipe, topics: DemoTopics) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit librdkafka's locks without its threads
         self._ours, theirs = context.Pipe()
         self._process = context.Process(target=_verify, args=(theirs, bootstrap, recipe, topics), daemon=True)
@@ -65,7 +65,7 @@ class BackgroundVerification:
         self._ours.send("finish")
 
 
-def _verify(pipe: Connection, bootstrap: str, recipe: Recipe, topics: Topics) -> None:
+def _verify(pipe: Connection, bootstrap: str, recipe: Recipe, topics: DemoTopics) -> None:
     """Verify until told to finish; send verdicts regularly, and the final one at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the demo, which then ends this process
     os.nice(19)

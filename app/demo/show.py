@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from app.demo import lines
-from app.demo.background import BackgroundVerification, Topics
+from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
 from app.demo.lines import Recipe
 from app.demo.verify import CONSUMER, Verdict, VerificationFailed
@@ -98,7 +98,7 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, 
     log = file.with_name("winnow.log")
     with (
         log.open("wb") as output,
-        BackgroundVerification(broker.bootstrap, recipe, Topics(SOURCE, SINK, DEAD_LETTERS)) as verification,
+        BackgroundVerification(broker.bootstrap, recipe, DemoTopics(SOURCE, SINK, DEAD_LETTERS)) as verification,
         _running(_winnow("run", "-c", str(file), "--until-end"), output.fileno()) as service,
         _committed(broker.bootstrap) as committed,
         Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,

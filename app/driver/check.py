@@ -8,12 +8,11 @@ from dataclasses import replace
 from app.config import Config
 from app.cures import RESUME
 from app.driver.clients import Clients
-from app.driver.discover import Discovery, Workload
+from app.driver.discover import Discovery
 from app.driver.findings import Finding, Severity
 from app.driver.preflight import Preflight
-from app.driver.starting_offsets import told
-from app.errors import Blocked, NotUsable, PartitionError
-from app.model import Destination, Partition
+from app.errors import Blocked, NotUsable
+from app.model import Destination
 from app.offsets.mirrors import Mirrors
 
 Say = Callable[[str, str], object]
@@ -45,7 +44,7 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     for each in (clients.destinations.destination(each.topic) for each in (config.sink, config.dead_letters)):
         say("ok", f"{each.topic}: {each.partitions} partitions, {_taken(each)}")
     workload = Discovery(config, replace(clients, mirrors=Mirrors())).discover()
-    troubles = _troubles(workload)
+    troubles = workload.troubles()
     for partition, offset_range in sorted(workload.ranges.items()):
         if partition in troubles:
             continue
@@ -60,12 +59,6 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", str(error))
     return NotUsable.exit_code if _refused(findings) else 1 if troubles else 0
-
-
-def _troubles(workload: Workload) -> dict[Partition, PartitionError]:
-    """Return why partitions cannot be processed now, including what tasks of a running service have reported."""
-    found = {partition: error for partition, at in workload.offsets.items() if (error := told(at)) is not None}
-    return {**workload.undeliverable, **found, **workload.blocked}
 
 
 def _tell(findings: Sequence[Finding], say: Say) -> None:

@@ -8,9 +8,10 @@ from typing import Protocol
 
 from app.cures import KafkaTools
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, Destination, Partition, Pause, Receipt, Topic, Waiting, Watermarks
+from app.model import Assignment, Destination, FirstWaiting, Partition, Pause, Receipt, Topic, Watermarks
 from app.offsets.contract import OffsetStore, TransactionalOffsetStore
 from app.offsets.mirrors import Mirrors
+from app.runtime import REAL, Timings
 
 
 class Topics(Protocol):
@@ -22,23 +23,18 @@ class Topics(Protocol):
 
     def source_topics(self, names: Collection[str], pattern: str | None, known: Collection[str]) -> Mapping[str, Topic]:
         """Return the topics by name or pattern; raise TopicMissing if one is missing that is not in `known`."""
-        ...
 
     def destination(self, name: str) -> Destination:
         """Return a topic that Winnow writes to; raise TopicMissing if it does not exist."""
-        ...
 
     def min_in_sync(self, name: str) -> int:
         """Return how many in-sync replicas a partition needs to accept records."""
-        ...
 
     def watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, Watermarks]:
         """Return the watermarks of each partition that responds; raise Unreachable if none does."""
-        ...
 
     def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> Mapping[Partition, int | None]:
         """Return the first offset at or after a time, None if there is none yet; otherwise as `watermarks`."""
-        ...
 
 
 class Group(Protocol):
@@ -46,11 +42,9 @@ class Group(Protocol):
 
     def refuse_foreign_members(self) -> None:
         """Raise ForeignMember if the group has other members."""
-        ...
 
     def offset_retention(self) -> float | None:
         """Return for how many seconds brokers keep an idle group's offsets; None without the right to ask."""
-        ...
 
 
 class Fence(Protocol):
@@ -58,11 +52,9 @@ class Fence(Protocol):
 
     def refuse_short_transactions(self) -> None:
         """Raise NotUsable if the brokers' longest transaction timeout is shorter than ours. Read-only."""
-        ...
 
     def refuse_forbidden_ids(self) -> None:
         """Raise NotAllowed without the right to use the group's transactional ids. Read-only."""
-        ...
 
     def fence(self, partitions: Iterable[Partition]) -> Collection[Partition]:
         """
@@ -70,11 +62,9 @@ class Fence(Protocol):
 
         Raises NotUsable if Kafka refuses and an operator must act.
         """
-        ...
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> Collection[Partition]:
         """Fence as above and commit the offsets again, unless a later owner fences us first; return those reached."""
-        ...
 
 
 class Pauses(Protocol):
@@ -82,31 +72,15 @@ class Pauses(Protocol):
 
     def read(self) -> Pause | None:
         """Return the pause. Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act."""
-        ...
 
     def set(self, pause: Pause) -> None:
         """Pause the service or renew its pause. Raises PartitionError if the result is unknown."""
-        ...
 
     def clear(self) -> None:
         """End the pause. Raises what `read` and `set` raise."""
-        ...
 
 
-class NeverPaused:
-    """Pauses for a service that cannot be paused."""
-
-    def read(self) -> Pause | None:
-        """Return no pause."""
-
-    def set(self, pause: Pause) -> None:
-        """Do nothing."""
-
-    def clear(self) -> None:
-        """Do nothing."""
-
-
-class Cluster(Protocol):
+class InspectedCluster(Protocol):
     """
     What the preflight asks a cluster; see `app.driver.preflight`. Read-only.
 
@@ -118,37 +92,31 @@ class Cluster(Protocol):
 
     def id(self) -> str:
         """Return the cluster id; empty if the cluster has none."""
-        ...
 
     def brokers(self) -> BrokerFacts:
         """Return the versions and settings of the brokers."""
-        ...
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
         """Return the facts of each topic that exists."""
-        ...
 
     def group_rights(self, group: str) -> frozenset[str] | None:
         """Return our rights on a group, such as `Read`; None if the broker does not report them."""
-        ...
 
     def newest_commit(self) -> float | None:
         """Return when a broker last wrote an offset, in seconds by the broker's clock; None if unknown."""
-        ...
 
 
 class Ages(Protocol):
     """Tells how long records have been waiting."""
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:
         """Return the first record at or after each offset, for partitions that respond soon. Never raises."""
-        ...
 
 
 class AgesUnknown:
     """Ages of which none is known."""
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:  # noqa: ARG002  # the protocol's
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:  # noqa: ARG002  # the protocol's
         """Return nothing."""
         return {}
 
@@ -162,11 +130,9 @@ class Placeholders(Protocol):
 
     def make_room(self, partitions: Iterable[Partition]) -> None:
         """Create what the offsets of these partitions still need."""
-        ...
 
     def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
         """Return the topics that `make_room` would create or grow, and the number of partitions each needs."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +146,12 @@ class Clients:
         group: the consumer group.
         fence: ends tasks.
         offsets: the store of the next offsets.
+        pauses: the operator's pause.
         placeholders: None if source and sink share a cluster.
         ages: the ages of waiting records.
         copies: the group's offsets on the source's cluster, if they are only copies; else None.
-        pauses: the operator's pause.
         clusters: the clusters of source and sink for the preflight, often the same; None in tests.
+        timings: how long to look for what they do not announce, such as a service that works.
     """
 
     topics: Topics
@@ -192,12 +159,13 @@ class Clients:
     group: Group
     fence: Fence
     offsets: OffsetStore
+    pauses: Pauses
     mirrors: Mirrors = field(default_factory=Mirrors)
     placeholders: Placeholders | None = None
     ages: Ages = field(default_factory=AgesUnknown)
     copies: OffsetStore | None = None
-    pauses: Pauses = field(default_factory=NeverPaused)
-    clusters: tuple[Cluster, Cluster] | None = None
+    clusters: tuple[InspectedCluster, InspectedCluster] | None = None
+    timings: Timings = REAL.timings
 
 
 class RunningRound(Protocol):
@@ -206,29 +174,23 @@ class RunningRound(Protocol):
     @property
     def lost_tasks(self) -> int:
         """How many task attempts have failed."""
-        ...
 
     @property
     def done_tasks(self) -> int:
         """How many tasks have reported."""
-        ...
 
     @property
     def starved(self) -> bool:
         """Whether a task has no slot to run in."""
-        ...
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the round; return whether it has ended."""
-        ...
 
     def cancel(self) -> None:
         """Kill the tasks."""
-        ...
 
     def receipts(self) -> Sequence[Receipt]:
         """Return the tasks' receipts; raise SparkFailed if the round was cancelled or lost."""
-        ...
 
 
 class Rounds(Protocol):
@@ -237,16 +199,12 @@ class Rounds(Protocol):
     @property
     def slots(self) -> int:
         """How many tasks can run at once."""
-        ...
 
     def warm_up(self) -> None:
         """Start the workers, so that the first round begins at once."""
-        ...
 
     def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
         """Start a round."""
-        ...
 
     def stop(self) -> None:
         """Release all resources."""
-        ...

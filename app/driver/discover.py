@@ -4,104 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from app.config import Config, FromDuration, FromTimestamp
 from app.driver.clients import Clients
-from app.driver.committed import committed_offsets
 from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
-from app.driver.starting_offsets import (
-    PartitionOffsets,
-    StartPolicy,
-    cut_of,
-    decide,
-    rewound,
-    skipped,
-)
-from app.errors import (
-    Blocked,
-    Leaderless,
-    PartitionError,
-    TopicGone,
-    Truncated,
-    Undeliverable,
-    Unreachable,
-)
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, decide, rewound, skipped
+from app.driver.workload import Committed, SourceOffsets, Workload
+from app.errors import Blocked, Leaderless, TopicGone, Truncated, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Watermarks, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata, owner_of
-from app.offsets.mirrors import MirrorStatus
 from app.runtime import REAL, Runtime
 
 # How long a partition that a task found blocked is left out of plans unless its offset moves. If it failed again, that
 # would cost all partitions a rebalance.
 BLOCKED_SECONDS = 60.0
-
-Committed = Mapping[Partition, CommittedOffset | None]
-"""The committed offset of each existing partition, including unreadable ones; None if it has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """
-    The work for a round.
-
-    Args:
-        offsets: the offsets of every source partition that responds.
-        ranges: what to read from each partition that can be processed.
-        blocked: the error of each partition that needs an operator.
-        skipped: the offsets that `out.of.range` skips, as a half-open range.
-        undeliverable: the error of each partition whose output cannot be delivered now.
-        rewound: the offsets that `out.of.range` reads again, as a half-open range.
-        fenced: the partitions lost to other owners since the last discovery, with the new owner; None while the last
-            commit is ours.
-        rival: another active run of this generation: an earlier one, or any while this run stands by.
-        mirrors: the status of the offset mirrors.
-        committed: the committed offset of each source partition, including those that do not respond.
-    """
-
-    offsets: Mapping[Partition, PartitionOffsets]
-    ranges: Mapping[Partition, OffsetRange]
-    blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
-    skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
-    rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
-    fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
-    rival: Owner | None = None
-    mirrors: tuple[MirrorStatus, ...] = ()
-    committed: Committed = field(default_factory=dict)
-
-    def lag(self, partition: Partition) -> int:
-        """Return how many offsets of a partition are left to read."""
-        return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOffsets:
-    """
-    The source partitions at one moment.
-
-    Args:
-        offsets: the offsets of each partition; while tasks run, the last known ones for unreadable partitions.
-        unreadable: the partitions that have no leader or whose leader does not respond.
-        undeliverable: the error of each partition whose output cannot be delivered now.
-        rival: another active run of this generation: an earlier one, or any while this run stands by.
-        mirrors: the status of the offset mirrors.
-        committed: the committed offset of each source partition, including those that do not respond.
-    """
-
-    offsets: Mapping[Partition, PartitionOffsets]
-    unreadable: frozenset[Partition] = frozenset()
-    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
-    rival: Owner | None = None
-    mirrors: tuple[MirrorStatus, ...] = ()
-    committed: Committed = field(default_factory=dict)
-
-    def trouble(self, partition: Partition) -> PartitionError | None:
-        """Return why no task can process a partition now; None if nothing is known."""
-        return Leaderless(partition) if partition in self.unreadable else self.undeliverable.get(partition)
 
 
 class Discovery:
@@ -165,15 +84,16 @@ class Discovery:
         self._fenced.clear()
         return Workload(
             offsets,
-            ranges,
-            blocked,
+            found.unreadable,
+            self._destinations.undeliverable(ranges),
+            self.owners.rival,
+            self._clients.mirrors.status,
+            found.committed,
+            ranges=ranges,
+            blocked=blocked,
             skipped=_only_spans(lost),
             rewound=_only_spans(again),
             fenced=owners,
-            rival=self.owners.rival,
-            mirrors=self._clients.mirrors.status,
-            undeliverable=self._destinations.undeliverable(ranges),
-            committed=found.committed,
         )
 
     def refresh(self) -> SourceOffsets:
@@ -236,8 +156,7 @@ class Discovery:
         # cannot appear to be past the end. The log start can still pass an offset that moves in between. A discovery
         # decides by the log start, but runs while no task commits; a refresh believes it only for offsets that have not
         # moved since the last refresh (`app.driver.rebalance`).
-        found = committed_offsets(self._clients.offsets, partitions, stable=stable)
-        committed = {each: found.get(each) for each in partitions}
+        committed = self._committed(partitions, stable=stable)
         watermarks = self._clients.topics.watermarks(led)
         if any(_is_outside(committed[each], marks) for each, marks in watermarks.items()):
             topics = {**topics, **self._topics()}  # a topic recreated in the meantime has another id
@@ -253,6 +172,22 @@ class Discovery:
             if at is not None
         }
         return SourceOffsets(offsets, frozenset(partitions) - offsets.keys(), committed=committed)
+
+    def _committed(self, partitions: Collection[Partition], *, stable: bool) -> Committed:
+        """
+        Return the committed offsets, `stable` if possible.
+
+        A hanging transaction blocks reading a stable offset. Its partition is then planned from the last offset before
+        the transaction; the task ends the transaction and reads the offset again (`app.executor.task`).
+        """
+        store = self._clients.offsets
+        try:
+            found = store.load(partitions, stable=stable)
+        except Unreachable:
+            if not (stable and store.transactional):
+                raise
+            found = store.load(partitions, stable=False)
+        return {each: found.get(each) for each in partitions}
 
     def _topics(self) -> Mapping[str, Topic]:
         known = {partition.topic for partition in self._newcomers.known}

@@ -199,50 +199,44 @@ def of_sizes(
         yield Finding.warns(cause, tools.configure(name, f"max.message.bytes={most + 8192}"))
 
 
-class Expiry(NamedTuple):
+def of_expiry(
+    sources: Mapping[str, TopicFacts], brokers: BrokerFacts, starting: str, *, checks: int, interval: float
+) -> Iterator[Finding]:
     """
-    What determines whether offsets expire.
+    Yield what follows if brokers delete offsets before the source deletes records.
 
     Args:
         starting: the value of `starting.offsets`.
-        round_seconds: how often the offsets of idle partitions are renewed.
-        checks: the same, as a multiple of `round.interval`.
+        checks: after how many checks the offsets of idle partitions are renewed.
+        interval: the seconds between two checks.
     """
-
-    starting: str
-    round_seconds: float
-    checks: int
-
-
-def of_expiry(sources: Mapping[str, TopicFacts], brokers: BrokerFacts, expiry: Expiry) -> Iterator[Finding]:
-    """Yield what follows if brokers delete offsets before the source deletes records."""
     minutes = int((brokers.settings or {}).get("offsets.retention.minutes", 0))
     forgotten = (
         f"brokers delete the offsets of an idle group after {_span(minutes * 60_000)} (offsets.retention.minutes)"
     )
-    if minutes and minutes * 60 < 2 * expiry.round_seconds:
-        interval = minutes * 60 / 2 / expiry.checks
-        cause = f"{forgotten}, but those of idle partitions are renewed only every {_span(expiry.round_seconds * 1000)}"
-        yield Finding.warns(cause, f"set round.interval to {interval:g}s or less, or offsets.retention.minutes to 1440")
+    if minutes and minutes * 60 < 2 * checks * interval:
+        enough = minutes * 60 / 2 / checks
+        cause = f"{forgotten}, but those of idle partitions are renewed only every {_span(checks * interval * 1000)}"
+        yield Finding.warns(cause, f"set round.interval to {enough:g}s or less, or offsets.retention.minutes to 1440")
     longest = max(map(_retention_ms, sources.values()), default=0)
-    if minutes and longest > minutes * 60_000 and expiry.starting != "error":
+    if minutes and longest > minutes * 60_000 and starting != "error":
         longer = [source for source, facts in sources.items() if _retention_ms(facts) > minutes * 60_000]
         cause = (
             f"{forgotten}, but {_named(longer)} keeps records for longer: after an outage of that length the service "
-            f"would start at starting.offsets ({expiry.starting})"
+            f"would start at starting.offsets ({starting})"
         )
-        enough = "" if longest == UNLIMITED_MS else f", or offsets.retention.minutes to {-(-longest // 60_000)}"
-        yield Finding.warns(cause, f"set starting.offsets to error once the group has offsets{enough}")
+        longer_still = "" if longest == UNLIMITED_MS else f", or offsets.retention.minutes to {-(-longest // 60_000)}"
+        yield Finding.warns(cause, f"set starting.offsets to error once the group has offsets{longer_still}")
 
 
-class Look(NamedTuple):
+class ClockReading(NamedTuple):
     """When a broker last wrote an offset by its clock, and when we asked by ours; both in seconds."""
 
     newest: float | None
     at: float
 
 
-def of_clocks(first: Look, second: Look) -> Iterator[Finding]:
+def of_clocks(first: ClockReading, second: ClockReading) -> Iterator[Finding]:
     """
     Yield how far the clocks differ, as far as can be known without writing anything.
 

@@ -15,14 +15,7 @@ from app.runtime import Runtime
 
 # The first look finds old commits, and an earlier run's tasks commit until ours have fenced them.
 LOOKS_AT_LEFTOVERS = 2
-# A task without traffic commits one offset each second, so three of these stand still only if no task works.
-SIGN_OF_LIFE_SECONDS = 3.0
 TO_WORK_BESIDE = "stop it, or wait for it with --stand-by; to take over from it, give this run a larger generation"
-
-
-def sign_of_life_seconds(commit_seconds: float) -> float:
-    """Return how long to look before the group counts as idle: a busy partition commits each `commit_seconds`."""
-    return max(SIGN_OF_LIFE_SECONDS, 2 * commit_seconds)
 
 
 class Equals(Enum):
@@ -49,8 +42,9 @@ class Owners:
         self._sight = Sight(runtime.monotonic)
         self._looks = 0
         self._seen: dict[Partition, CommittedOffset | None] = {}
-        self._rival, self._rivals = NOBODY, Life(self._sight, runtime.timings.gone)
-        self.takeover = Takeover(me, self._sight, runtime.timings.gone)
+        self._timings = runtime.timings
+        self._rival, self._rivals = NOBODY, Life(self._sight, self._timings.gone)
+        self.takeover = Takeover(me, self._sight, self._timings.gone)
         self._equals = Equals.REPLACED
         self._must_look_for = 0.0
 
@@ -89,7 +83,7 @@ class Owners:
         A busy partition commits every `commit_seconds`.
         """
         self._equals = Equals.REFUSED if refuse else Equals.GO_FIRST
-        self._must_look_for = sign_of_life_seconds(commit_seconds)
+        self._must_look_for = self._timings.signs_of_life(commit_seconds)
 
     def work(self) -> None:
         """Replace other runs of this generation from now on."""

@@ -10,25 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from app.config import Config
 from app.cures import KafkaTools
-from app.driver.clients import Clients, Cluster
-from app.driver.findings import (
-    Expiry,
-    Finding,
-    Look,
-    Need,
-    Severity,
-    lacking,
-    of_clocks,
-    of_clusters,
-    of_destination,
-    of_expiry,
-    of_limits,
-    of_sizes,
-    of_source,
-    of_times,
-    release,
-    without_features,
-)
+from app.driver import findings
+from app.driver.clients import Clients, InspectedCluster
+from app.driver.findings import ClockReading, Finding, Need, Severity
 from app.driver.pause import GROUP
 from app.driver.round import CHECKS
 from app.errors import NotUsable, TopicMissing
@@ -59,7 +43,7 @@ class Preflight:
         self._two = bool(config.placeholder)
         self._brokers = BrokerFacts()
         """The brokers of the sink's cluster."""
-        self._looked = Look(None, 0.0)
+        self._clocks = ClockReading(None, 0.0)
 
     def rights(self) -> list[Finding]:
         """
@@ -71,16 +55,16 @@ class Preflight:
         """
         return list(self._rights(self._clients.clusters)) if self._clients.clusters else []
 
-    def _rights(self, clusters: tuple[Cluster, Cluster]) -> Iterator[Finding]:
+    def _rights(self, clusters: tuple[InspectedCluster, InspectedCluster]) -> Iterator[Finding]:
         source, sink = clusters
         self._brokers = sink.brokers()
-        self._looked = self._look(sink)
-        yield from without_features(self._brokers, self._config.delivery_guarantee)
+        self._clocks = self._read_clocks(sink)
+        yield from findings.without_features(self._brokers, self._config.delivery_guarantee)
         topics = list(self._sources())
         sources = source.topics(sorted(topics)) if topics else {}
         if self._two:
             by_key = {"sink.topic": self._config.sink.topic, "dead.letters.topic": self._config.dead_letters.topic}
-            yield from of_clusters((source.id(), sink.id()), topics, by_key)
+            yield from findings.of_clusters((source.id(), sink.id()), topics, by_key)
         # A topic found only by the pattern may belong to others; the service runs without it.
         unread = UNREAD_SOURCE if self._config.source.topics_pattern else ""
         yield from _of_topics(source, sources, (_reads(each, unread) for each in topics))
@@ -132,31 +116,30 @@ class Preflight:
             msg = f"the dead-letter topic {topic!r} is compacted: it rejects records without a key and deletes others"
             raise NotUsable(msg, KafkaTools.of(self._config.output_kafka).configure(topic, "cleanup.policy=delete"))
 
-    def _settings(self, clusters: tuple[Cluster, Cluster], topics: Collection[str]) -> Iterator[Finding]:
+    def _settings(
+        self, clusters: tuple[InspectedCluster, InspectedCluster], topics: Collection[str]
+    ) -> Iterator[Finding]:
         source, sink = clusters
         names = self._config.sink.topic, self._config.dead_letters.topic
         sources, written = source.topics(sorted(topics)), sink.topics(names)
         lines, dead_letters = (written.get(name, TopicFacts(None)) for name in names)
         for name, facts in sources.items():
-            yield from of_source(name, facts, source.tools)
-        yield from of_destination("sink", names[0], lines, sink.tools)
-        yield from of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
+            yield from findings.of_source(name, facts, source.tools)
+        yield from findings.of_destination("sink", names[0], lines, sink.tools)
+        yield from findings.of_destination("dead-letter topic", names[1], dead_letters, sink.tools)
         if not self._config.lineage.headers:
-            yield from of_times(names[0], lines, sink.tools)
-        yield from of_limits(sources, (names[0], lines), sink.tools)
-        yield from of_sizes(sources, (names[1], dead_letters), sink.tools)
+            yield from findings.of_times(names[0], lines, sink.tools)
+        yield from findings.of_limits(sources, (names[0], lines), sink.tools)
+        yield from findings.of_sizes(sources, (names[1], dead_letters), sink.tools)
         if self._in_kafka:
-            yield from of_expiry(sources, self._brokers, self._expiry())
-        yield from of_clocks(self._looked, self._look(sink))
+            starting, checks = self._config.starting_offsets, CHECKS[self._config.delivery_guarantee]
+            text, interval = starting if isinstance(starting, str) else "a time", self._config.round_interval
+            yield from findings.of_expiry(sources, self._brokers, text, checks=checks, interval=interval)
+        yield from findings.of_clocks(self._clocks, self._read_clocks(sink))
 
-    def _expiry(self) -> Expiry:
-        starting, checks = self._config.starting_offsets, CHECKS[self._config.delivery_guarantee]
-        text = starting if isinstance(starting, str) else "a time"
-        return Expiry(text, checks * self._config.round_interval, checks)
-
-    def _look(self, cluster: Cluster) -> Look:
+    def _read_clocks(self, cluster: InspectedCluster) -> ClockReading:
         newest = cluster.newest_commit()
-        return Look(newest, self._clock())
+        return ClockReading(newest, self._clock())
 
     def _sources(self) -> Iterable[str]:
         source = self._config.source
@@ -167,10 +150,10 @@ class Preflight:
     @property
     def release(self) -> str:
         """The newest Kafka release whose API the brokers support; empty if unknown, or before `rights`."""
-        return release(self._brokers)
+        return findings.release(self._brokers)
 
 
-def refuse(findings: Iterable[Finding]) -> list[str]:
+def refuse(found: Iterable[Finding]) -> list[str]:
     """
     Return the warnings.
 
@@ -179,7 +162,7 @@ def refuse(findings: Iterable[Finding]) -> list[str]:
         TopicMissing: topics are missing.
         NotUsable: the service cannot run for another reason.
     """
-    found = list(findings)
+    found = list(found)
     refusals = [each.error for each in found if each.severity is Severity.REFUSES]
     if refusals:
         kinds = {type(each) for each in refusals}
@@ -199,20 +182,20 @@ def _reads(topic: str, without: str = "") -> Need:
     return Need("topic", topic, ("Describe", "Read"), without)
 
 
-def _of_topics(cluster: Cluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
+def _of_topics(cluster: InspectedCluster, found: Mapping[str, TopicFacts], needs: Iterable[Need]) -> Iterator[Finding]:
     """Yield the missing rights on topics that exist."""
     for need in needs:
         if need.name in found:
-            yield from lacking(need, found[need.name].rights, cluster.tools)
+            yield from findings.lacking(need, found[need.name].rights, cluster.tools)
 
 
 def _missing(
-    cluster: Cluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
+    cluster: InspectedCluster, names: Iterable[str], found: Mapping[str, TopicFacts], partitions: int
 ) -> Iterator[Finding]:
     for name in names:
         if name not in found:
             yield Finding.refuses(TopicMissing.named(name, cluster.tools, partitions))
 
 
-def _of_group(cluster: Cluster, need: Need) -> Iterator[Finding]:
-    yield from lacking(need, cluster.group_rights(need.name), cluster.tools)
+def _of_group(cluster: InspectedCluster, need: Need) -> Iterator[Finding]:
+    yield from findings.lacking(need, cluster.group_rights(need.name), cluster.tools)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import heaviest, plan
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.workload import SourceOffsets, Workload
 from app.model import OffsetRange, Partition
 from app.runtime import REAL, Timings
 
-# Extra patience for each partition of a task: opening hundreds takes long, and each rarely gets its turn while they
-# catch up.
-STALLED_SECONDS_EACH = 0.25
 # A rebalance costs readers a pause. It is worth it if the busiest task has this many times the load that it could have
 # and cannot keep up: its lag exceeds what it has processed since the last refresh.
 UNEVEN = 1.5
@@ -40,7 +37,7 @@ class Balance:
     ) -> None:
         self._tasks = tasks
         self._timings = timings
-        self._patience = timings.stalled + commit_seconds
+        self._patience = timings.commit_overdue + commit_seconds
         self._ranges = [each for task in tasks for each in task]
         self._controls = {task[0].partition for task in tasks}
         self._offsets = workload.offsets
@@ -62,7 +59,7 @@ class Balance:
         return self._progressed_at.keys()
 
     def pause(self, now: float) -> None:
-        """Restart all stall timers after a time without observations."""
+        """Count from now how long commits are overdue, after a time without observations."""
         self._progressed_at = dict.fromkeys(self._progressed_at, now)
 
     def needs_rebalance(self, found: SourceOffsets, slots: int, now: float) -> str:
@@ -89,7 +86,7 @@ class Balance:
             lags[partition] = at.lag(each.start, each.end)
             arrived = lags[partition] + done[partition] - was.lag(each.start, each.end)
             loads[partition] = lags[partition] + arrived
-        if why := self._stalled(now):
+        if why := self._overdue(now):
             return why
         if self._elected_lately(self._progressed_at.keys() - loads.keys(), now):
             return ""
@@ -128,15 +125,15 @@ class Balance:
                 return f"{each.partition}: {why}"
         return ""
 
-    def _stalled(self, now: float) -> str:
+    def _overdue(self, now: float) -> str:
         for task in self._tasks:
-            patience = self._patience + STALLED_SECONDS_EACH * len(task)
+            patience = self._patience + self._timings.commit_overdue_each * len(task)
             if not any(each.partition in self._has_committed for each in task):
                 patience += self._timings.start
             for each in task:
-                stalled = now - self._progressed_at[each.partition]
-                if stalled > patience:
-                    return f"{each.partition}: nothing has been committed for {stalled:.0f} s; see the executor's log"
+                seconds = now - self._progressed_at[each.partition]
+                if seconds > patience:
+                    return f"{each.partition}: nothing has been committed for {seconds:.0f} s; see the executor's log"
         return ""
 
     def _uneven(

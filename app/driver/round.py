@@ -14,24 +14,12 @@ from app.driver.clients import Fence, RunningRound
 from app.driver.stop import Stop, Stopped
 from app.driver.tracker import StatusTracker
 from app.model import Assignment, Guarantee, Partition
-from app.runtime import Runtime
-from app.status.snapshot import End
+from app.runtime import Runtime, Timings
+from app.status.snapshot import Ending
 
 # The length of a round in checks. Each round renews the offsets of idle partitions. Without transactions a round cannot
 # end early without doing work twice, so it is short.
 CHECKS = {Guarantee.EXACTLY_ONCE: 60, Guarantee.AT_LEAST_ONCE: 3}
-STOP_SECONDS = 0.1
-# Asking Spark ten times a second cost 0.4 CPU-seconds per million records (make bench).
-WATCH_SECONDS = 1.0
-# After the control partitions are fenced, tasks commit and report. Then all partitions are fenced, then the job killed.
-CONTROL_FENCE_SECONDS = 2.5
-FENCE_ALL_SECONDS = 2.0
-KILL_SECONDS = 4.0
-# How long after its deadline a task may take to open and commit, plus a time for each partition. After that the task or
-# its machine is stuck, and all other partitions are waiting for the next round. To see how long they wait:
-# python -m tests.chaos run --fault "worker stopped".
-OVERRUN_SECONDS = 4.0
-OVERRUN_SECONDS_EACH = 0.1
 
 
 class Round:
@@ -60,6 +48,8 @@ class Round:
         self._stop = stop
         self._tracker = tracker
         self._clock = runtime.monotonic
+        self._timings = runtime.timings
+        self._overrun = overrun(assignments, runtime.timings)
         self._checks = checks
         self.fenced: set[Partition] = set()
         """The partitions fenced to end the round."""
@@ -77,27 +67,27 @@ class Round:
             every: seconds between two checks.
         """
         began = self._clock()
-        overdue = began + self._assignments[0].seconds + overrun(self._assignments)
+        overdue = began + self._assignments[0].seconds + self._overrun
         next_check, lost = began + every, 0
-        while not self._ends_or_stops_within(WATCH_SECONDS):
+        while not self._ends_or_stops_within(self._timings.watch):
             self._tracker.leaving(self._stop.leaving)
             if self._running.lost_tasks > lost:
                 lost = self._running.lost_tasks
                 self._tracker.tasks_lost(lost)
             if self._running.starved:
                 self.tasks_to_blame = False
-                return self._end(End.STARVED, "", CONTROL_FENCE_SECONDS)
+                return self._end(Ending.STARVED, "", self._timings.control_fence)
             if self._clock() > overdue:
-                self._tracker.round_ends(End.OVERDUE)
-                return self._shut_out((self._all_partitions, FENCE_ALL_SECONDS))
+                self._tracker.round_ends(Ending.OVERDUE)
+                return self._shut_out((self._all_partitions, self._timings.fence_all))
             if self._fence is not None and self._clock() > next_check:
                 if why := self._unless_stopped(needs_rebalance):
-                    return self._end(End.REBALANCE, why, overrun(self._assignments))
+                    return self._end(Ending.REBALANCE, why, self._overrun)
                 next_check = self._clock() + every
         if self._stop.requested and not self._running.wait(0):
             self._tracker.stopping(self._stop.cause)
             self.tasks_to_blame = False
-            return self._end(End.STOPPED, self._stop.cause, CONTROL_FENCE_SECONDS)
+            return self._end(Ending.STOPPED, self._stop.cause, self._timings.control_fence)
         return False
 
     @property
@@ -114,18 +104,18 @@ class Round:
     def _ends_or_stops_within(self, seconds: float) -> bool:
         until = self._clock() + seconds
         # Look at least once: the round may have ended while this process was suspended.
-        while not self._running.wait(STOP_SECONDS) and not self._stop.requested:
+        while not self._running.wait(self._timings.look) and not self._stop.requested:
             self._tracker.beat()
             if self._clock() > until:
                 return False
         return True
 
     def _ends_within(self, seconds: float) -> bool:
-        """Return whether the round ends within this time; a stop waits for CONTROL_FENCE_SECONDS at most."""
+        """Return whether the round ends within this time; a stop waits as for a control fence at most."""
         self._ends_or_stops_within(seconds)
-        return self._running.wait(min(seconds, CONTROL_FENCE_SECONDS) if self._stop.requested else 0)
+        return self._running.wait(min(seconds, self._timings.control_fence) if self._stop.requested else 0)
 
-    def _end(self, ending: End, reason: str, seconds: float) -> bool:
+    def _end(self, ending: Ending, reason: str, seconds: float) -> bool:
         """
         End the round early, within this time; return whether tasks had to be killed.
 
@@ -135,7 +125,7 @@ class Round:
         self._tracker.round_ends(ending, reason)
         hanging = {*self._tracker.undeliverable, *self._tracker.taken}
         control = [assignment.control_partition(hanging) for assignment in self._assignments]
-        return self._shut_out((control, seconds), (self._all_partitions, FENCE_ALL_SECONDS))
+        return self._shut_out((control, seconds), (self._all_partitions, self._timings.fence_all))
 
     def _shut_out(self, *steps: tuple[Collection[Partition], float]) -> bool:
         """Fence partitions step by step, each with its time limit; return whether the tasks had to be killed."""
@@ -150,7 +140,7 @@ class Round:
                 return False
         self._tracker.tasks_killed()
         self._running.cancel()
-        self._running.wait(KILL_SECONDS)
+        self._running.wait(self._timings.kill)
         if self.reached:  # end the killed tasks' open transactions; during an outage it would only take time
             self._fences(self._all_partitions)
         return True
@@ -161,7 +151,7 @@ class Round:
         return self._fence is not None and bool(self._fence.fence(ours))
 
 
-def overrun(assignments: Iterable[Assignment]) -> float:
+def overrun(assignments: Iterable[Assignment], timings: Timings) -> float:
     """Return how many seconds past its deadline a round may take, for the last commits of its largest task."""
     largest = max(len(assignment.ranges) for assignment in assignments)
-    return OVERRUN_SECONDS + OVERRUN_SECONDS_EACH * largest
+    return timings.overrun + timings.overrun_each * largest

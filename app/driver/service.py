@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from app.config import Config
 from app.driver.clients import Clients, Rounds, RunningRound
-from app.driver.discover import Discovery, Workload
-from app.driver.ends import at_rest, ends_of, with_ends_seen, within
+from app.driver.discover import Discovery
 from app.driver.plan import plan
 from app.driver.preflight import Preflight, refuse
 from app.driver.rebalance import Balance
@@ -27,6 +26,7 @@ from app.driver.suspects import Suspects
 from app.driver.takeover import LOOK_SECONDS, control_partitions_last
 from app.driver.task_config import task_config
 from app.driver.tracker import StatusTracker
+from app.driver.workload import Workload
 from app.errors import NotAllowed, NotUsable, SparkFailed, Superseded, Unreachable
 from app.model import Assignment, Attempt, Guarantee, OffsetRange, Outcome, Partition, TaskConfig, latest
 from app.runtime import REAL, Runtime
@@ -36,8 +36,6 @@ T = TypeVar("T")
 MAX_LOST_TASKS = 4
 FAILED_ROUNDS_IN_A_ROW = 5
 BEAT_SECONDS = 10.0
-# The run that fenced our tasks commits soon. Planning at once would fence it in turn, before we know who it is.
-NEW_OWNER_SECONDS = 3.0
 NEW_OWNER_LOOK_SECONDS = 0.25
 
 
@@ -198,18 +196,18 @@ class Service:
             self._fence.fence([*workload.offsets, *(workload.blocked.keys() - workload.offsets.keys())])
 
     def _rounds(self, rounds: Rounds, config: TaskConfig, workload: Workload, *, until_end: bool) -> int:
-        ends = ends_of(workload) if until_end else None
+        ends = workload.ends() if until_end else None
         self._stop.hand_over_within(0 if until_end else self._config.handover_timeout)
         while not self._stop.requested:
-            ends = ends and with_ends_seen(ends, workload)
-            ranges = within(workload, ends)
+            ends = ends and workload.ends(ends)
+            ranges = workload.within(ends)
             done = ends is not None and not ranges
             if not done and self._hands_over(workload):
                 pass
             elif not done and self._is_paused():
                 self._pass_time(workload)
             else:
-                self._renewal.renew(at_rest(workload, ranges))
+                self._renewal.renew(workload.at_rest(ranges))
                 if done:
                     return 1 if workload.blocked else 0
                 if ranges:
@@ -220,8 +218,12 @@ class Service:
         return 0
 
     def _discover_new_owners(self) -> tuple[TaskConfig, Workload]:
-        """Discover. If another run has fenced our tasks, give it a moment to identify itself by a commit."""
-        until = self._runtime.monotonic() + NEW_OWNER_SECONDS
+        """
+        Discover. If another run has fenced our tasks, give it a moment to identify itself by a commit.
+
+        Planning at once would fence it in turn, before we know who it is.
+        """
+        until = self._runtime.monotonic() + self._runtime.timings.sign_of_life
         config, workload = self._discover()
         unknown = None in workload.fenced.values()
         while unknown and not self._tracker.taken and self._runtime.monotonic() < until:
@@ -238,7 +240,7 @@ class Service:
     def _pass_time(self, workload: Workload) -> None:
         """Wait while the service is paused, and renew the pause and the offsets."""
         if (pause := self._tracker.snapshot.paused) is not None:
-            self._renewal.renew(at_rest(workload, []), also=partial(self._clients.pauses.set, pause))
+            self._renewal.renew(workload.at_rest([]), also=partial(self._clients.pauses.set, pause))
         self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:

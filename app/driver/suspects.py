@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from app.driver.discover import Workload
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.workload import Workload
 from app.model import Partition
 
 # More such records may follow one. The longest round takes this long, too.

@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from app.driver.clients import Ages
-from app.driver.discover import SourceOffsets, Workload, blocked_by
+from app.driver.discover import blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.times import TimesOfTasks
+from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, NotAllowed, PartitionError, SparkFailed, Unreachable
 from app.model import OffsetRange, Outcome, Owner, Partition, Pause, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -18,12 +19,12 @@ from app.runtime import REAL, Runtime
 from app.status.snapshot import (
     NOTHING_KNOWN,
     About,
-    End,
+    Advance,
+    Ending,
     PartitionState,
     PartitionStatus,
     Phase,
     Problem,
-    Progress,
     RoundStatus,
     Snapshot,
 )
@@ -128,7 +129,7 @@ class StatusTracker:
             if status.state is PartitionState.RUNNING or (tried and not self._stays_blocked(status)):
                 running = self._in_state(status, PartitionState.RUNNING)
                 partitions[partition] = self._in_trouble(running, found.trouble(partition))
-        progress = Progress(self._totals.since(totals), now - self._refreshed_at)
+        progress = Advance(self._totals.since(totals), now - self._refreshed_at)
         self._refreshed_at = now
         rival = self._rival(found.rival)
         self._publish_look(partitions, progress=progress, rival=rival, mirrors=found.mirrors)
@@ -223,7 +224,7 @@ class StatusTracker:
         """Record how many task attempts the round has lost."""
         self._change_round(lost_tasks=count)
 
-    def round_ends(self, ending: End, reason: str = "") -> None:
+    def round_ends(self, ending: Ending, reason: str = "") -> None:
         """Record that the round is being ended, and why."""
         self._change_round(ending=ending, reason=reason)
 
@@ -237,7 +238,7 @@ class StatusTracker:
 
     def round_lost(self, error: SparkFailed, seconds: float) -> None:
         """Record that Spark gave up on the round."""
-        self._round_is_over(ending=End.LOST, reason=str(error), seconds=seconds)
+        self._round_is_over(ending=Ending.LOST, reason=str(error), seconds=seconds)
 
     def round_ended(self, receipts: Iterable[Receipt], seconds: float) -> None:
         """Record the tasks' receipts. Raises AccountingError for a receipt that does not balance."""
@@ -247,7 +248,7 @@ class StatusTracker:
             counts += Counts(receipt.records, receipt.out, receipt.dead)
             partitions[receipt.partition] = self._reported(self._known(receipt.partition), receipt)
         ending = self.snapshot.round.ending if self.snapshot.round else None
-        self._round_is_over(ending=ending or End.DONE, seconds=seconds, counts=counts)
+        self._round_is_over(ending=ending or Ending.DONE, seconds=seconds, counts=counts)
         self._publish(partitions=partitions)
 
     def _reported(self, before: PartitionStatus, receipt: Receipt) -> PartitionStatus:

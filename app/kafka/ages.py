@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from app.errors import WinnowError
 from app.kafka.first_records import KafkaFirstRecords
 from app.kafka.topics import KafkaTopics
-from app.model import Partition, Waiting
+from app.model import FirstWaiting, Partition
 
 # The figures are informational: a round must not wait longer for them.
 LOOK_SECONDS = 1.0
@@ -35,7 +35,7 @@ class KafkaAges:
         self._retention: dict[str, tuple[float | None, float]] = {}
         """The retention of each topic, and when the cached value expires."""
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, Waiting]:
+    def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, FirstWaiting]:
         """Read the first record at or after each offset, least recently read partitions first; return what is known."""
         # An old reading says nothing about a partition that has caught up since.
         self._read = {partition: known for partition, known in self._read.items() if partition in offsets}
@@ -49,12 +49,12 @@ class KafkaAges:
             return dict(self._known(offsets))
         return {}
 
-    def _known(self, offsets: Mapping[Partition, int]) -> Iterator[tuple[Partition, Waiting]]:
+    def _known(self, offsets: Mapping[Partition, int]) -> Iterator[tuple[Partition, FirstWaiting]]:
         """Yield the last reading of each partition at or before its offset."""
         for partition, offset in offsets.items():
             at, since = self._last_read(partition)
             if at == offset or (at < offset and since is not None):
-                yield partition, Waiting(since, self._kept(partition.topic))
+                yield partition, FirstWaiting(since, self._kept(partition.topic))
 
     def _last_read(self, partition: Partition) -> tuple[float, float | None]:
         return self._read.get(partition, (math.inf, None))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from app.config import Config
 from app.driver.clients import Clients
-from app.driver.owners import sign_of_life_seconds
 from app.errors import ServiceRuns, Unreachable
 from app.model import NOBODY, CommittedOffset, Guarantee, Partition, partitions_of
 from app.offsets.contract import OffsetStore
@@ -28,7 +27,7 @@ class StoppedService:
         self._clients = clients
         self._sleep = sleep
         self._source = config.source
-        self._seconds = sign_of_life_seconds(config.commit_interval)
+        self._seconds = clients.timings.signs_of_life(config.commit_interval)
         self._exactly_once = config.delivery_guarantee is Guarantee.EXACTLY_ONCE
 
     def refuse_running(self, *others: OffsetStore) -> None:

@@ -100,13 +100,13 @@ class SparkRounds:
         with _spark_answers():
             self._context.parallelize(range(slots), slots).foreach(_occupy)
 
-    def submit(self, assignments: Sequence[Assignment]) -> RunningRound:
+    def submit(self, assignments: Sequence[Assignment]) -> SparkRound:
         """Start a round and return at once. Raises SparkFailed if Spark has ended."""
         with _spark_answers():
             if self._context._jsc.sc().isStopped():  # noqa: SLF001
                 raise SparkFailed(ENDED, RESTART)
         self._number += 1
-        return RunningRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
+        return SparkRound(self._context, self._work, assignments, f"winnow-round-{self._number}", lambda: self.slots)
 
     def stop(self) -> None:
         """
@@ -126,7 +126,7 @@ def start_rounds(wanted: Mapping[str, str], group: str, *, submitted: bool) -> S
     return SparkRounds(session.start({**logs, **wanted}, submitted=submitted))
 
 
-class RunningRound:
+class SparkRound:
     """A round that runs as a Spark job."""
 
     def __init__(

@@ -10,7 +10,7 @@ import time
 ROOM_SECONDS = 0.05
 
 
-class Connections:
+class ServerConnections:
     """
     Makes room for each new connection by ending the oldest one, and ends each connection after some seconds.
 

@@ -10,17 +10,17 @@ from app.cures import ANY, RESUME
 from app.events import REMIND_SECONDS, Event
 from app.model import NOBODY, latest
 from app.status.condition import Condition, judge
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.snapshot import Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 
 # How many names one log line lists.
 SHOWN = 5
 
 # Endings of a round that are logged; the others are usual.
 ENDINGS = {
-    End.REBALANCE: events.REBALANCE,
-    End.STARVED: events.TASK_STARVED,
-    End.OVERDUE: events.TASK_OVERDUE,
-    End.LOST: events.ROUND_FAILED,
+    Ending.REBALANCE: events.REBALANCE,
+    Ending.STARVED: events.TASK_STARVED,
+    Ending.OVERDUE: events.TASK_OVERDUE,
+    Ending.LOST: events.ROUND_FAILED,
 }
 # In these states a problem means that something is unavailable; otherwise a task works on the partition.
 WORKED_ON = (PartitionState.PLANNED, PartitionState.RUNNING, PartitionState.PAUSED)

@@ -16,7 +16,7 @@ from app.events import STATUS_PAGE_FAILED, STATUS_PAGE_UP
 from app.runtime import REAL, Runtime
 from app.status.admission import READING, Admission
 from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
-from app.status.connections import Connections
+from app.status.connections import ServerConnections
 from app.status.snapshot import Snapshot
 
 # The time limit for a client to send its request and read the response.
@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: str, port: int, answers: Answers, admission: Admission) -> None:
         self.answers, self.admission = answers, admission
-        self._connections = Connections(MOST_CONNECTIONS, CLIENT_SECONDS)
+        self._connections = ServerConnections(MOST_CONNECTIONS, CLIENT_SECONDS)
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
         super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]  # the host and port of either family

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from app import __version__
 from app.errors import PartitionError, WinnowError
-from app.model import Owner, Partition, Pause, Waiting, Watermarks
+from app.model import FirstWaiting, Owner, Partition, Pause, Watermarks
 from app.offsets.metadata import NOTHING, Counts
 from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import TaskTimes
@@ -149,7 +149,7 @@ class PartitionStatus:
     unstable_since: float | None = None
     log_start: int = 0
     lag: int = 0
-    waiting: Waiting | None = None
+    waiting: FirstWaiting | None = None
     lost: int = 0
     rate_limit: int | None = None
     moved: float | None = None
@@ -193,14 +193,14 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Advance:
     """What was done between two refreshes from Kafka, and the seconds between them."""
 
     counts: Counts
     seconds: float
 
 
-class End(StrEnum):
+class Ending(StrEnum):
     """Why a round ended."""
 
     DONE = "done"  # its deadline or the agreed end was reached
@@ -238,7 +238,7 @@ class RoundStatus:
     partitions: int
     lag_before: int
     lost_tasks: int = 0
-    ending: End | None = None
+    ending: Ending | None = None
     reason: str = ""
     killed: bool = False
     seconds: float | None = None
@@ -288,8 +288,8 @@ class Snapshot:
     partitions: Mapping[Partition, PartitionStatus] = field(default_factory=dict)
     round: RoundStatus | None = None
     ended: tuple[RoundStatus, ...] = ()
-    endings: Mapping[End, int] = field(default_factory=dict)
-    progress: Progress | None = None
+    endings: Mapping[Ending, int] = field(default_factory=dict)
+    progress: Advance | None = None
     outage: Problem | None = None
     rival: Problem | None = None
     fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)

@@ -21,7 +21,7 @@ _BLANKS = b" \t"
 _HIGHEST_PORT = 65535
 
 
-class Refused(Exception):
+class RefusedLine(Exception):
     """A line is rejected."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -44,7 +44,7 @@ class Plain:
             try:
                 values.append(self._cleanse(line))
                 rows.append(row)
-            except Refused as refused:
+            except RefusedLine as refused:
                 reject_rows.append(row)
                 refusals.append(refused.refusal)
         return Parsed(
@@ -63,23 +63,23 @@ class Plain:
             if check.trimmed:
                 value = fields[check.field] = value.strip(_BLANKS)
             if not _passes(check.check, value):
-                raise Refused(layout.failed(check, value))
+                raise RefusedLine(layout.failed(check, value))
         return b"".join(self._written(piece, fields) for piece in layout.pieces)
 
     def _split(self, line: bytes | None) -> list[bytes]:
         layout = self._layout
         if line is None:
-            raise Refused(layout.no_value())
+            raise RefusedLine(layout.no_value())
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
-            raise Refused(layout.empty())
+            raise RefusedLine(layout.empty())
         width = len(layout.marker)
         wrapped = len(line) >= 2 * width and line.startswith(layout.marker) and line.endswith(layout.marker)
         if not wrapped:
-            raise Refused(layout.no_marker())
+            raise RefusedLine(layout.no_marker())
         fields = line[width : len(line) - width].split(layout.separator)
         if len(fields) != len(layout.fields):
-            raise Refused(layout.field_count(len(fields)))
+            raise RefusedLine(layout.field_count(len(fields)))
         return fields
 
     def _written(self, piece: Piece, fields: list[bytes]) -> bytes:
@@ -90,7 +90,7 @@ class Plain:
             # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
             text = value.decode("utf-8", "surrogateescape")
             if piece.form is Form.EXACT and self._breaking.search(text):
-                raise Refused(self._layout.illegal(piece.field, value))
+                raise RefusedLine(self._layout.illegal(piece.field, value))
             return self._breaking.sub(_percent, text).encode()
         return value
 

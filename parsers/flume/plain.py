@@ -21,7 +21,7 @@ _SCHEMA = fastavro.parse_schema(
 _MAX_NUMBER_BYTES = 9
 
 
-class Event(NamedTuple):
+class FlumeEvent(NamedTuple):
     """A Flume event."""
 
     headers: dict[str, str]
@@ -64,7 +64,7 @@ def _headers(value: bytes | None) -> dict[str, str]:
         return {}
 
 
-def event(value: bytes) -> Event:
+def event(value: bytes) -> FlumeEvent:
     """
     Return the event that the value is.
 
@@ -78,7 +78,7 @@ def event(value: bytes) -> Event:
         raise NoEvent(Kind.MALFORMED) from error
     if source.rest:
         raise NoEvent(Kind.LEFTOVER)
-    return Event(**cast("dict[str, Any]", found))
+    return FlumeEvent(**cast("dict[str, Any]", found))
 
 
 class _Source:

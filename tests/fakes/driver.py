@@ -5,15 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from app.cures import KafkaTools
-from app.driver.clients import Clients, NeverPaused, Pauses
+from app.driver.clients import Clients, Pauses
 from app.errors import NotAllowed, NotUsable
 from app.facts import BrokerFacts, TopicFacts
-from app.model import Assignment, CommittedOffset, Destination, Partition, Receipt, Topic, Waiting, Watermarks
+from app.model import (
+    Assignment,
+    CommittedOffset,
+    Destination,
+    FirstWaiting,
+    Partition,
+    Pause,
+    Receipt,
+    Topic,
+    Watermarks,
+)
 from app.offsets.contract import TransactionalOffsetStore
 from app.offsets.metadata import Counts, OffsetMetadata
 from tests.fakes import FakeOffsets
 
 Result = list[Receipt] | Exception
+
+
+class NeverPaused:
+    """Pauses that nobody asks for."""
+
+    def read(self) -> Pause | None:
+        return None
+
+    def set(self, pause: Pause) -> None:
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        raise NotImplementedError
 
 
 class DriverKafka:
@@ -60,7 +83,7 @@ class DriverKafka:
         self.compacted: set[str] = set()
         """The topics that accept only records with a key."""
         self.pauses: Pauses = NeverPaused()
-        self.ages: dict[Partition, Waiting] = {}
+        self.ages: dict[Partition, FirstWaiting] = {}
         """The first waiting record of each partition."""
         self.clusters: FakeCluster | None = None
         """The cluster that a preflight checks; None to check nothing."""
@@ -130,7 +153,7 @@ class DriverKafka:
     def close(self) -> None:
         pass
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, Waiting]:
+    def waiting(self, offsets: Mapping[Partition, int]) -> dict[Partition, FirstWaiting]:
         return {each: self.ages[each] for each in offsets if each in self.ages}
 
     def lacking(self, partitions: Iterable[Partition]) -> dict[str, int]:

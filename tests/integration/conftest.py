@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.embedded.broker import Broker
+from app.runtime import Runtime, Timings
+from app.start import clients
 from tests.conftest import QUICK_JAVA
 from tests.integration.service import Winnow
 from tests.support.leftovers import _nothing_is_left_running
@@ -34,6 +36,13 @@ def second() -> Iterator[Broker]:
     """Return a second cluster."""
     with Broker(java=QUICK_JAVA) as broker:
         yield broker
+
+
+@pytest.fixture
+def brief_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands look for a running service only for a moment; use it where none runs."""
+    brief = Runtime(timings=Timings(sign_of_life=0.2))
+    monkeypatch.setattr("app.start.clients", lambda config, runtime=brief: clients(config, runtime))
 
 
 @pytest.fixture(params=["one cluster", "two clusters"])

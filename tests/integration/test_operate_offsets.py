@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from structlog.testing import capture_logs
 
 from app.cli import main
-from app.driver import owners
 from app.embedded.broker import Broker, Cluster
 from app.errors import ServiceRuns
 from app.model import Partition, transactional_id
@@ -74,9 +73,9 @@ def test_a_backfill_beside_the_service(stage: Stage) -> None:
     assert [] == [each for each in logs if each["event"] == "partitions_fenced"]
 
 
-def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("brief_looks")
+def test_the_offsets_are_set(stage: Stage) -> None:
     """Offsets can be set to each kind of position, for all partitions or some. A dry run changes nothing."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((stage.began + 3 * HOUR) / 1000 + 1))
 
@@ -112,9 +111,9 @@ def test_the_offsets_are_set(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> N
     } == outcomes
 
 
-def test_the_service_goes_on_from_there(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("brief_looks")
+def test_the_service_goes_on_from_there(stage: Stage) -> None:
     """A stopped service that is reset cleanses those records again, and its counts start at that offset."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     assert 0 == run_service(stage.config)[0]
     code, before = stage.command("show")
 
@@ -154,9 +153,9 @@ def test_a_running_service_is_noticed_although_it_is_idle(stage: Stage, tmp_path
     assert [0, 0] == stage.committed()
 
 
-def test_a_transaction_that_a_crash_left_open(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("brief_looks")
+def test_a_transaction_that_a_crash_left_open(stage: Stage) -> None:
     """A reset fences a transaction left open by a crash, so that the transaction cannot replace the new offset."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     commit(stage.bootstrap, stage.group, {(stage.source, 0): 4, (stage.source, 1): 4})
     identity = transactional_id(stage.group, Partition(stage.source, 0))
     crashed = Producer({"bootstrap.servers": stage.bootstrap, "transactional.id": identity})
@@ -188,6 +187,7 @@ def test_what_cannot_be_set_changes_nothing(stage: Stage) -> None:
     assert f"--topic: {stage.source}-2 does not exist: {stage.source} has 2 partitions" in wrong[1]
 
 
+@pytest.mark.usefixtures("brief_looks")
 @pytest.mark.parametrize(("store", "clusters"), [("kafka", 2), ("files", 1), ("files", 2)])
 def test_the_cure_for_a_topic_that_was_created_again(
     *,
@@ -200,7 +200,6 @@ def test_the_cure_for_a_topic_that_was_created_again(
     clusters: int,
 ) -> None:
     """The printed cure for a recreated topic works in every store: all of the new topic is read."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
     centre = second if clusters == 2 else broker
     source, sink, dead = topics("raw"), topics("clean", 1, None, centre), topics("dead", 1, None, centre)

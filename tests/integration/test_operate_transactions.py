@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from app.cli import main
-from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import Partition, transactional_id
 from tests.conftest import Topics
@@ -20,11 +19,9 @@ from tests.integration.service import settings
 from tests.support.waiting import until
 
 
-def test_what_is_left_open_is_listed_and_aborted(
-    broker: Cluster, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("brief_looks")
+def test_what_is_left_open_is_listed_and_aborted(broker: Cluster, topics: Topics, tmp_path: Path) -> None:
     """It lists and aborts only the group's own transactions. Readers continue, and the owner is fenced."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     source, sink = topics("raw", 2), topics("clean")
     file = tmp_path / "winnow.yaml"
     dead = topics("dead")

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from app.errors import OutOfRange
-from app.model import Partition, Pause, Waiting
+from app.model import FirstWaiting, Partition, Pause
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.runtime import REAL
 from app.status.server import StatusServer
-from app.status.snapshot import End, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
+from app.status.snapshot import Ending, PartitionState, PartitionStatus, Phase, Problem, RoundStatus, Snapshot
 from app.status.window import Look, Moment
 from tests.browser import PROGRAM, Browser
 
@@ -48,7 +48,7 @@ def partition(number: int, now: float, *, lag: int, closing: int = 0) -> Partiti
         last_stable=9_000_000,
         high_watermark=9_000_000,
         lag=lag,
-        waiting=Waiting(now - 40, 604_800.0) if lag else None,
+        waiting=FirstWaiting(now - 40, 604_800.0) if lag else None,
         moved=now - 1,
         looks=looks,
         counts=counts,
@@ -73,9 +73,9 @@ def snapshot(*partitions: PartitionStatus, closing: int = 0) -> Snapshot:
         partitions={each.partition: each for each in partitions},
         round=RoundStatus(7, now - 250, 4, 4, len(partitions), 1_000),
         ended=(
-            RoundStatus(5, now - 1_450, 4, 4, len(partitions), 900, ending=End.DONE, seconds=600.0),
+            RoundStatus(5, now - 1_450, 4, 4, len(partitions), 900, ending=Ending.DONE, seconds=600.0),
             RoundStatus(
-                6, now - 850, 4, 4, len(partitions), 900, ending=End.REBALANCE, reason="uneven work", seconds=600.0
+                6, now - 850, 4, 4, len(partitions), 900, ending=Ending.REBALANCE, reason="uneven work", seconds=600.0
             ),
         ),
         totals=sum((each.counts for each in partitions), Counts()),

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from app.demo.background import BackgroundVerification
-from app.demo.background import Topics as Names
+from app.demo.background import DemoTopics as Names
 from app.demo.lines import Recipe
 from app.demo.verify import Verdict, Verification, VerificationFailed
 from app.embedded.broker import Broker, Cluster

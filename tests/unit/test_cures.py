@@ -93,7 +93,14 @@ def left_behind(settings: dict[str, Any]) -> str:
     kafka, source = DriverKafka(p0=(0, 10)), DriverKafka(p0=(0, 10))
     source.committed[Partition("raw", 0)] = CommittedOffset(4)
     clients = Clients(
-        topics=kafka, destinations=kafka, group=kafka, fence=kafka, offsets=kafka, placeholders=kafka, copies=source
+        topics=kafka,
+        destinations=kafka,
+        group=kafka,
+        fence=kafka,
+        offsets=kafka,
+        pauses=kafka.pauses,
+        placeholders=kafka,
+        copies=source,
     )
     (error,) = Discovery(Config.model_validate(settings), clients).discover().blocked.values()
     return error.cure

@@ -39,6 +39,8 @@ KIB = 1024
 LIMITS = {"README.md": 9 * KIB, "DESIGN.md": 13 * KIB, **dict.fromkeys(PAGES, 15 * KIB)}
 MAKEFILE = (ROOT / "Makefile").read_text()
 
+TO_WRITE = "TO WRITE"
+
 in_each_page = pytest.mark.parametrize("page", TEXTS)
 
 
@@ -58,7 +60,10 @@ def metric_table() -> str:
 
 
 def event_table() -> str:
-    rows = ((f"`{each.name}`", each.level, each.message, each.about) for each in events.every())
+    """The page itself says when an event is logged."""
+    said = dict(re.findall(r"^\| (`\w+`) \|.*\| (.+) \|$", between(TEXTS["docs/log.md"], "events"), re.MULTILINE))
+    names = ((f"`{each.name}`", each) for each in events.every())
+    rows = ((name, each.level, each.message, said.get(name, TO_WRITE)) for name, each in names)
     return table("event | level | message | when it is logged, and its fields", rows)
 
 
@@ -77,6 +82,11 @@ def between(text: str, marker: str) -> str:
 def test_a_generated_table_is_up_to_date(page: str, marker: str, generate: Callable[[], str]) -> None:
     """Run `python -m tests.unit.test_docs` after a change of the declarations."""
     assert generate() == between(TEXTS[page], marker).strip()
+
+
+def test_the_log_page_says_when_each_event_is_logged() -> None:
+    """A new event has a row that a person must complete."""
+    assert TO_WRITE not in TEXTS["docs/log.md"]
 
 
 USES = re.compile(r"(?<![\w/.-])(?:\.venv/bin/)?winnow (?!winnow )([a-z]+)(?![\w/.:-])([^\n#|;&>]*)")

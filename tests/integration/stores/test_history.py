@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.config import Config
-from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets import hbase as module
@@ -64,6 +63,7 @@ class History:
         return CliRunner().invoke(main, ["offsets", "history", "-c", str(self.file), *arguments])
 
 
+@pytest.mark.usefixtures("brief_looks")
 def test_the_group_goes_back_to_an_earlier_time(
     broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +74,6 @@ def test_the_group_goes_back_to_an_earlier_time(
     The topic's id is stored with restored offsets, so a partition added later is new to the group.
     """
     monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.1)
     group = History(broker, topics, hbase, tmp_path)
     with closing(group.kafka), closing(group.hbase):
         for partition, offset in [(0, 10), (1, 20), (0, 30)]:

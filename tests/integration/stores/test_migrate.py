@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.driver import owners
 from app.embedded.broker import Cluster
 from app.model import Partition
 from app.offsets.contract import OffsetStore, StoreContext
@@ -47,10 +46,7 @@ class Migration:
 
 
 @pytest.fixture
-def migration(
-    broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Migration:
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.1)
+def migration(broker: Cluster, topics: Topics, redis: Redis, tmp_path: Path, brief_looks: None) -> Migration:
     return Migration(broker, topics, redis, tmp_path)
 
 

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.driver import owners
 from app.embedded.broker import Cluster
 from app.offsets.metadata import OffsetMetadata
 from tests.conftest import Topics
@@ -18,12 +17,10 @@ from tests.independent import read
 from tests.integration.stores.stage import STORES, StoreStage
 
 
+@pytest.mark.usefixtures("brief_looks")
 @pytest.mark.parametrize("store", STORES, indirect=True)
-def test_every_store(
-    broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_store(broker: Cluster, topics: Topics, tmp_path: Path, store: dict[str, Any]) -> None:
     """With every store, the service continues from an offset that was set, and the store keeps its metadata."""
-    monkeypatch.setattr(owners, "SIGN_OF_LIFE_SECONDS", 0.2)
     stage = StoreStage(broker, topics, store, commit_interval="100ms")
     for number in range(2):
         stage.write(number, 0, 9)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.config import load
-from app.driver.discover import Discovery, Workload
+from app.driver.discover import Discovery
+from app.driver.workload import Workload
 from app.embedded.broker import Broker
 from app.errors import Leaderless, Unreachable
 from app.model import Partition

@@ -19,7 +19,7 @@ LOST = 7
 """The only sink partition on the fragile node."""
 RAW, CLEAN, DEAD = "lost.raw", "lost.clean", "lost.dead"
 KEPT = {"retention.ms": "-1"}
-TIMINGS = Timings(stalled=4)
+TIMINGS = Timings(commit_overdue=4)
 REBALANCE = "rebalance"
 PER_SECOND = 400
 
@@ -73,7 +73,10 @@ def test_a_sink_partition_without_a_leader(three: Broker, tmp_path: Path) -> Non
         killed = time.monotonic()
         waits = service.wait_for("partition_waiting")
         goes_on(three, *others)
-        until(lambda: time.monotonic() - killed > TIMINGS.stalled + 2, "the time after which others count as stalled")
+        until(
+            lambda: time.monotonic() - killed > TIMINGS.commit_overdue + 2,
+            "the time after which others count as overdue",
+        )
         goes_on(three, *others)
         assert [] == service.logged(REBALANCE)[rebalances:]
         three.start(FRAGILE_NODE)

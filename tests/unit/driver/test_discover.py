@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from app.config import FromTimestamp
-from app.driver.discover import BLOCKED_SECONDS, Discovery, Workload
+from app.driver.discover import BLOCKED_SECONDS, Discovery
+from app.driver.workload import Workload
 from app.errors import (
     CorruptOffset,
     ForeignSink,

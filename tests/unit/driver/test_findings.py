@@ -9,9 +9,8 @@ import pytest
 from app.cures import KafkaTools
 from app.driver.findings import (
     UNLIMITED_MS,
-    Expiry,
+    ClockReading,
     Finding,
-    Look,
     Need,
     Severity,
     lacking,
@@ -195,12 +194,10 @@ class TestTopics:
 class TestExpiry:
     """Brokers that delete offsets."""
 
-    EXPIRY = Expiry("earliest", 600, 60)
-
-    def found(self, minutes: int | None, retention_ms: int, expiry: Expiry = EXPIRY) -> list[str]:
+    def found(self, minutes: int | None, retention_ms: int, starting: str = "earliest") -> list[str]:
         settings = None if minutes is None else {"offsets.retention.minutes": str(minutes)}
-        found = of_expiry({"raw": topic(retention_ms=retention_ms)}, BrokerFacts({}, settings), expiry)
-        return list(map(str, found))
+        sources, brokers = {"raw": topic(retention_ms=retention_ms)}, BrokerFacts({}, settings)
+        return list(map(str, of_expiry(sources, brokers, starting, checks=60, interval=10)))
 
     def test_offsets_that_outlive_the_records(self) -> None:
         """The records that would be read again are gone; unknown settings cause no finding."""
@@ -216,7 +213,7 @@ class TestExpiry:
             "for longer: after an outage of that length the service would start at starting.offsets (earliest): set "
             "starting.offsets to error once the group has offsets, or offsets.retention.minutes to 20160"
         ) == said
-        assert [] == self.found(10_080, 14 * DAY_MS, self.EXPIRY._replace(starting="error"))
+        assert [] == self.found(10_080, 14 * DAY_MS, "error")
         (said,) = self.found(10_080, -1)
         assert said.endswith("once the group has offsets")
 
@@ -234,15 +231,15 @@ class TestClocks:
     @pytest.mark.parametrize(
         ("first", "second", "said"),
         [
-            (Look(None, 1000), Look(None, 1001), ""),
-            (Look(900, 1000), Look(900, 1001), ""),
-            (Look(1099, 1000), Look(1099, 1001), "at least 98 s behind"),
-            (Look(899, 1000), Look(900, 1001), "at least 100 s ahead of"),
-            (Look(999, 1000), Look(1000, 1001), ""),
+            (ClockReading(None, 1000), ClockReading(None, 1001), ""),
+            (ClockReading(900, 1000), ClockReading(900, 1001), ""),
+            (ClockReading(1099, 1000), ClockReading(1099, 1001), "at least 98 s behind"),
+            (ClockReading(899, 1000), ClockReading(900, 1001), "at least 100 s ahead of"),
+            (ClockReading(999, 1000), ClockReading(1000, 1001), ""),
         ],
         ids=["nothing is known", "an old commit", "a commit in the future", "a new commit in the past", "alike"],
     )
-    def test_clocks(self, first: Look, second: Look, said: str) -> None:
+    def test_clocks(self, first: ClockReading, second: ClockReading, said: str) -> None:
         """An old commit only shows that the brokers' clock is not behind it."""
         found = "".join(map(str, of_clocks(first, second)))
 

@@ -11,7 +11,7 @@ from app.driver.pause import AGAIN_SECONDS, PauseMark
 from app.driver.renewal import RENEW_SECONDS
 from app.driver.stop import Stop
 from app.errors import NotAllowed, Transient, Unreachable
-from app.model import Assignment, CommittedOffset, Partition, Pause, Waiting
+from app.model import Assignment, CommittedOffset, FirstWaiting, Partition, Pause
 from app.runtime import Runtime
 from tests.fakes.driver import DriverKafka, FakeRounds, works
 from tests.unit.driver.test_service import config, service
@@ -186,14 +186,14 @@ class TestService:
         """The age grows during a pause, and operators must see it before retention deletes records."""
         kafka, stop = DriverKafka(p0=(0, 10)), Waits()
         kafka.pauses = Marked(1)
-        kafka.ages = {A: Waiting(5.0, 60.0)}
+        kafka.ages = {A: FirstWaiting(5.0, 60.0)}
         one = service(kafka, FakeRounds(works(kafka)), stop=stop, runtime=stop.runtime)
         seen = []
         stop.meanwhile = lambda: seen.append(one._tracker.snapshot.partitions[A].waiting)
 
         one.run(until_end=True)
 
-        assert [Waiting(5.0, 60.0)] == seen
+        assert [FirstWaiting(5.0, 60.0)] == seen
 
     def test_offsets_do_not_expire_meanwhile(self) -> None:
         """The mark and the offsets are renewed regularly, behind a fence."""

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import SourceOffsets, Workload
 from app.driver.plan import plan
 from app.driver.rebalance import Balance
 from app.driver.starting_offsets import PartitionOffsets
+from app.driver.workload import SourceOffsets, Workload
 from app.errors import NoStartingOffset, Undeliverable
 from app.model import CommittedOffset, OffsetRange, Partition, Watermarks
 from app.runtime import Timings
 
-STALLED_SECONDS, START_SECONDS, ELECTION_SECONDS = Timings()[:3]
+TIMINGS = Timings()
+OVERDUE_SECONDS, START_SECONDS, ELECTION_SECONDS = TIMINGS.commit_overdue, TIMINGS.start, TIMINGS.election
 PARTITIONS = [Partition("raw", number) for number in range(4)]
 A, B, _, D = PARTITIONS
 At = dict[Partition, PartitionOffsets]
@@ -44,7 +45,8 @@ def balance(
         for partition, each in before.items()
         if partition not in blocked
     }
-    workload = Workload(before, ranges, {partition: NoStartingOffset(partition, "blocked") for partition in blocked})
+    errors = {partition: NoStartingOffset(partition, "blocked") for partition in blocked}
+    workload = Workload(before, ranges=ranges, blocked=errors)
     return Balance(plan(ranges.values(), dict.fromkeys(ranges, 0), slots), workload, 0.0, commit_seconds=commit_seconds)
 
 
@@ -126,9 +128,9 @@ def test_a_stalled_partition() -> None:
     round_ = balance(BEFORE)
     stuck = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
-    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, OVERDUE_SECONDS)
     assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
-        SourceOffsets(stuck), 2, STALLED_SECONDS + 5
+        SourceOffsets(stuck), 2, OVERDUE_SECONDS + 5
     )
 
 
@@ -137,7 +139,7 @@ def test_a_partition_that_commits_seldom_is_not_stalled() -> None:
     round_ = balance(BEFORE, commit_seconds=60)
     waiting = LATER | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
-    assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(waiting), 2, 60 + OVERDUE_SECONDS)
     assert "raw-1: nothing has been committed for 80 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(waiting), 2, 80
     )
@@ -173,7 +175,7 @@ def test_an_idle_partition_is_not_stalled() -> None:
 
     assert not round_.needs_rebalance(SourceOffsets(idle), 2, 1_000)
     assert not round_.needs_rebalance(SourceOffsets(first_record), 2, 2_000)
-    assert not round_.needs_rebalance(SourceOffsets(first_record), 2, 2_000 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(first_record), 2, 2_000 + OVERDUE_SECONDS)
 
 
 def test_records_after_an_agreed_end_do_not_count_as_waiting() -> None:
@@ -189,7 +191,7 @@ def test_an_outage_of_kafka_does_not_count_as_a_stall() -> None:
     round_ = balance(BEFORE)
     round_.pause(1_000)
 
-    assert not round_.needs_rebalance(SourceOffsets(BEFORE), 2, 1_000 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(BEFORE), 2, 1_000 + OVERDUE_SECONDS)
 
 
 def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
@@ -198,7 +200,7 @@ def test_a_partition_that_cannot_be_read_is_not_stalled() -> None:
     stuck = everywhere(at(1_000)) | {B: replace(BEFORE[B], watermarks=Watermarks(0, 2_000, 2_000))}
 
     assert not round_.needs_rebalance(SourceOffsets(stuck, frozenset({B})), 2, 1_000)
-    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + STALLED_SECONDS)
+    assert not round_.needs_rebalance(SourceOffsets(stuck), 2, 1_000 + OVERDUE_SECONDS)
     assert "raw-1: nothing has been committed for 20 s; see the executor's log" == round_.needs_rebalance(
         SourceOffsets(stuck), 2, 1_020
     )
@@ -299,5 +301,5 @@ def test_a_plan_that_was_just_made_is_never_thrown_away(backlog: list[int], slot
     ranges = [OffsetRange(partition, 200, 200) for partition in PARTITIONS]
     tasks = plan(ranges, dict(zip(PARTITIONS, backlog, strict=True)), slots)
 
-    workload = Workload(now, {each.partition: each for each in ranges})
+    workload = Workload(now, ranges={each.partition: each for each in ranges})
     assert not Balance(tasks, workload, 0.0, commit_seconds=0.5).needs_rebalance(SourceOffsets(now), slots, 1)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from app.driver.discover import Discovery
-from app.driver.round import CONTROL_FENCE_SECONDS, FENCE_ALL_SECONDS, KILL_SECONDS, Round
+from app.driver.round import Round
 from app.driver.tracker import StatusTracker
 from app.errors import NotUsable
 from app.model import Assignment, Owner, Partition, Receipt
 from app.offsets.contract import TransactionalOffsetStore
-from app.status.snapshot import End, Phase, Snapshot
+from app.runtime import Timings
+from app.status.snapshot import Ending, Phase, Snapshot
 from tests.fakes.driver import DriverKafka
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 from tests.unit.driver.test_service import config
@@ -25,6 +26,7 @@ from tests.unit.driver.test_service import config
 A, B, C = (Partition("raw", number) for number in range(3))
 CONTROL, EVERY = [A, C], [A, B, C]
 SECONDS = 60.0
+TIMINGS = Timings()
 OVERRUN = 4.2
 """The extra time of the larger task, which has two partitions."""
 A_LOOK = 1.2
@@ -108,6 +110,7 @@ class Scene:
         *,
         has_fence: bool = True,
         checks: Executor | None = None,
+        timings: Timings = TIMINGS,
     ) -> bool:
         self.round = Round(
             self.tasks,
@@ -115,7 +118,7 @@ class Scene:
             fence=self.tasks if has_fence else None,
             stop=self.stop,
             tracker=self.tracker,
-            runtime=self.time.runtime,
+            runtime=replace(self.time.runtime, timings=timings),
             checks=checks or Inline(),
         )
 
@@ -134,7 +137,7 @@ class Scene:
         return [at - 1_000 for at, _ in self.tasks.fenced]
 
     @property
-    def ending(self) -> tuple[End | None, str]:
+    def ending(self) -> tuple[Ending | None, str]:
         assert self.tracker.snapshot.round is not None
         return self.tracker.snapshot.round.ending, self.tracker.snapshot.round.reason
 
@@ -174,14 +177,14 @@ def test_a_round_whose_plan_is_bad_ends_through_its_control_partitions() -> None
 
     assert not scene.watch(lambda: "the work has become uneven")
     assert [CONTROL] == scene.fenced
-    assert (End.REBALANCE, "the work has become uneven") == scene.ending
+    assert (Ending.REBALANCE, "the work has become uneven") == scene.ending
     assert scene.tasks.cancelled_at is None
 
 
 def test_tasks_that_missed_the_first_fence_get_a_second_one() -> None:
     """A task that opened after the fence of its control partition is fenced on all partitions, and not killed."""
     scene = Scene()
-    scene.tasks.after_fence = {2: FENCE_ALL_SECONDS - 0.2}
+    scene.tasks.after_fence = {2: TIMINGS.fence_all - 0.2}
 
     assert not scene.watch(lambda: "partitions were added or removed")
     assert [CONTROL, EVERY] == scene.fenced
@@ -198,8 +201,8 @@ def test_tasks_that_do_not_end_are_killed() -> None:
     assert [CONTROL, EVERY, EVERY] == scene.fenced
     _, second, third = scene.fenced_at
     assert scene.tasks.cancelled_at is not None
-    assert second + FENCE_ALL_SECONDS == pytest.approx(scene.tasks.cancelled_at - 1_000, abs=0.2)
-    assert KILL_SECONDS == pytest.approx(third - (scene.tasks.cancelled_at - 1_000))
+    assert second + TIMINGS.fence_all == pytest.approx(scene.tasks.cancelled_at - 1_000, abs=0.2)
+    assert TIMINGS.kill == pytest.approx(third - (scene.tasks.cancelled_at - 1_000))
     assert scene.tracker.snapshot.round is not None
     assert scene.tracker.snapshot.round.killed
 
@@ -221,7 +224,7 @@ def test_a_round_that_overruns_its_deadline() -> None:
     assert scene.watch()
     assert [EVERY, EVERY] == scene.fenced
     assert soon_after(SECONDS + OVERRUN) == scene.fenced_at[0]
-    assert (End.OVERDUE, "") == scene.ending
+    assert (Ending.OVERDUE, "") == scene.ending
 
 
 def test_a_task_without_a_slot_ends_the_round() -> None:
@@ -232,8 +235,8 @@ def test_a_task_without_a_slot_ends_the_round() -> None:
     assert scene.watch()
     assert [CONTROL, EVERY, EVERY] == scene.fenced
     assert soon_after(3.0) == scene.fenced_at[0]
-    assert CONTROL_FENCE_SECONDS == pytest.approx(scene.fenced_at[1] - scene.fenced_at[0], abs=0.2)
-    assert (End.STARVED, "") == scene.ending
+    assert TIMINGS.control_fence == pytest.approx(scene.fenced_at[1] - scene.fenced_at[0], abs=0.2)
+    assert (Ending.STARVED, "") == scene.ending
 
 
 def test_lost_tasks_are_told_as_they_are_lost() -> None:
@@ -256,7 +259,7 @@ class TestStop:
         assert not scene.watch()
         assert [CONTROL] == scene.fenced
         assert 5.0 == pytest.approx(scene.fenced_at[0], abs=0.11)
-        assert (End.STOPPED, "the simulation ends") == scene.ending
+        assert (Ending.STOPPED, "the simulation ends") == scene.ending
         assert (Phase.STOPPING, "the simulation ends") == (scene.tracker.snapshot.phase, scene.tracker.snapshot.cause)
 
     def test_tasks_that_do_not_end_are_killed_within_ten_seconds(self) -> None:
@@ -266,8 +269,8 @@ class TestStop:
         assert scene.watch()
         assert [CONTROL, EVERY, EVERY] == scene.fenced
         first, second, _ = scene.fenced_at
-        assert CONTROL_FENCE_SECONDS == pytest.approx(second - first, abs=0.2)
-        assert CONTROL_FENCE_SECONDS + FENCE_ALL_SECONDS + KILL_SECONDS == pytest.approx(scene.now - first, abs=0.4)
+        assert TIMINGS.control_fence == pytest.approx(second - first, abs=0.2)
+        assert TIMINGS.control_fence + TIMINGS.fence_all + TIMINGS.kill == pytest.approx(scene.now - first, abs=0.4)
 
     def test_a_round_that_has_ended_meanwhile_needs_no_fence(self) -> None:
         """A stop just as the round ends changes nothing."""
@@ -277,9 +280,8 @@ class TestStop:
         assert [] == scene.fenced
         assert Phase.RUNNING is scene.tracker.snapshot.phase
 
-    def test_a_stop_does_not_wait_for_a_check(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_stop_does_not_wait_for_a_check(self) -> None:
         """Kafka may take long to respond."""
-        monkeypatch.setattr("app.driver.round.STOP_SECONDS", 0.001)
         scene = Scene()
         scene.tasks.after_fence = {1: 1.0}
 
@@ -292,8 +294,8 @@ class TestStop:
                 Timer(0.05, scene.stop.request, ["SIGTERM"]).start()
                 return Unanswered()
 
-        assert not scene.watch(checks=Asking())
-        assert (End.STOPPED, "SIGTERM") == scene.ending
+        assert not scene.watch(checks=Asking(), timings=Timings(look=0.001))
+        assert (Ending.STOPPED, "SIGTERM") == scene.ending
 
 
 def test_without_a_fence_a_round_is_not_ended_for_a_better_plan() -> None:

@@ -38,21 +38,22 @@ from app.errors import (
 from app.model import (
     Assignment,
     CommittedOffset,
+    FirstWaiting,
     OffsetRange,
     Outcome,
     Partition,
     Partitioner,
     Receipt,
-    Waiting,
     Watermarks,
 )
-from app.runtime import REAL, Runtime
+from app.runtime import REAL, Runtime, Timings
 from app.status import log
 from app.status.snapshot import About, Phase
 from tests.fakes.driver import DriverKafka, FakeCluster, FakeRound, FakeRounds, Result, works
 from tests.fakes.simulation import Inline, SimulatedStop, SimulatedTime
 
 A, B = Partition("raw", 0), Partition("raw", 1)
+IMPATIENT = Timings(control_fence=0.01, fence_all=0.01)
 
 
 def config(*assignments: str) -> Config:
@@ -66,7 +67,7 @@ def service(
     settings: Config | None = None,
     stop: Stop | None = None,
     *,
-    runtime: Runtime = REAL,
+    runtime: Runtime = Runtime(timings=IMPATIENT),  # noqa: B008  # it holds nothing
     start: Callable[[], Rounds] | None = None,
 ) -> Service:
     tracker = StatusTracker("g", [log.write], runtime, about=About(sink="clean"))
@@ -83,12 +84,6 @@ def service(
 @pytest.fixture(autouse=True)
 def _no_signal_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stop, "on_signals", lambda self: None)
-
-
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CONTROL_FENCE_SECONDS", "FENCE_ALL_SECONDS"):
-        monkeypatch.setattr(f"app.driver.round.{name}", 0.01)
 
 
 class TestUntilEnd:
@@ -364,11 +359,11 @@ class TestRounds:
         kafka = DriverKafka(p0=(0, 10))
         act, starving = works(kafka), [SparkFailed("cancelled")] * 2 * FAILED_ROUNDS_IN_A_ROW
         rounds = FakeRounds(lambda assignments: starving.pop() if starving else act(assignments), unending=True)
-        monkeypatch.setattr("app.driver.round.WATCH_SECONDS", 0.001)
         monkeypatch.setattr(FakeRound, "starved", property(lambda self: bool(starving)))
         monkeypatch.setattr(FakeRound, "wait", lambda self, seconds: not starving)
 
-        assert 0 == service(kafka, rounds).run(until_end=True)
+        runtime = Runtime(timings=IMPATIENT._replace(watch=0.001))
+        assert 0 == service(kafka, rounds, runtime=runtime).run(until_end=True)
         assert 10 == kafka.committed[A].offset
 
 
@@ -485,7 +480,7 @@ class TestPace:
     @pytest.mark.parametrize("killed", [True, False])
     def test_an_outage_after_a_round_that_reported_nothing(self, killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         """No task continues after it. If Spark gave up, its reason is logged; if we ended the round, it is no failure."""
-        monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1_000 if killed else 0)
+        timings = IMPATIENT._replace(overrun=-1_000 if killed else 0)
         kafka, time = DriverKafka(p0=(0, 10)), SimulatedTime()
         stop = SimulatedStop(time, at=1_000)
 
@@ -501,7 +496,7 @@ class TestPace:
                 return not killed
 
             monkeypatch.setattr(FakeRound, "wait", wait)
-            service(kafka, rounds, stop=stop, runtime=time.runtime).run(until_end=False)
+            service(kafka, rounds, stop=stop, runtime=replace(time.runtime, timings=timings)).run(until_end=False)
 
         events = [entry["event"] for entry in logs]
         assert "kafka_unavailable" in events
@@ -663,15 +658,14 @@ def test_lines_that_go_by_their_key_may_need_any_sink_partition() -> None:
 
 def test_a_round_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that overruns its deadline is fenced at once and killed; the next round follows without a pause."""
-    monkeypatch.setattr("app.driver.round.OVERRUN_SECONDS", -1000)
-    monkeypatch.setattr("app.driver.round.WATCH_SECONDS", 0.001)
+    runtime = Runtime(timings=IMPATIENT._replace(overrun=-1000, watch=0.001))
     monkeypatch.setattr(Stop, "wait", lambda self, seconds: pytest.fail("nothing to wait for"))
     kafka = DriverKafka(p0=(0, 10), p1=(0, 10))
     act, stuck = works(kafka), [SparkFailed("cancelled")]
     rounds = FakeRounds(lambda assignments: stuck.pop() if stuck else act(assignments), slots=1, unending=True)
 
     with capture_logs() as logs:
-        assert 0 == service(kafka, rounds).run(until_end=True)
+        assert 0 == service(kafka, rounds, runtime=runtime).run(until_end=True)
 
     assert rounds.cancelled
     assert 2 == len(rounds.rounds)
@@ -699,8 +693,8 @@ def test_a_round_is_given_time_for_its_last_commits() -> None:
         for count in (1, 1_000)
     )
 
-    assert 4 < overrun([few]) < 5
-    assert 100 < overrun([few, many]) < 110
+    assert 4 < overrun([few], Timings()) < 5
+    assert 100 < overrun([few, many], Timings()) < 110
 
 
 class TestKafkaTrouble:
@@ -848,7 +842,7 @@ class TestChecks:
             self.now += 0.1
             return self.now
 
-        self.runtime = Runtime(monotonic, lambda: 0.0, Inline)
+        self.runtime = Runtime(monotonic, lambda: 0.0, Inline, timings=IMPATIENT)
 
     def run(
         self,
@@ -1187,7 +1181,7 @@ class TestPage:
 def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     """This holds for both guarantees; with at-least-once, a round is not looked at before its end."""
     kafka = DriverKafka(p0=(0, 10))
-    kafka.ages = {A: Waiting(5.0, 60.0)}
+    kafka.ages = {A: FirstWaiting(5.0, 60.0)}
     seen = []
     rounds = FakeRounds(works(kafka))
     one = service(kafka, rounds, config(f"delivery.guarantee={guarantee}"))
@@ -1200,7 +1194,7 @@ def test_a_round_shows_how_old_what_waits_is(guarantee: str) -> None:
     rounds.submit = lambda assignments: Watched(rounds, works(kafka)(assignments))  # type: ignore[method-assign]
     one.run(until_end=True)
 
-    assert Waiting(5.0, 60.0) == seen[0]
+    assert FirstWaiting(5.0, 60.0) == seen[0]
 
 
 @pytest.mark.parametrize("error", [ForeignMember("somebody"), SparkFailed("no Java"), RuntimeError()])

@@ -9,20 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.driver.discover import SourceOffsets, Workload, blocked_by
+from app.driver.discover import blocked_by
 from app.driver.starting_offsets import PartitionOffsets
 from app.driver.tracker import StatusTracker
+from app.driver.workload import SourceOffsets, Workload
 from app.errors import AccountingError, NoStartingOffset, NotAllowed, SparkFailed, Truncated, Undeliverable, Unreachable
 from app.model import (
     Attempt,
     CommittedOffset,
+    FirstWaiting,
     OffsetRange,
     Outcome,
     Owner,
     Partition,
     Pause,
     Receipt,
-    Waiting,
     Watermarks,
 )
 from app.offsets.metadata import Counts, OffsetMetadata
@@ -30,7 +31,7 @@ from app.offsets.mirrors import MirrorStatus
 from app.offsets.times import Histogram, TaskReport, TaskTimes
 from app.rates import Rates
 from app.runtime import Runtime
-from app.status.snapshot import End, PartitionState, Phase, Snapshot
+from app.status.snapshot import Ending, PartitionState, Phase, Snapshot
 
 A, B = Partition("raw", 0), Partition("raw", 1)
 
@@ -67,7 +68,7 @@ def workload(*offsets: PartitionOffsets) -> Workload:
         )
         for each in offsets
     }
-    return Workload({each.partition: each for each in offsets}, ranges)
+    return Workload({each.partition: each for each in offsets}, ranges=ranges)
 
 
 def begin(watch: Watch, *offsets: PartitionOffsets) -> None:
@@ -137,7 +138,7 @@ def test_a_limited_partition_shows_its_limit() -> None:
     for offset, limit in ((39, 20), (40, 50)):
         now = PartitionOffsets(A, "id", Watermarks(0, 100, 120), CommittedOffset(offset, metadata))
         for tracker in (limited, free):
-            tracker.discovered(Workload({A: now}, {A: OffsetRange(A, offset, offset)}))
+            tracker.discovered(Workload({A: now}, ranges={A: OffsetRange(A, offset, offset)}))
 
         assert limit == limited.snapshot.partitions[A].rate_limit
         assert free.snapshot.partitions[A].rate_limit is None
@@ -271,13 +272,13 @@ def test_a_partition_that_failed_stays_so_until_a_task_has_it_again(watch: Watch
 def test_a_round_is_shown_from_its_beginning_to_its_end(watch: Watch) -> None:
     """The snapshot has its number, slots, tasks and the reason for its end."""
     begin(watch, at(A, 40))
-    watch.tracker.round_ends(End.REBALANCE, "partitions were added or removed")
+    watch.tracker.round_ends(Ending.REBALANCE, "partitions were added or removed")
     watch.tracker.round_ended([receipt(A, 40, 100, Counts(60, 60))], 12.5)
 
     ended = watch.snapshot.round
     assert ended is not None
     assert (1, 2, 1, 1, 60) == (ended.number, ended.slots, ended.tasks, ended.partitions, ended.lag_before)
-    assert (End.REBALANCE, "partitions were added or removed", 12.5) == (ended.ending, ended.reason, ended.seconds)
+    assert (Ending.REBALANCE, "partitions were added or removed", 12.5) == (ended.ending, ended.reason, ended.seconds)
     assert Counts(60, 60) == ended.counts
 
     begin(watch, at(A, 100))
@@ -374,7 +375,7 @@ def test_what_a_task_got_over_is_known(watch: Watch) -> None:
 def test_a_lag_is_what_a_round_is_to_read(watch: Watch) -> None:
     """It extends from the chosen start to the agreed end. A partition that cannot be planned lags by all its records."""
     offsets = {each: at(each, None) for each in (A, B)}
-    watch.tracker.discovered(Workload(offsets, {A: OffsetRange(A, None, 50, 80)}))
+    watch.tracker.discovered(Workload(offsets, ranges={A: OffsetRange(A, None, 50, 80)}))
 
     assert {A: 30, B: 100} == {each: status.lag for each, status in watch.snapshot.partitions.items()}
 
@@ -436,7 +437,7 @@ def test_a_partition_that_a_task_found_blocked_is_shown_at_once(watch: Watch) ->
 
     watch.tracker.round_ended([receipt], 10.0)
     watch.now += 5
-    watch.tracker.discovered(Workload({A: at(A, 40)}, {}, {A: blocked_by(receipt)}))
+    watch.tracker.discovered(Workload({A: at(A, 40)}, ranges={}, blocked={A: blocked_by(receipt)}))
 
     status = watch.snapshot.partitions[A]
     assert (PartitionState.BLOCKED, "raw-0@40: refused: raise the limit") == (status.state, str(status.problem))
@@ -544,7 +545,7 @@ def test_what_retention_took_is_counted_once(watch: Watch) -> None:
 
     def look(log_start: int, committed: int) -> int:
         offsets = PartitionOffsets(A, "id", Watermarks(log_start, 100, 100), CommittedOffset(committed))
-        watch.tracker.discovered(Workload({A: offsets}, {}, {A: NoStartingOffset(A, "lost")}))
+        watch.tracker.discovered(Workload({A: offsets}, ranges={}, blocked={A: NoStartingOffset(A, "lost")}))
         return watch.snapshot.partitions[A].lost
 
     assert [0, 20, 20, 30, 30, 35] == [
@@ -569,12 +570,12 @@ def test_rounds_that_ended_are_remembered_with_their_reason(watch: Watch) -> Non
     """Twenty are kept in full; of all of them, the number by ending is kept."""
     for number in range(30):
         begin(watch, at(A, number))
-        watch.tracker.round_ends(End.REBALANCE, f"reason {number}")
+        watch.tracker.round_ends(Ending.REBALANCE, f"reason {number}")
         watch.tracker.round_ended([receipt(A, number, number + 1, Counts(number, number))], 2.0)
     begin(watch, at(A, 30))
     watch.tracker.round_lost(SparkFailed("no executor"), 3.0)
 
-    assert {End.REBALANCE: 30, End.LOST: 1} == watch.snapshot.endings
+    assert {Ending.REBALANCE: 30, Ending.LOST: 1} == watch.snapshot.endings
     assert (20, 12, 31) == (len(watch.snapshot.ended), watch.snapshot.ended[0].number, watch.snapshot.ended[-1].number)
     assert ["reason 29", "no executor"] == [each.reason for each in watch.snapshot.ended[-2:]]
 
@@ -612,9 +613,9 @@ class Ages:
 
     def __init__(self) -> None:
         self.asked: list[Mapping[Partition, int]] = []
-        self.found: dict[Partition, Waiting] = {}
+        self.found: dict[Partition, FirstWaiting] = {}
 
-    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, Waiting]:
+    def waiting(self, offsets: Mapping[Partition, int]) -> Mapping[Partition, FirstWaiting]:
         self.asked.append(offsets)
         return self.found
 
@@ -637,12 +638,12 @@ class TestAges:
         """
         begin(watch, at(A, 40))
         ages = Ages()
-        ages.found = {A: Waiting(900.0, 3_600.0)}
+        ages.found = {A: FirstWaiting(900.0, 3_600.0)}
         assert (110.0, 3_490.0) == self.look(watch, 60, ages)
         ages.found = {}
         assert (120.0, 3_480.0) == self.look(watch, 70, ages)
         assert (None, None) == self.look(watch, 50, ages)
-        ages.found = {A: Waiting(900.0, 3_600.0)}
+        ages.found = {A: FirstWaiting(900.0, 3_600.0)}
         self.look(watch, 50, ages)
         assert (0.0, None) == self.look(watch, 100, ages)
         ages.found = {}

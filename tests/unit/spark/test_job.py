@@ -11,7 +11,7 @@ import pytest
 
 from app.model import Assignment, Attempt, OffsetRange, Partition, Receipt
 from app.spark import job
-from app.spark.job import RunningRound, SparkRounds
+from app.spark.job import SparkRound, SparkRounds
 from tests.fakes import make_assignment, make_task_config
 
 
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def starved_after(seconds: float, context: Context, slots: int, clock: SimpleNamespace) -> bool:
-    running = RunningRound(context, list, [], "round", lambda: slots)  # type: ignore[arg-type]  # a fake context
+    running = SparkRound(context, list, [], "round", lambda: slots)  # type: ignore[arg-type]  # a fake context
     seen = [running.starved]
     clock.seconds += seconds
     seen.append(running.starved)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from app.errors import OutOfRange
-from app.model import Partition, Waiting
+from app.model import FirstWaiting, Partition
 from app.offsets.metadata import Counts
 from app.offsets.times import Histogram, TaskTimes
 from app.status.snapshot import (
     About,
     Build,
-    End,
+    Ending,
     PartitionState,
     PartitionStatus,
     Phase,
@@ -31,7 +31,7 @@ FLOWING = PartitionStatus(
     high_watermark=990,
     unstable_since=9_970.0,
     lag=50,
-    waiting=Waiting(9_880.0, 3_600.0),
+    waiting=FirstWaiting(9_880.0, 3_600.0),
     lost=7,
     moved=9_995.0,
     looks=(Look(9_980.0, 940, 840, 1_000), Look(9_990.0, 950, 900, 2_000)),
@@ -56,8 +56,8 @@ SNAPSHOT = Snapshot(
     phase=Phase.RUNNING,
     partitions={each.partition: each for each in (FLOWING, BLOCKED, IDLE)},
     round=ROUND,
-    ended=(RoundStatus(1, 9_000.0, 4, 2, 3, 900, ending=End.REBALANCE, reason="uneven work", seconds=880.0),),
-    endings={End.REBALANCE: 4, End.DONE: 1},
+    ended=(RoundStatus(1, 9_000.0, 4, 2, 3, 900, ending=Ending.REBALANCE, reason="uneven work", seconds=880.0),),
+    endings={Ending.REBALANCE: 4, Ending.DONE: 1},
     totals=FLOWING.counts,
     tasks={
         0: TaskTimes(
@@ -86,7 +86,7 @@ def large(partitions: int) -> Snapshot:
             last_stable=10**12 + 5_000,
             high_watermark=10**12 + 6_000,
             lag=5_000 - number % 7,
-            waiting=Waiting(9_912.345, 604_800.0),
+            waiting=FirstWaiting(9_912.345, 604_800.0),
             moved=9_989.123,
             looks=looks,
             counts=counts,

@@ -14,13 +14,13 @@ from app.offsets.metadata import Counts
 from app.status import log
 from app.status.snapshot import (
     About,
+    Advance,
     Build,
-    End,
+    Ending,
     PartitionState,
     PartitionStatus,
     Phase,
     Problem,
-    Progress,
     RoundStatus,
     Snapshot,
 )
@@ -55,7 +55,7 @@ FAILED = with_partition(state=PartitionState.FAILED, problem=Problem("raw-3@9: b
 OUTAGE = replace(BEFORE, outage=Problem("connection refused", "", 60))
 
 
-@pytest.mark.parametrize("snapshot", [BEFORE, BLOCKED, FAILED, OUTAGE, with_round(ending=End.STARVED)])
+@pytest.mark.parametrize("snapshot", [BEFORE, BLOCKED, FAILED, OUTAGE, with_round(ending=Ending.STARVED)])
 def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
     """However often the driver checks, a state is logged only when it begins."""
     assert [] == events(snapshot, replace(snapshot, at=110))
@@ -72,9 +72,9 @@ def test_a_state_is_logged_once(snapshot: Snapshot) -> None:
         (replace(BEFORE, warnings=("mind it",)), ("warning", "preflight_warning")),
         (OUTAGE, ("warning", "kafka_unavailable")),
         (with_round(lost_tasks=1), ("warning", "task_lost")),
-        (with_round(ending=End.REBALANCE, reason="new"), ("info", "rebalance")),
-        (with_round(ending=End.STARVED), ("warning", "task_starved")),
-        (with_round(ending=End.OVERDUE), ("warning", "task_overdue")),
+        (with_round(ending=Ending.REBALANCE, reason="new"), ("info", "rebalance")),
+        (with_round(ending=Ending.STARVED), ("warning", "task_starved")),
+        (with_round(ending=Ending.OVERDUE), ("warning", "task_overdue")),
         (with_round(killed=True), ("info", "tasks_killed")),
         (with_round(seconds=9.0, counts=Counts(1, 1)), ("info", "round")),
         (
@@ -210,7 +210,7 @@ def test_progress_is_a_line_for_each_refresh() -> None:
 
     The lag is that of all partitions, including blocked ones.
     """
-    first, second = (replace(BLOCKED, progress=Progress(Counts(50, 48, {"empty": 2}), 10.0)) for _ in range(2))
+    first, second = (replace(BLOCKED, progress=Advance(Counts(50, 48, {"empty": 2}), 10.0)) for _ in range(2))
 
     assert {"records": 50, "dead": 2, "lag": 7, "seconds": 10.0, "per_second": 5} == fields(BLOCKED, first)
     assert [("info", "progress")] == events(first, second)
@@ -218,15 +218,15 @@ def test_progress_is_a_line_for_each_refresh() -> None:
 
 def test_a_round_that_was_killed_or_lost_reports_nothing() -> None:
     """A killed round has no receipts and no line; its commits still count."""
-    killed = with_round(killed=True, ending=End.STARVED)
+    killed = with_round(killed=True, ending=Ending.STARVED)
 
     assert [] == events(killed, replace(BEFORE, round=replace(killed.round or ROUND, seconds=3.0)))
-    assert ["error"] == [level for level, _ in events(BEFORE, with_round(ending=End.LOST, reason="x", seconds=3.0))]
+    assert ["error"] == [level for level, _ in events(BEFORE, with_round(ending=Ending.LOST, reason="x", seconds=3.0))]
 
 
 def test_the_lines_are_written() -> None:
     """The tracker's listener writes the lines with structlog, and with the number of the round."""
-    after = with_round(ending=End.REBALANCE, reason="partitions were added or removed")
+    after = with_round(ending=Ending.REBALANCE, reason="partitions were added or removed")
     assert after.round is not None
     with capture_logs() as written:
         log.write(BEFORE, after)

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
-from app.model import NOBODY, Partition, Waiting
+from app.model import NOBODY, FirstWaiting, Partition
 from app.offsets.metadata import Counts
 from app.status.metrics import TIMES, SnapshotCollector, described, exposition
 from app.status.snapshot import Build, PartitionStatus, Phase, Problem, Snapshot
@@ -184,8 +184,8 @@ def test_a_thousand_partitions_fit_into_a_scrape() -> None:
 
 def test_a_lag_in_seconds_is_never_negative() -> None:
     """A producer's clock may be ahead of ours. A margin may be negative, if deletion is overdue."""
-    ahead = replace(FLOWING, waiting=Waiting(NOW + 5))
-    overdue: PartitionStatus = replace(FLOWING, waiting=Waiting(NOW - 4_000, 3_600.0))
+    ahead = replace(FLOWING, waiting=FirstWaiting(NOW + 5))
+    overdue: PartitionStatus = replace(FLOWING, waiting=FirstWaiting(NOW - 4_000, 3_600.0))
 
     assert (0.0, -400.0) == (ahead.lag_seconds, overdue.retention_margin(NOW))
 
@@ -200,6 +200,6 @@ def test_a_lag_in_seconds_is_that_of_the_last_look() -> None:
 
 def test_a_lag_without_records_is_no_time() -> None:
     """Offsets without a record, such as those of an aborted transaction, are not waiting records."""
-    found = replace(FLOWING, waiting=Waiting(None, 3_600.0))
+    found = replace(FLOWING, waiting=FirstWaiting(None, 3_600.0))
 
     assert (0.0, None) == (found.lag_seconds, found.retention_margin(NOW))

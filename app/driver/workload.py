@@ -1,0 +1,102 @@
+"""The source partitions as the driver sees them, and the work that they give a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from app.driver.starting_offsets import PartitionOffsets, told
+from app.errors import Blocked, Leaderless, PartitionError, Undeliverable
+from app.model import CommittedOffset, OffsetRange, Owner, Partition
+from app.offsets.mirrors import MirrorStatus
+
+Committed = Mapping[Partition, CommittedOffset | None]
+"""The committed offset of each existing partition, including unreadable ones; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """
+    The source partitions at one moment.
+
+    Args:
+        offsets: the offsets of each partition that responds; while tasks run, the last known ones of the others, too.
+        unreadable: the partitions that have no leader or whose leader does not respond.
+        undeliverable: the error of each partition whose output cannot be delivered now.
+        rival: another active run of this generation: an earlier one, or any while this run stands by.
+        mirrors: the status of the offset mirrors.
+        committed: the committed offset of each source partition, including unreadable ones.
+    """
+
+    offsets: Mapping[Partition, PartitionOffsets]
+    unreadable: frozenset[Partition] = frozenset()
+    undeliverable: Mapping[Partition, Undeliverable] = field(default_factory=dict)
+    rival: Owner | None = None
+    mirrors: tuple[MirrorStatus, ...] = ()
+    committed: Committed = field(default_factory=dict)
+
+    def trouble(self, partition: Partition) -> PartitionError | None:
+        """Return why no task can process a partition now; None if nothing is known."""
+        return Leaderless(partition) if partition in self.unreadable else self.undeliverable.get(partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload(SourceOffsets):
+    """
+    The work for a round.
+
+    Args:
+        ranges: what to read from each partition that can be processed.
+        blocked: the error of each partition that needs an operator or is unreadable.
+        skipped: the offsets that `out.of.range` skips, as a half-open range.
+        rewound: the offsets that `out.of.range` reads again, as a half-open range.
+        fenced: the partitions lost to other owners since the last discovery, with the new owner; None while the last
+            commit is ours.
+    """
+
+    ranges: Mapping[Partition, OffsetRange]
+    blocked: Mapping[Partition, Blocked] = field(default_factory=dict)
+    skipped: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    rewound: Mapping[Partition, tuple[int, int]] = field(default_factory=dict)
+    fenced: Mapping[Partition, Owner | None] = field(default_factory=dict)
+
+    def lag(self, partition: Partition) -> int:
+        """Return how many offsets of a partition are left to read."""
+        return self.offsets[partition].lag(self.ranges[partition].start, self.ranges[partition].end)
+
+    def troubles(self) -> dict[Partition, PartitionError]:
+        """Return why partitions cannot be processed now, including what tasks of a running service have reported."""
+        found = {partition: error for partition, at in self.offsets.items() if (error := told(at)) is not None}
+        return {**self.undeliverable, **found, **self.blocked}
+
+    def ends(self, before: Mapping[Partition, int | None] | None = None) -> dict[Partition, int | None]:
+        """
+        Return the end of each partition, at which `--until-end` stops; None if it cannot be read yet.
+
+        Ends that were seen `before` stay, and no partition is added to them.
+        """
+        ends = dict.fromkeys(self.blocked) | {each: at.watermarks.last_stable for each, at in self.offsets.items()}
+        if before is None:
+            return ends
+        return {each: ends.get(each) if end is None else end for each, end in before.items()}
+
+    def within(self, ends: Mapping[Partition, int | None] | None) -> list[OffsetRange]:
+        """
+        Return what to process: everything, or what lies before the ends seen at the start.
+
+        A start that differs from the committed offset is stored even if nothing is left to read; otherwise `latest`
+        would move on with every run.
+        """
+        if ends is None:
+            return list(self.ranges.values())
+        agreed = ((each, ends.get(each.partition)) for each in self.ranges.values())
+        return [
+            replace(each, end=max(each.start, end))
+            for each, end in agreed
+            if end is not None and (each.start < end or each.start != each.committed)
+        ]
+
+    def at_rest(self, ranges: Iterable[OffsetRange]) -> list[Partition]:
+        """Return the partitions with an offset that are not in these ranges, including unreadable ones."""
+        working = {each.partition for each in ranges}
+        return [each for each, at in self.committed.items() if at is not None and each not in working]
