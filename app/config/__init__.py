@@ -19,9 +19,8 @@ from app.config.model import (
 )
 from app.config.reading import Loaded, clear_environment, load, read
 from app.config.rules import undecided
-from app.config.schema import schema
 from app.config.secrets import exposed_secrets, masked
-from app.config.shown import Value, described, shown, values
+from app.config.shown import Value, described, schema, shown, values
 from app.config.sources import ENV_PREFIX
 
 __all__ = [

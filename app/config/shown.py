@@ -1,4 +1,4 @@
-"""Presents the configuration without secrets: its values with their origins, and the table of its keys."""
+"""Presents the configuration without secrets: values with their origins, and the table and the JSON schema of keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from app.config.model import declared, duration
+from app.config.model import Config, declared, duration
 from app.config.reading import Loaded
 from app.config.secrets import masked, misspelt
 from app.config.sources import DEFAULT, Origins, full_name
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def shown(loaded: Loaded) -> str:
@@ -44,6 +46,19 @@ def described() -> Iterator[tuple[str, str, str]]:
     """Yield each key with its default and meaning, for the documentation."""
     for name, field in declared():
         yield name, "" if field.is_required() else _default(field.get_default()), field.description or ""
+
+
+def schema() -> dict[str, Any]:
+    """
+    Return the schema of the file, for editors.
+
+    It covers single keys. Only `winnow check` knows the rules between keys and the options of parsers and stores. No
+    key is required, because it may be set in the environment.
+    """
+    found = Config.model_json_schema(by_alias=True)
+    for section in (found, *found["$defs"].values()):
+        section.pop("required", None)
+    return {"$schema": DIALECT} | found | {"title": "Winnow"}
 
 
 def _lines(section: Mapping[str, Any], origins: Origins, outer: tuple[str, ...] = ()) -> Iterator[str]:

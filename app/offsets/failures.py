@@ -1,4 +1,4 @@
-"""Error handling that stores outside Kafka share: the checks and errors of the contract."""
+"""Errors in a store's configuration, and the checks and errors of the contract that stores outside Kafka share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from app.model import CommittedOffset, Partition
 
 LARGEST = 2**63 - 1
 """The largest possible offset."""
+
+
+class UnknownStore(ValueError):
+    """No usable offset store has that name."""
+
+
+class StoreOptionError(ValueError):
+    """An option of the store is unknown, missing or wrong; the message names every problem."""
 
 
 def stored_offset(text: str, metadata: str, place: str) -> CommittedOffset:

@@ -30,9 +30,8 @@ from requests.adapters import HTTPAdapter
 from app.errors import NotAllowed, NotUsable, Unreachable, WinnowError
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
-from app.offsets.failures import refuse_to_go_back, saving, stored_offset
+from app.offsets.failures import StoreOptionError, refuse_to_go_back, saving, stored_offset
 from app.offsets.options import Options
-from app.offsets.registry import StoreOptionError
 from app.secrets import hidden, shown_url, without_secrets
 from parsers.plugins import PRODUCT
 

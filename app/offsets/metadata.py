@@ -13,7 +13,8 @@ of each task also has the task's times (`app.offsets.times`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import quote, unquote
@@ -67,30 +68,23 @@ class Counts:
     aborted: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        dead = {reason: self.dead.get(reason, 0) + other.dead.get(reason, 0) for reason in {**self.dead, **other.dead}}
-        return Counts(
-            self.records + other.records,
-            self.out + other.out,
-            dead,
-            self.bytes_in + other.bytes_in,
-            self.bytes_out + other.bytes_out,
-            self.committed + other.committed,
-            self.aborted + other.aborted,
-        )
+        return self._combined(other, operator.add)
 
     def since(self, earlier: Counts) -> Counts:
         """Return what was counted after `earlier`; a count that went back gives 0."""
-        dead = {
-            reason: more for reason, count in self.dead.items() if (more := count - earlier.dead.get(reason, 0)) > 0
-        }
+        return self._combined(earlier, lambda now, then: max(0, now - then))
+
+    def _combined(self, other: Counts, combine: Callable[[int, int], int]) -> Counts:
+        reasons = {**self.dead, **other.dead}
+        dead = {reason: combine(self.dead.get(reason, 0), other.dead.get(reason, 0)) for reason in reasons}
         return Counts(
-            max(0, self.records - earlier.records),
-            max(0, self.out - earlier.out),
-            dead,
-            max(0, self.bytes_in - earlier.bytes_in),
-            max(0, self.bytes_out - earlier.bytes_out),
-            max(0, self.committed - earlier.committed),
-            max(0, self.aborted - earlier.aborted),
+            combine(self.records, other.records),
+            combine(self.out, other.out),
+            {reason: count for reason, count in dead.items() if count},
+            combine(self.bytes_in, other.bytes_in),
+            combine(self.bytes_out, other.bytes_out),
+            combine(self.committed, other.committed),
+            combine(self.aborted, other.aborted),
         )
 
     @property

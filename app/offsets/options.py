@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.offsets.registry import StoreOptionError
+from app.offsets.failures import StoreOptionError
 from parsers.errors import listed
 
 

@@ -12,17 +12,9 @@ from typing import cast
 
 from app.model import Plugin
 from app.offsets.contract import OffsetStore, StoreContext
+from app.offsets.failures import StoreOptionError, UnknownStore
 from app.secrets import hidden, without_secrets
 from parsers.plugins import Plugins
-
-
-class UnknownStore(ValueError):
-    """No usable offset store has that name."""
-
-
-class StoreOptionError(ValueError):
-    """An option of the store is unknown, missing or wrong; the message names every problem."""
-
 
 _STORES = Plugins(
     kind="offset store",

@@ -119,10 +119,9 @@ class ZooKeeperOffsets:
 
     def load(self, partitions: Iterable[Partition], *, stable: bool) -> Mapping[Partition, CommittedOffset]:  # noqa: ARG002  # outside Kafka's transactions, every offset is stable
         """Read the nodes; see `OffsetStore.load`."""
-        wanted = list(partitions)
         with self._asking("reading offsets") as client:
-            asked = [(each, *self._ask(client, each)) for each in wanted]
-            found = {each: _stored(self._path(each), _value(node), _value(child)) for each, node, child in asked}
+            asked = {each: self._ask(client, each) for each in partitions}
+            found = {each: answer() for each, answer in asked.items()}
             # A node and its child are read one after the other, so a mismatch may be a change in between.
             for partition, stored in found.items():
                 if stored is not None and not stored.agrees:
@@ -154,8 +153,7 @@ class ZooKeeperOffsets:
         for _ in range(TRIES):
             with saving(partition, offset), self._asking(f"storing the offset of {partition}") as client:
                 stored = self._read(client, partition)
-            check(partition, stored.committed if stored else None, offset)
-            with saving(partition, offset), self._asking(f"storing the offset of {partition}") as client:
+                check(partition, stored.committed if stored else None, offset)
                 number = self._number(stored, offset)
                 if self._write(client, partition, stored, number, f"{number} {offset} {metadata}"):
                     return
@@ -191,20 +189,19 @@ class ZooKeeperOffsets:
 
     def _read(self, client: Any, partition: Partition) -> Stored | None:  # noqa: ANN401
         """Read a consistent pair of node and child."""
-        path = self._path(partition)
-        node, child = self._ask(client, partition)
-        stored = _stored(path, _value(node), _value(child))
+        stored = self._ask(client, partition)()
         while stored is not None and not stored.agrees:
-            again = _value(client.get_async(path))
+            again = _value(client.get_async(self._path(partition)))
             if again is not None and again[1].version == stored.version:
                 break
-            node, child = self._ask(client, partition)
-            stored = _stored(path, _value(node), _value(child))
+            stored = self._ask(client, partition)()
         return stored
 
-    def _ask(self, client: Any, partition: Partition) -> tuple[Any, Any]:  # noqa: ANN401
+    def _ask(self, client: Any, partition: Partition) -> Callable[[], Stored | None]:  # noqa: ANN401
+        """Request a node and its child; the result waits for both, so that the requests for many partitions overlap."""
         path = self._path(partition)
-        return client.get_async(path), client.get_async(f"{path}/{METADATA}")
+        node, child = client.get_async(path), client.get_async(f"{path}/{METADATA}")
+        return lambda: _stored(path, _value(node), _value(child))
 
     def _path(self, partition: Partition) -> str:
         return f"{self._folder}/{partition.topic}/{partition.number}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from app.offsets.metadata import Counts
 from app.offsets.times import TaskTimes
 from app.status.condition import judge, records_per_second
 from app.status.health import not_alive, not_ready
+from app.status.metrics import PARTITIONS
 from app.status.snapshot import VERSION, PartitionStatus, Problem, RoundStatus, Snapshot
 
 Document = dict[str, Any]
@@ -47,24 +48,16 @@ def _partition(status: PartitionStatus, now: float) -> Document:
     condition, seconds_to_close = judge(status)
     return {
         **status.partition.as_json(),
+        **{metric.field: metric.value(status, now) for metric in PARTITIONS if metric.field},
         "state": status.state,
         "since": status.since,
         "condition": condition,
         "seconds_to_close": seconds_to_close,
         "records_per_second": records_per_second(status.looks),
         "rate_limit": status.rate_limit,
-        "committed": status.committed,
         "log_start": status.log_start,
         "last_stable": status.last_stable,
-        "high_watermark": status.high_watermark,
-        "lag": status.lag,
-        "lag_seconds": status.lag_seconds,
-        "retention_margin_seconds": status.retention_margin(now),
-        "lost": status.lost,
-        "last_commit": status.moved,
         "open_transaction_since": status.unstable_since,
-        "producers_replaced": status.reopened,
-        "fenced": status.fenced,
         "recovered": status.recovered,
         "skipped": status.skipped,
         "rewound": status.rewound,
@@ -74,11 +67,10 @@ def _partition(status: PartitionStatus, now: float) -> Document:
 
 
 def _counts(counts: Counts) -> Document:
-    dead: Mapping[str, int] = counts.dead
     return {
         "records": counts.records,
         "out": counts.out,
-        "dead": dict(dead),
+        "dead": dict(counts.dead),
         "bytes_in": counts.bytes_in,
         "bytes_out": counts.bytes_out,
         "transactions_committed": counts.committed,
@@ -109,17 +101,5 @@ def _problem(problem: Problem) -> Document:
 
 
 def _round(status: RoundStatus) -> Document:
-    return {
-        "number": status.number,
-        "began": status.began,
-        "seconds": status.seconds,
-        "slots": status.slots,
-        "tasks": status.tasks,
-        "partitions": status.partitions,
-        "lag_before": status.lag_before,
-        "lost_tasks": status.lost_tasks,
-        "ending": status.ending,
-        "reason": status.reason,
-        "killed": status.killed,
-        "counts": None if status.counts is None else _counts(status.counts),
-    }
+    known = {each.name: getattr(status, each.name) for each in fields(status)}
+    return known | {"counts": None if status.counts is None else _counts(status.counts)}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from http import HTTPMethod, HTTPStatus
 from http.client import LineTooLong
@@ -16,12 +18,12 @@ from app.events import STATUS_PAGE_FAILED, STATUS_PAGE_UP
 from app.runtime import REAL, Runtime
 from app.status.admission import READING, Admission
 from app.status.answers import PAGE_POLICY, TEXT, Answer, Answers
-from app.status.connections import ServerConnections
 from app.status.snapshot import Snapshot
 
 # The time limit for a client to send its request and read the response.
 CLIENT_SECONDS = 10.0
 MOST_CONNECTIONS = 64
+ROOM_SECONDS = 0.05
 LARGEST_HEAD = 1 << 16
 STOP_SECONDS = 0.05
 HEADERS = {
@@ -85,30 +87,56 @@ class StatusServer:
 
 
 class _Server(ThreadingHTTPServer):
+    """
+    Makes room for each new connection by ending the oldest one, and ends each connection after some seconds.
+
+    Slow clients displace each other, but not a client that sends its request and leaves.
+    """
+
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128  # with the default of 5, the sixth client of a burst waits a second
 
     def __init__(self, address: str, port: int, answers: Answers, admission: Admission) -> None:
         self.answers, self.admission = answers, admission
-        self._connections = ServerConnections(MOST_CONNECTIONS, CLIENT_SECONDS)
+        self._room = threading.Semaphore(MOST_CONNECTIONS)
+        self._since: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
         found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
         super().__init__(found[0][4][:2], _Handler)  # type: ignore[arg-type]  # the host and port of either family
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]  # TCP only
         """Serve a connection in a thread, once there is room for one."""
-        self._connections.entered(request)
+        while not self._room.acquire(blocking=False):
+            self._end(1)
+            if self._room.acquire(timeout=ROOM_SECONDS):
+                break
+        with self._lock:
+            self._since[request] = time.monotonic()
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # TCP only
         """Close a connection and make room for another."""
         super().shutdown_request(request)
-        self._connections.left(request)
+        with self._lock:
+            self._since.pop(request, None)
+        self._room.release()
 
     def service_actions(self) -> None:
         """End connections that have taken too long. The base class calls this continually."""
-        self._connections.end_old_ones()
+        latest = time.monotonic() - CLIENT_SECONDS
+        with self._lock:
+            old = sum(since < latest for since in self._since.values())
+        self._end(old)
+
+    def _end(self, count: int) -> None:
+        """Shut down the oldest connections. Their threads notice in any wait, and leave."""
+        with self._lock:
+            for connection in list(self._since)[:count]:
+                del self._since[connection]
+                with contextlib.suppress(OSError):  # it has just ended
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore clients that disconnect."""

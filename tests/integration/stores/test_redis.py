@@ -12,9 +12,10 @@ import redis as client
 from app.errors import NotAllowed, Transient
 from app.model import Partition, Plugin
 from app.offsets.contract import OffsetStore
+from app.offsets.failures import StoreOptionError
 from app.offsets.faults import OffsetStoreFaults
 from app.offsets.redis import RedisOffsets
-from app.offsets.registry import StoreOptionError, open_store
+from app.offsets.registry import open_store
 from app.offsets.testing import OffsetStoreContract
 from tests.integration.stores.stage import OnServer
 from tests.servers.redis import Redis

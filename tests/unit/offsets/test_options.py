@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app.offsets.failures import StoreOptionError
 from app.offsets.options import Options
-from app.offsets.registry import StoreOptionError
 
 
 def problems(options: Options) -> str:

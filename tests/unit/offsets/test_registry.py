@@ -10,7 +10,8 @@ import pytest
 
 from app.model import CommittedOffset, Partition, Plugin
 from app.offsets.contract import OffsetStore, StoreContext
-from app.offsets.registry import StoreOptionError, UnknownStore, names, open_store
+from app.offsets.failures import StoreOptionError, UnknownStore
+from app.offsets.registry import names, open_store
 from app.offsets.testing import OffsetStoreContract
 from tests.fakes import FakeKafka, FakeOffsets
 

@@ -6,7 +6,8 @@ import pytest
 
 from app.model import Plugin
 from app.offsets.contract import StoreContext
-from app.offsets.registry import StoreOptionError, open_store
+from app.offsets.failures import StoreOptionError
+from app.offsets.registry import open_store
 
 MYSQL = {"host": "h", "user": "u", "database": "d"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from app.errors import Fenced, Unreachable
 from app.model import CommittedOffset, Partition
-from app.offsets.registry import UnknownStore
+from app.offsets.failures import UnknownStore
 from app.spark import listener
 from app.spark.listener import OffsetListener, OffsetSaver, end_offsets
 from tests.fakes.simulation import SimulatedTime
