@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-import pyspark
 
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
 from app.embedded.process import ManagedProcess
+from tests.support.spark import JARS
 from tests.support.waiting import PATIENCE, alive_after
 
-JARS = Path(pyspark.__file__).with_name("jars")
 # The options that Spark's launcher adds for Java 17 and later.
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
