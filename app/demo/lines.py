@@ -21,6 +21,9 @@ POOL = 4096
 """The number of distinct lines, gather times and ports that a recipe combines."""
 CHUNK = 10_000
 LAST_DIGITS = [b"%04d" % number for number in range(CHUNK)]
+TURN = 2_000
+"""The number of records that a partition gets before the next one."""
+QUEUED = 198_000
 LOAD_SECONDS = 120
 
 
@@ -110,9 +113,10 @@ def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int]
 
     produced = 0
     for partition, lines in _by_turns(recipe):
+        while len(producer) > QUEUED:
+            producer.poll(0.05)
         for key, value, timestamp, _, _ in lines:
-            while not _enqueued(producer, topic, value, key, partition, None, failed, timestamp):
-                producer.poll(0.05)  # the queue is full
+            producer.produce(topic, value, key, partition, on_delivery=failed, timestamp=timestamp)
         produced += len(lines)
         progress(produced)
     unsent = producer.flush(LOAD_SECONDS)
@@ -128,18 +132,9 @@ PRODUCER: dict[str, str | int | float | bool] = {
     "enable.idempotence": True,
     "linger.ms": 20,
     "batch.size": 1_000_000,
-    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.messages": QUEUED + TURN,
     "delivery.report.only.error": True,
 }
-
-
-def _enqueued(producer: Producer, *record: object) -> bool:
-    """Return whether the producer's queue had room for the record."""
-    try:
-        producer.produce(*record)  # type: ignore[arg-type]
-    except BufferError:
-        return False
-    return True
 
 
 def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
@@ -147,7 +142,7 @@ def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
     sources = {partition: recipe.lines(partition) for partition in range(recipe.partitions)}
     while sources:
         for partition, source in list(sources.items()):
-            if lines := list(islice(source, 2_000)):
+            if lines := list(islice(source, TURN)):
                 yield partition, lines
             else:
                 del sources[partition]
