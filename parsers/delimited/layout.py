@@ -21,15 +21,8 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _IN_ADDRESSES = ".:[]"
 
 
-class Rule(IntEnum):
-    """The rules that reject a line, numbered as in `parsers.compiled.kernels`."""
-
-    NO_VALUE = 0
-    EMPTY = 1
-    NO_MARKER = 2
-    FIELD_COUNT = 3
-    CHECK = 4
-    ILLEGAL = 5
+NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
+"""The rules that reject a line, numbered as in `parsers.compiled.kernels`."""
 
 
 class Check(StrEnum):
@@ -108,26 +101,24 @@ class Layout:
         Return why a line is rejected.
 
         Args:
-            rule: one of `Rule`.
+            rule: one of the rules above.
             number: how many fields the line has, or the index of the failed check, or of the illegal field.
             value: the text of that field.
         """
-        match rule:
-            case Rule.NO_VALUE:
-                return "empty", "the record has no value"
-            case Rule.EMPTY:
-                return "empty", "the line is empty"
-            case Rule.NO_MARKER:
-                return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
-            case Rule.FIELD_COUNT:
-                return "field_count", f"the line has {number} field{'s' * (number != 1)}, not {len(self.fields)}"
-            case Rule.CHECK:
-                check = self.checks[number]
-                name = self.fields[check.field]
-                is_empty = check.check is Check.NOT_EMPTY
-                return name, f"{name} is empty" if is_empty else f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
-        detail = f"{self.fields[number]} is {shown(value)}, which contains a character that would break the output"
-        return "illegal_character", detail
+        if rule == CHECK:
+            check = self.checks[number]
+            name = self.fields[check.field]
+            is_empty = check.check is Check.NOT_EMPTY
+            return name, f"{name} is empty" if is_empty else f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
+        if rule == NO_MARKER:
+            return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
+        if rule == FIELD_COUNT:
+            return "field_count", f"the line has {number} field{'s' * (number != 1)}, not {len(self.fields)}"
+        if rule == ILLEGAL:
+            name = self.fields[number]
+            detail = f"{name} is {shown(value)}, which contains a character that would break the output"
+            return "illegal_character", detail
+        return "empty", "the record has no value" if rule == NO_VALUE else "the line is empty"
 
 
 def shown(value: bytes) -> str:

@@ -10,7 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.delimited.layout import Check, Form, Layout, Piece, Rule
+from parsers.delimited.layout import (
+    CHECK,
+    EMPTY,
+    FIELD_COUNT,
+    ILLEGAL,
+    NO_MARKER,
+    NO_VALUE,
+    Check,
+    Form,
+    Layout,
+    Piece,
+)
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
@@ -59,23 +70,23 @@ class Plain:
             if check.trimmed:
                 value = fields[check.field] = value.strip(_BLANKS)
             if not _passes(check.check, value):
-                raise Refused(Rule.CHECK, number, value)
+                raise Refused(CHECK, number, value)
         return b"".join(self._written(piece, fields) for piece in layout.pieces)
 
     def _split(self, line: bytes | None) -> list[bytes]:
         layout = self._layout
         if line is None:
-            raise Refused(Rule.NO_VALUE)
+            raise Refused(NO_VALUE)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
-            raise Refused(Rule.EMPTY)
+            raise Refused(EMPTY)
         width = len(layout.marker)
         wrapped = len(line) >= 2 * width and line.startswith(layout.marker) and line.endswith(layout.marker)
         if not wrapped:
-            raise Refused(Rule.NO_MARKER)
+            raise Refused(NO_MARKER)
         fields = line[width : len(line) - width].split(layout.separator)
         if len(fields) != len(layout.fields):
-            raise Refused(Rule.FIELD_COUNT, len(fields))
+            raise Refused(FIELD_COUNT, len(fields))
         return fields
 
     def _written(self, piece: Piece, fields: list[bytes]) -> bytes:
@@ -86,7 +97,7 @@ class Plain:
             # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
             text = value.decode("utf-8", "surrogateescape")
             if piece.form is Form.EXACT and self._breaking.search(text):
-                raise Refused(Rule.ILLEGAL, piece.field, value)
+                raise Refused(ILLEGAL, piece.field, value)
             return self._breaking.sub(_percent, text).encode()
         return value
 
