@@ -99,9 +99,10 @@ class Compiled:
         )
 
     def _refusal(self, lines: pa.BinaryArray, code: int, number: int, begin: int, end: int) -> Refusal:
-        # A null has no text, and if all lines are null, there is no buffer.
-        text = cast("pa.Buffer", lines.buffers()[2]).slice(begin, min(end - begin, _SHOWN)) if end > begin else b""
-        return self._layout.refusal(code, number, bytes(text))
+        if begin == end:  # if all lines are null, there is no buffer
+            return self._layout.refusal(code, number)
+        values = cast("pa.Buffer", lines.buffers()[2])
+        return self._layout.refusal(code, number, values.slice(begin, min(end - begin, _SHOWN)).to_pybytes())
 
 
 class _Work:
