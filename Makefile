@@ -114,7 +114,7 @@ lock: $(READY)  ## resolve the pinned dependencies anew
 	$(LOCK) --all-extras --group dev -c docker/requirements.lock pyproject.toml -o tests/requirements.lock
 	$(LOCK) --extra stores -c tests/requirements.lock pyproject.toml -o docker/image.lock
 	$(LOCK) --group docs -c tests/requirements.lock -o docs/requirements.lock
-	$(BIN)/python -m app.embedded.jars > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
+	$(BIN)/python -m tests.support.ivy > .venv/kafka.lock && mv .venv/kafka.lock app/embedded/kafka.lock
 
 release: $(READY)  ## wheel, sdist, chart, image recipe, SBOM and their hashes in dist/: equal bytes for equal sources
 	$(BIN)/python -m tests.release build

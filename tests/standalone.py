@@ -6,18 +6,15 @@ import os
 import time
 import urllib.request
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
-import pyspark
 
 from app.embedded.broker import HeldPorts
 from app.embedded.jars import find_java
-from app.embedded.process import ManagedProcess
+from app.embedded.process import ManagedProcess, Startable
+from tests.support.spark import JARS
 from tests.support.waiting import PATIENCE, alive_after
 
-JARS = Path(pyspark.__file__).with_name("jars")
 # The options that Spark's launcher adds for Java 17 and later.
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -25,7 +22,7 @@ OPENS = [
 ]
 
 
-class StandaloneSpark:
+class StandaloneSpark(Startable):
     """
     One master, and workers with one core each. A context manager that leaves no process behind.
 
@@ -42,24 +39,13 @@ class StandaloneSpark:
         self._processes: dict[str, ManagedProcess] = {}
         self.url = f"spark://127.0.0.1:{self._port}"
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         """Start everything and wait until the master knows all workers."""
-        try:
-            self.start_master()
-            self._await_state(workers=0)  # a worker that starts before its master retries only after 7 s
-            for number in range(len(self._worker_ports)):
-                self.start_worker(number)
-            self._await_state(workers=len(self._worker_ports))
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop everything."""
-        self.close()
+        self.start_master()
+        self._await_state(workers=0)  # a worker that starts before its master retries only after 7 s
+        for number in range(len(self._worker_ports)):
+            self.start_worker(number)
+        self._await_state(workers=len(self._worker_ports))
 
     def start_master(self) -> None:
         """Start the master."""

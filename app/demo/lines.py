@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from functools import cache, partial
 from io import BytesIO
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fastavro
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
 from app.demo.faults import make_fault
-from app.demo.vocabulary import cut, join, make_fields, make_gathertime
+from app.demo.vocabulary import join, make_fields, make_gathertime, make_templates
 
 POOL = 4096
 """The number of distinct lines, gather times and ports that a recipe combines."""
 CHUNK = 10_000
 LAST_DIGITS = [b"%04d" % number for number in range(CHUNK)]
+TURN = 2_000
+"""The number of records that a partition gets before the next one."""
+QUEUED = 198_000
 LOAD_SECONDS = 120
 
 
@@ -74,7 +77,10 @@ class Recipe:
         dice = np.random.default_rng([self.seed, partition, start])
         bad, enveloped = dice.random(CHUNK) < self.bad, dice.random(CHUNK) < self.enveloped
         picks = dice.integers(0, POOL, (4, CHUNK))
-        values, expected = _good(pool, *picks[:3].tolist())
+        lines, stamps, ports = picks[:3].tolist()
+        holes = list(zip(_picked(pool.stamps, stamps), _picked(pool.ports, ports), strict=True))
+        values: list[bytes | None] = list(map(bytes.__mod__, _picked(pool.raw, lines), holes))
+        expected: list[bytes | None] = list(map(bytes.__mod__, _picked(pool.clean, lines), holes))
         reasons: list[str | None] = [None] * CHUNK
         for at in np.flatnonzero(bad).tolist():
             values[at], reasons[at] = pool.bad[picks[0, at]]
@@ -110,9 +116,10 @@ def load(bootstrap: str, topic: str, recipe: Recipe, *, progress: Callable[[int]
 
     produced = 0
     for partition, lines in _by_turns(recipe):
+        while len(producer) > QUEUED:
+            producer.poll(0.05)
         for key, value, timestamp, _, _ in lines:
-            while not _enqueued(producer, topic, value, key, partition, None, failed, timestamp):
-                producer.poll(0.05)  # the queue is full
+            producer.produce(topic, value, key, partition, on_delivery=failed, timestamp=timestamp)
         produced += len(lines)
         progress(produced)
     unsent = producer.flush(LOAD_SECONDS)
@@ -128,18 +135,9 @@ PRODUCER: dict[str, str | int | float | bool] = {
     "enable.idempotence": True,
     "linger.ms": 20,
     "batch.size": 1_000_000,
-    "queue.buffering.max.messages": 200_000,
+    "queue.buffering.max.messages": QUEUED + TURN,
     "delivery.report.only.error": True,
 }
-
-
-def _enqueued(producer: Producer, *record: object) -> bool:
-    """Return whether the producer's queue had room for the record."""
-    try:
-        producer.produce(*record)  # type: ignore[arg-type]
-    except BufferError:
-        return False
-    return True
 
 
 def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
@@ -147,7 +145,7 @@ def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
     sources = {partition: recipe.lines(partition) for partition in range(recipe.partitions)}
     while sources:
         for partition, source in list(sources.items()):
-            if lines := list(islice(source, 2_000)):
+            if lines := list(islice(source, TURN)):
                 yield partition, lines
             else:
                 del sources[partition]
@@ -155,54 +153,34 @@ def _by_turns(recipe: Recipe) -> Iterator[tuple[int, list[Line]]]:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The parts of lines, made once, so that a line costs two joins; the rows of `good` are columns here."""
+    """The parts of lines, made once: `raw` and `clean` have holes for one of the `stamps` and one of the `ports`."""
 
-    heads: Column
-    stamps: Column
-    ips: Column
-    ports: Column
-    tails: Column
-    clean_houses: Column
-    clean_sources: Column
-    clean_rests: Column
+    raw: list[bytes]
+    clean: list[bytes]
+    stamps: list[bytes]
+    ports: list[bytes]
     bad: list[tuple[bytes | None, str]]
     headers: list[bytes]
     broken_envelopes: list[bytes]
 
 
-Column = list[bytes]
-
-
-def _good(pool: Pool, lines: list[int], stamps: list[int], ports: list[int]) -> tuple[list[Any], list[Any]]:
-    """Combine picked lines with picked gather times and source ports; return the raw and the cleansed values."""
-    when, out = _picked(pool.stamps, stamps), _picked(pool.ports, ports)
-    raw = zip(_picked(pool.heads, lines), when, _picked(pool.ips, lines), out, _picked(pool.tails, lines), strict=True)
-    sources, rests = _picked(pool.clean_sources, lines), _picked(pool.clean_rests, lines)
-    clean = zip(_picked(pool.clean_houses, lines), when, sources, out, rests, strict=True)
-    return list(map(b"".join, raw)), list(map(b"".join, clean))
-
-
-def _picked(column: Column, picks: list[int]) -> Column:
+def _picked(column: list[bytes], picks: list[int]) -> list[bytes]:
     return list(map(column.__getitem__, picks))
 
 
 @cache
 def _pool(seed: int) -> Pool:
     dice = random.Random(seed)  # noqa: S311 - sample data, not secrets
-    raw = [make_fields(dice) for _ in range(POOL)]
-    heads, ips, tails, houses, sources, rests = map(list, zip(*(cut(fields, dice) for fields in raw), strict=True))
+    good = [make_fields(dice) for _ in range(POOL)]
+    raw, clean = map(list, zip(*(make_templates(fields, dice) for fields in good), strict=True))
     return Pool(
-        heads=heads,
+        raw=raw,
+        clean=clean,
         stamps=[make_gathertime(dice) for _ in range(POOL)],
-        ips=ips,
         ports=[b"%d" % dice.randint(1024, 65535) for _ in range(POOL)],
-        tails=tails,
-        clean_houses=houses,
-        clean_sources=sources,
-        clean_rests=rests,
-        bad=[make_fault(fields, dice) for fields in raw],
+        bad=[make_fault(fields, dice) for fields in good],
         headers=[_envelope_headers(dice) for _ in range(64)],
-        broken_envelopes=[broken for fields in raw[:64] for broken in _broken_envelopes(fields, dice)],
+        broken_envelopes=[broken for fields in good[:64] for broken in _broken_envelopes(fields, dice)],
     )
 
 

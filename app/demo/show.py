@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,8 +21,8 @@ from app.demo.background import BackgroundVerification, DemoTopics
 from app.demo.board import Board
 from app.demo.lines import Recipe
 from app.demo.verify import CONSUMER, Verdict, VerificationFailed
-from app.embedded.broker import Broker, BrokerFailed
-from app.embedded.jars import FetchFailed, JavaMissing
+from app.embedded.broker import Broker
+from app.embedded.process import ManagedProcess
 from app.errors import NotUsable
 from app.events import STATUS_PAGE_UP
 
@@ -47,7 +46,7 @@ def show(records: int, *, keep: bool) -> int:
                 _go_on(file, broker, page)
             else:
                 console.print(f"\nto explore further, keep it running: {sys.argv[0]} demo --keep", soft_wrap=True)
-    except (JavaMissing, FetchFailed, BrokerFailed, VerificationFailed) as error:
+    except VerificationFailed as error:
         raise NotUsable(str(error)) from error
     return 0 if verdict.ok and ended == 0 else 1
 
@@ -58,16 +57,15 @@ def _broker(folder: Path) -> Iterator[tuple[Broker, Path]]:
     console.print("[bold]1[/] starting Apache Kafka 4.3.0 on loopback")
     broker = Broker()
     file = _configuration(folder, broker.bootstrap)
-    check = _winnow("check", "-c", str(file))
-    with (folder / "check.log").open("wb") as log, _running(check, log.fileno()) as kernels, broker:
+    with _winnow(folder / "check.log", "check", "-c", str(file)) as kernels, broker:
         for topic, partitions in ((SOURCE, PARTITIONS), (SINK, PARTITIONS), (DEAD_LETTERS, 2)):
             broker.create_topic(topic, partitions)
         kernels.wait()
         yield broker, file
 
 
-def _winnow(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", *arguments]
+def _winnow(log: Path, *arguments: str) -> ManagedProcess:
+    return ManagedProcess([sys.executable, "-m", "app.cli", *arguments], log)
 
 
 def _configuration(folder: Path, bootstrap: str) -> Path:
@@ -97,26 +95,26 @@ def _cleanse(file: Path, broker: Broker, recipe: Recipe) -> tuple[Verdict, int, 
     console.print(f"[bold]3[/] winnow run -c {file} --until-end", soft_wrap=True)
     log = file.with_name("winnow.log")
     with (
-        log.open("wb") as output,
         BackgroundVerification(broker.bootstrap, recipe, DemoTopics(SOURCE, SINK, DEAD_LETTERS)) as verification,
-        _running(_winnow("run", "-c", str(file), "--until-end"), output.fileno()) as service,
-        _committed(broker.bootstrap) as committed,
+        _winnow(log, "run", "-c", str(file), "--until-end") as service,
+        closing(Committed(broker.bootstrap)) as committed,
         Board(console, recipe.count, f"{SOURCE} ▶ {SINK}") as board,
     ):
         page = ""
-        while service.poll() is None:
+        while (ended := service.poll()) is None:
             if not page and (page := page_in(log.read_text(errors="replace"))):
                 console.print(f"  status page: {page}", soft_wrap=True)
-            board.show(committed(), verification.latest(LOOK_SECONDS))
+            board.show(committed.total(), verification.latest(LOOK_SECONDS))
         verification.finish()
-        done = committed()
+        done = committed.total()
         while not verification.done:
             board.show(done, verification.latest(LOOK_SECONDS), ended=True)
         verdict = verification.latest()
         assert verdict is not None  # verification is done
-    if service.returncode:
-        console.print(f"[red]the service exited with code {service.returncode}:[/]\n{_tail(log)}", highlight=False)
-    return verdict, service.returncode, page
+    if ended:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        console.print(f"[red]the service exited with code {ended}:[/]\n{tail}", highlight=False)
+    return verdict, ended, page
 
 
 def page_in(log: str) -> str:
@@ -125,42 +123,25 @@ def page_in(log: str) -> str:
     return found[1] if found else ""
 
 
-@contextmanager
-def _committed(bootstrap: str) -> Iterator[Callable[[], int]]:
-    """Yield a function that asks Kafka for the group's committed offsets without joining the group."""
-    # With read_committed, the request would wait while a transaction is about to commit an offset.
-    settings = {**CONSUMER, "group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
-    consumer = Consumer(settings)
-    partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-    seen = 0
+class Committed:
+    """Asks Kafka for the group's committed offsets without joining the group."""
 
-    def committed() -> int:
-        nonlocal seen
-        # A new cluster's coordinators move until each partition of their topic has a leader. This figure is only
-        # displayed, so the last one serves until the group's coordinator responds again.
+    def __init__(self, bootstrap: str) -> None:
+        # With read_committed, the request would wait while a transaction is about to commit an offset.
+        own = {"group.id": GROUP, "isolation.level": "read_uncommitted", "bootstrap.servers": bootstrap}
+        self._consumer = Consumer({**CONSUMER, **own})
+        self._total = 0
+
+    def total(self) -> int:
+        """Return their sum, or the last one while a new cluster's coordinators move: it is only displayed."""
+        partitions = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
         with suppress(KafkaException):
-            seen = sum(max(0, place.offset) for place in consumer.committed(partitions, 30))
-        return seen
+            self._total = sum(max(0, place.offset) for place in self._consumer.committed(partitions, 30))
+        return self._total
 
-    try:
-        yield committed
-    finally:
-        consumer.close()
-
-
-@contextmanager
-def _running(command: list[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
-    service = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-    try:
-        yield service
-    finally:
-        if service.poll() is None:
-            service.terminate()
-            try:
-                service.wait(15)
-            except subprocess.TimeoutExpired:
-                service.kill()
-                service.wait()
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
 
 
 def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
@@ -184,23 +165,16 @@ def _tell(verdict: Verdict, recipe: Recipe, broker: Broker) -> None:
 
 
 def _first(bootstrap: str, topic: str, count: int) -> list[Message]:
-    consumer = Consumer({**CONSUMER, "enable.partition.eof": False, "bootstrap.servers": bootstrap})
-    try:
+    with Consumer({**CONSUMER, "enable.partition.eof": False, "bootstrap.servers": bootstrap}) as consumer:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         return consumer.consume(count, 5)
-    finally:
-        consumer.close()
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
 def _go_on(file: Path, broker: Broker, page: str) -> None:
     """Run the service again, without an end and on the same port, until Ctrl-C."""
-    command = _winnow("run", "-c", str(file), "--set", f"http.port={urlsplit(page).port or 0}")
-    with file.with_name("winnow.log").open("ab") as log, _running(command, log.fileno()):
+    port = f"http.port={urlsplit(page).port or 0}"
+    with _winnow(file.with_name("winnow.log"), "run", "-c", str(file), "--set", port):
         console.print(f"\nKafka ({broker.bootstrap}) and the service keep running until Ctrl-C. To explore further:")
         console.print(f"  {page}", soft_wrap=True)
         console.print(f"  {sys.argv[0]} check --connect -c {file}", soft_wrap=True)

@@ -11,7 +11,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -119,11 +118,6 @@ class Verification:
     ) -> None:
         self._consumer.close()
 
-    def expect(self) -> None:
-        """Compute all expected results now, so that `poll` need not."""
-        for book in self._books.values():
-            book.write_up_to(book.size - 1)
-
     def poll(self, timeout: float = 0.1) -> int:
         """Read and check at most one batch of new records; return how many there were."""
         rows: dict[_Stream, list[_Row]] = defaultdict(list)
@@ -187,7 +181,7 @@ class Verification:
         self._reasons[reason] += 1
         origin = [self._source.encode(), b"%d" % partition, b"%d" % sequence]
         told = [headers.get(name) for name in ("topic", "partition", "offset")]
-        right = told == origin and reason == self._books[b"%d" % partition].reason(sequence)
+        right = told == origin and reason == self._books[b"%d" % partition].reasons.get(sequence)
         self._count["wrong_header"] += not (right and headers.get("exception.message"))
 
     def _judge(self, stream: _Stream, rows: list[_Row]) -> None:
@@ -197,7 +191,6 @@ class Verification:
             self._count["foreign"] += len(rows)
             return
         book, (sequences, hashes, timestamps) = self._books[b"%d" % partition], np.array(rows, np.int64).T
-        book.write_up_to(int(sequences.max()))
         first = book.tick(sequences)
         is_sink = topic == self._sink
         here = book.good[sequences] == is_sink
@@ -235,32 +228,23 @@ _Stream = tuple[Any, Any, int]
 
 
 class _Book:
-    """The expected results of one source partition, in 10 bytes per record, computed as far as needed."""
+    """The expected results of one source partition, in 10 bytes per record."""
 
     def __init__(self, recipe: Recipe, partition: int) -> None:
         self.partition, self.size = partition, recipe.size(partition)
-        self.hashes: NDArray[np.int64] = np.zeros(self.size, np.int64)
-        self.good: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
+        self.reasons: dict[int, str] = {}
+        """Why records must be rejected, by sequence number."""
+        self.hashes: NDArray[np.int64] = np.fromiter(self._results(recipe.lines(partition)), np.int64, self.size)
+        self.good: NDArray[np.bool_] = np.ones(self.size, np.bool_)
+        self.good[list(self.reasons)] = False
         self._seen: NDArray[np.bool_] = np.zeros(self.size, np.bool_)
-        self._reasons: dict[int, str] = {}
-        self._written = 0
-        self._lines: Iterator[Line] = recipe.lines(partition)
 
-    def write_up_to(self, sequence: int) -> None:
-        """Compute the expected results up to and including a sequence number, in large steps."""
-        while self._written <= sequence:
-            lines = list(islice(self._lines, BATCH))
-            kept = [value if reason else expected for _, value, _, expected, reason in lines]
-            place = slice(self._written, self._written + len(lines))
-            self.hashes[place] = list(map(hash, kept))
-            self.good[place] = [line.reason is None for line in lines]
-            self._reasons |= {at: line.reason for at, line in enumerate(lines, self._written) if line.reason}
-            self._written += len(lines)
-
-    def reason(self, sequence: int) -> str | None:
-        """Return the reason for which a record must be rejected; None if it must not."""
-        self.write_up_to(sequence)
-        return self._reasons.get(sequence)
+    def _results(self, lines: Iterator[Line]) -> Iterator[int]:
+        """Note the reasons; yield the hash of each value that must come out."""
+        for sequence, (_, value, _, expected, reason) in enumerate(lines):
+            if reason:
+                self.reasons[sequence] = reason
+            yield hash(value if reason else expected)
 
     def tick(self, sequences: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tick records off; return which of them are seen for the first time."""

@@ -92,18 +92,17 @@ def _clean_letter(letter: str) -> bytes:
     return b"%%%02X" % code if code < 0x20 or letter in "|\x7f" else letter.encode()
 
 
-def cut(fields: list[bytes], dice: random.Random) -> tuple[bytes, ...]:
-    """Split a good line and its cleansed form around the gather time and the source port."""
+def make_templates(fields: list[bytes], dice: random.Random) -> tuple[bytes, bytes]:
+    """Return a good line and its cleansed form, each with `%b` for the gather time and then for the source port."""
     a, b, c, d, e, f, g = (dice.choice(BLANKS) for _ in range(7))
+    raw = [field.replace(b"%", b"%%") for field in fields]
+    raw[HOUSEID], raw[GATHERTIME] = c + raw[HOUSEID], d + b"%b" + e
+    raw[SRCIP], raw[DESTIP] = raw[SRCIP] + f, g + raw[DESTIP]
+    raw[SRCPORT], raw[DESTPORT] = b"%b", a + raw[DESTPORT] + b
     source, dest = (b"[%b]" % ip if b":" in ip else ip for ip in (fields[SRCIP], fields[DESTIP]))
-    return (
-        MARK + fields[COMMANDID] + SEPARATOR + c + fields[HOUSEID] + SEPARATOR + d,
-        e + SEPARATOR + fields[SRCIP] + f + SEPARATOR + g + fields[DESTIP] + SEPARATOR,
-        SEPARATOR + SEPARATOR.join([a + fields[DESTPORT] + b, *fields[DOMAIN:]]) + MARK + dice.choice(ENDS),
-        fields[HOUSEID] + b"|",
-        b"|" + source + b":",
-        b"|" + dest + b":" + fields[DESTPORT] + b"|" + _clean_url(fields[URL]),
-    )
+    url = _clean_url(fields[URL]).replace(b"%", b"%%")
+    clean = (fields[HOUSEID], b"%b", source + b":%b", dest + b":" + fields[DESTPORT], url)
+    return with_end(join(raw), dice), b"|".join(clean)
 
 
 def join(fields: list[bytes]) -> bytes:

@@ -14,17 +14,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from app.embedded.jars import fetch_jars, find_java
-from app.embedded.process import ManagedProcess
+from app.embedded.process import ManagedProcess, Startable
 from app.errors import NotUsable
-
-__all__ = ["Broker", "BrokerFailed", "Cluster", "fetch_jars"]
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 START_SECONDS = 120
@@ -71,7 +68,7 @@ class Cluster:
         raise BrokerFailed(message)
 
 
-class Broker(Cluster):
+class Broker(Cluster, Startable):
     """
     Apache Kafka 4.3.0 (KRaft, controller and broker in one process) on free loopback ports, with one or more nodes.
 
@@ -100,19 +97,6 @@ class Broker(Cluster):
         self._properties = dict(properties or {})
         self._processes: dict[int, ManagedProcess] = {}
         super().__init__(",".join(f"127.0.0.1:{port}" for port in self._ports))
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def pids(self) -> list[int]:
@@ -278,6 +262,7 @@ class HeldPorts(tuple[int, ...]):  # noqa: SLOT001  # a tuple has no slots of it
     _sockets: list[int]
 
     def __new__(cls, count: int) -> Self:
+        """Choose the ports at random."""
         candidates, holders = random.sample(PORTS, len(PORTS)), list[socket.socket]()
         while len(holders) < count:
             holder = socket.socket()

@@ -23,14 +23,43 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 GRACE_SECONDS = 15
 LOOK_SECONDS = 0.5
 
 
+class Startable:
+    """A server as a context manager: it starts on entry and closes on exit, and also if its start fails."""
+
+    def start(self) -> None:
+        """Start and wait until it responds."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End all that was started."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
 class ManagedProcess:
     """
     A command under a supervisor, in its own process group. It communicates only by its log and its exit code.
+
+    As a context manager it stops the command at the end.
 
     Args:
         command: the command line.
@@ -60,6 +89,14 @@ class ManagedProcess:
                 env=environment,
                 start_new_session=True,
             )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop_and_wait()
 
     @property
     def pid(self) -> int:

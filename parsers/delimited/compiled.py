@@ -15,19 +15,7 @@ from parsers.contract import Parsed
 from parsers.delimited.layout import Check, Form, Layout, Refusal
 
 _MAX_BYTES = 2**31 - 1
-_CHECKS = {
-    Check.NOT_EMPTY: kernels.NOT_EMPTY,
-    Check.DATETIME: kernels.DATETIME,
-    Check.IP: kernels.IP,
-    Check.PORT: kernels.PORT,
-}
-_FORMS = {
-    Form.LITERAL: kernels.LITERAL,
-    Form.CLEAN: kernels.CLEAN,
-    Form.ADDRESS: kernels.ADDRESS,
-    Form.EXACT: kernels.EXACT,
-    Form.ESCAPED: kernels.ESCAPED,
-}
+_CHECKS = list(Check)
 _SHOWN = 61  # one byte more than a reject's detail shows, so that `shown` knows whether the value is longer
 
 
@@ -38,7 +26,7 @@ class Compiled:
         self._layout = layout
         literals = [piece.literal for piece in layout.pieces]
         self._texts = np.frombuffer(b"".join((layout.marker, layout.separator, *literals)), np.uint8).copy()
-        self._checks = _table([(check.field, _CHECKS[check.check], check.trimmed) for check in layout.checks], 3)
+        self._checks = _table([(check.field, _CHECKS.index(check.check), check.trimmed) for check in layout.checks], 3)
         self._pieces = _table(list(_piece_rows(layout)), 3)
         brackets = 2 * sum(piece.form is Form.ADDRESS for piece in layout.pieces)
         self._copies = _copies(layout)
@@ -111,18 +99,10 @@ class Compiled:
         )
 
     def _refusal(self, lines: pa.BinaryArray, code: int, number: int, begin: int, end: int) -> Refusal:
-        layout = self._layout
-        if code == kernels.NO_VALUE:
-            return layout.no_value()
-        if code == kernels.EMPTY:
-            return layout.empty()
-        if code == kernels.NO_MARKER:
-            return layout.no_marker()
-        if code == kernels.FIELD_COUNT:
-            return layout.field_count(number)
-        values = cast("pa.Buffer", lines.buffers()[2])  # not None, because this line was not empty
-        value = values.slice(begin, min(end - begin, _SHOWN)).to_pybytes()
-        return layout.failed(layout.checks[number], value) if code == kernels.CHECK else layout.illegal(number, value)
+        if begin == end:  # if all lines are null, there is no buffer
+            return self._layout.refusal(code, number)
+        values = cast("pa.Buffer", lines.buffers()[2])
+        return self._layout.refusal(code, number, values.slice(begin, min(end - begin, _SHOWN)).to_pybytes())
 
 
 class _Work:
@@ -162,9 +142,9 @@ def _piece_rows(layout: Layout) -> Iterator[tuple[int, int, int]]:
     at = len(layout.marker) + len(layout.separator)
     for piece in layout.pieces:
         if piece.form is Form.LITERAL:
-            yield _FORMS[piece.form], at, len(piece.literal)
+            yield piece.form, at, len(piece.literal)
         else:
-            yield _FORMS[piece.form], piece.field, 0
+            yield piece.form, piece.field, 0
         at += len(piece.literal)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from string import Formatter
 
 from parsers.errors import ParserOptionError, hint, listed
@@ -21,8 +21,12 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _IN_ADDRESSES = ".:[]"
 
 
+NO_VALUE, EMPTY, NO_MARKER, FIELD_COUNT, CHECK, ILLEGAL = range(6)
+"""The rules that reject a line, numbered as in `parsers.compiled.kernels`."""
+
+
 class Check(StrEnum):
-    """The checks of a field."""
+    """The checks of a field, in the order of their numbers in `parsers.compiled.kernels`."""
 
     NOT_EMPTY = "not-empty"
     DATETIME = "datetime"
@@ -37,14 +41,14 @@ _EXPECTED = {
 }
 
 
-class Form(StrEnum):
-    """How a piece of the output is written."""
+class Form(IntEnum):
+    """How a piece of the output is written, numbered as in `parsers.compiled.kernels`."""
 
-    LITERAL = "literal"
-    CLEAN = "clean"  # a field whose check excludes everything that could break the output
-    ADDRESS = "address"  # a clean field; an IPv6 address is written in brackets
-    EXACT = "exact"  # any text; the line is rejected if it would break the output
-    ESCAPED = "escaped"  # any bytes; those that would break the output are percent-encoded
+    LITERAL = 0
+    CLEAN = 1  # a field whose check excludes everything that could break the output
+    ADDRESS = 2  # a clean field; an IPv6 address is written in brackets
+    EXACT = 3  # any text; the line is rejected if it would break the output
+    ESCAPED = 4  # any bytes; those that would break the output are percent-encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +96,29 @@ class Layout:
         checked = (self.fields[check.field] for check in self.checks)
         return ("empty", "no_marker", "field_count", *checked, "illegal_character")
 
-    def no_value(self) -> Refusal:
-        """Return the refusal of a null value."""
-        return "empty", "the record has no value"
+    def refusal(self, rule: int, number: int = 0, value: bytes = b"") -> Refusal:
+        """
+        Return why a line is rejected.
 
-    def empty(self) -> Refusal:
-        """Return the refusal of an empty line."""
-        return "empty", "the line is empty"
-
-    def no_marker(self) -> Refusal:
-        """Return the refusal of a line without its markers."""
-        return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
-
-    def field_count(self, count: int) -> Refusal:
-        """Return the refusal of a line with `count` fields, too few or too many."""
-        return "field_count", f"the line has {count} field{'s' * (count != 1)}, not {len(self.fields)}"
-
-    def failed(self, check: FieldCheck, value: bytes) -> Refusal:
-        """Return the refusal of a line with a field that fails its check."""
-        name = self.fields[check.field]
-        if check.check is Check.NOT_EMPTY:
-            return name, f"{name} is empty"
-        return name, f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
-
-    def illegal(self, field: int, value: bytes) -> Refusal:
-        """Return the refusal of a line with an unescaped field that would break the output."""
-        name = self.fields[field]
-        return "illegal_character", f"{name} is {shown(value)}, which contains a character that would break the output"
+        Args:
+            rule: one of the rules above.
+            number: how many fields the line has, or the index of the failed check, or of the illegal field.
+            value: the text of that field.
+        """
+        if rule == CHECK:
+            check = self.checks[number]
+            name = self.fields[check.field]
+            is_empty = check.check is Check.NOT_EMPTY
+            return name, f"{name} is empty" if is_empty else f"{name} is {shown(value)}, {_EXPECTED[check.check]}"
+        if rule == NO_MARKER:
+            return "no_marker", f"the line does not begin and end with {shown(self.marker)}"
+        if rule == FIELD_COUNT:
+            return "field_count", f"the line has {number} field{'s' * (number != 1)}, not {len(self.fields)}"
+        if rule == ILLEGAL:
+            name = self.fields[number]
+            detail = f"{name} is {shown(value)}, which contains a character that would break the output"
+            return "illegal_character", detail
+        return "empty", "the record has no value" if rule == NO_VALUE else "the line is empty"
 
 
 def shown(value: bytes) -> str:

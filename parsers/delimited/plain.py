@@ -10,7 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from parsers.contract import Parsed
-from parsers.delimited.layout import Check, Form, Layout, Piece, Refusal
+from parsers.delimited.layout import (
+    CHECK,
+    EMPTY,
+    FIELD_COUNT,
+    ILLEGAL,
+    NO_MARKER,
+    NO_VALUE,
+    Check,
+    Form,
+    Layout,
+    Piece,
+)
 
 _DIGITS = re.compile(rb"[0-9]+")
 _MOMENT = re.compile(rb"[0-9]{14}")
@@ -22,11 +33,7 @@ _HIGHEST_PORT = 65535
 
 
 class RefusedLine(Exception):
-    """A line is rejected."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(*refusal)
-        self.refusal = refusal
+    """A line is rejected. The arguments are those of `Layout.refusal`."""
 
 
 class Plain:
@@ -46,7 +53,7 @@ class Plain:
                 rows.append(row)
             except RefusedLine as refused:
                 reject_rows.append(row)
-                refusals.append(refused.refusal)
+                refusals.append(self._layout.refusal(*refused.args))
         return Parsed(
             values=pa.array(values, pa.binary()),
             rows=np.array(rows, np.int32),
@@ -58,28 +65,28 @@ class Plain:
     def _cleanse(self, line: bytes | None) -> bytes:
         layout = self._layout
         fields = self._split(line)
-        for check in layout.checks:
+        for number, check in enumerate(layout.checks):
             value = fields[check.field]
             if check.trimmed:
                 value = fields[check.field] = value.strip(_BLANKS)
             if not _passes(check.check, value):
-                raise RefusedLine(layout.failed(check, value))
+                raise RefusedLine(CHECK, number, value)
         return b"".join(self._written(piece, fields) for piece in layout.pieces)
 
     def _split(self, line: bytes | None) -> list[bytes]:
         layout = self._layout
         if line is None:
-            raise RefusedLine(layout.no_value())
+            raise RefusedLine(NO_VALUE)
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         if not line:
-            raise RefusedLine(layout.empty())
+            raise RefusedLine(EMPTY)
         width = len(layout.marker)
         wrapped = len(line) >= 2 * width and line.startswith(layout.marker) and line.endswith(layout.marker)
         if not wrapped:
-            raise RefusedLine(layout.no_marker())
+            raise RefusedLine(NO_MARKER)
         fields = line[width : len(line) - width].split(layout.separator)
         if len(fields) != len(layout.fields):
-            raise RefusedLine(layout.field_count(len(fields)))
+            raise RefusedLine(FIELD_COUNT, len(fields))
         return fields
 
     def _written(self, piece: Piece, fields: list[bytes]) -> bytes:
@@ -90,7 +97,7 @@ class Plain:
             # Decoding turns each byte that is not part of valid UTF-8 into a lone surrogate, which the pattern matches.
             text = value.decode("utf-8", "surrogateescape")
             if piece.form is Form.EXACT and self._breaking.search(text):
-                raise RefusedLine(self._layout.illegal(piece.field, value))
+                raise RefusedLine(ILLEGAL, piece.field, value)
             return self._breaking.sub(_percent, text).encode()
         return value
 

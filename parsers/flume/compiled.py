@@ -25,11 +25,8 @@ def opened(values: pa.BinaryArray, *, strict: bool) -> Opened:
     rows = np.flatnonzero(kinds == Kind.EVENT)
     if not strict and events == 0:
         return Opened(values, rows, kinds)
-    out = pa.allocate_buffer(int((spans[rows, 1] - spans[rows, 0]).sum()) + kernels.SLACK)
-    offsets = pa.allocate_buffer(4 * (len(rows) + 1))
-    kernels.gather(spans, rows, out.address, offsets.address)
-    lines = pa.Array.from_buffers(pa.binary(), len(rows), [_validity(values, rows), offsets, out])
-    return Opened(cast("pa.BinaryArray", lines), rows, kinds)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)[rows] if values.null_count else None
+    return Opened(_gathered(spans, rows, valid), rows, kinds)
 
 
 def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray]:
@@ -45,17 +42,16 @@ def headers(values: pa.BinaryArray, names: Sequence[str]) -> list[pa.BinaryArray
     for name in names:
         wanted = np.array(list(name.encode()), np.uint8)
         kernels.headers(source.values, source.offsets, source.total, kinds, wanted, spans, found)
-        texts = pa.allocate_buffer(int((spans[:, 1] - spans[:, 0]).sum()) + kernels.SLACK)
-        offsets = pa.allocate_buffer(4 * (source.total + 1))
-        kernels.gather(spans, rows, texts.address, offsets.address)
-        validity = pa.py_buffer(np.packbits(found, bitorder="little").tobytes())
-        column = pa.Array.from_buffers(pa.binary(), source.total, [validity, offsets, texts])
-        columns.append(cast("pa.BinaryArray", column))
+        columns.append(_gathered(spans, rows, found))
     return columns
 
 
-def _validity(values: pa.BinaryArray, rows: NDArray[np.int64]) -> pa.Buffer | None:
-    if not values.null_count:
-        return None
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    return pa.py_buffer(np.packbits(valid[rows], bitorder="little").tobytes())
+def _gathered(
+    spans: NDArray[np.int64], rows: NDArray[np.int64], valid: NDArray[np.uint8 | np.bool_] | None
+) -> pa.BinaryArray:
+    """Return the texts of the picked spans, null where they are not `valid`."""
+    out = pa.allocate_buffer(int((spans[rows, 1] - spans[rows, 0]).sum()) + kernels.SLACK)
+    offsets = pa.allocate_buffer(4 * (len(rows) + 1))
+    kernels.gather(spans, rows, out.address, offsets.address)
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return cast("pa.BinaryArray", pa.Array.from_buffers(pa.binary(), len(rows), [validity, offsets, out]))

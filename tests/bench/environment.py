@@ -8,23 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.embedded.jars import Bundle, cache_folder, fetch_jars
+from app.embedded.jars import cache_folder
+from tests.support.ivy import Modules, resolved
 
 ROOT = Path(__file__).parents[2]
 LOCK = Path(__file__).with_name("requirements-spark-connector.lock")
-CONNECTOR = Bundle(
-    "Spark's Kafka connector 4.0.0",
-    "spark-kafka-connector-4.0.0",
-    "13 jars",
-    ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",),
-)
+CONNECTOR = Modules("spark-kafka-connector-4.0.0", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",))
 # PySpark itself ships the other jars that Ivy fetches.
 NEEDED = ("spark-sql-kafka-", "spark-token-provider-kafka-", "kafka-clients-", "commons-pool2-")
 
 
 def connector_jars() -> list[Path]:
     """Return the Kafka jars that PySpark lacks, and fetch them on the first call."""
-    return [jar for jar in sorted(fetch_jars(CONNECTOR).glob("*.jar")) if jar.name.startswith(NEEDED)]
+    return [jar for jar in sorted(resolved(CONNECTOR).glob("*.jar")) if jar.name.startswith(NEEDED)]
 
 
 def connector_python() -> Path:

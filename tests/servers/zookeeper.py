@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from app.embedded.jars import find_java, pyspark_folder
+from app.embedded.jars import find_java
 from tests.servers.server import Server
+from tests.support.spark import JARS
 
 PROPERTIES = """\
 tickTime=500
@@ -24,7 +25,7 @@ class ZooKeeper(Server):
         (self.folder / "zoo.cfg").write_text(PROPERTIES.format(folder=self.folder, port=self.port))
 
     def command(self) -> list[str]:
-        java = [find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{pyspark_folder() / 'jars'}/*"]
+        java = [find_java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
         return [*java, "org.apache.zookeeper.server.ZooKeeperServerMain", str(self.folder / "zoo.cfg")]
 
     def is_ready(self) -> bool:

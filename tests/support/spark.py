@@ -6,8 +6,10 @@ import os
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 
+JARS = Path(pyspark.__file__).with_name("jars")
 QUICK = "-XX:TieredStopAtLevel=1"
 """For a program that lives for minutes, optimising its code takes longer than it saves."""
 ARCHIVE = Path(sys.prefix, "spark.jsa")

@@ -48,5 +48,6 @@ def test_the_offsets_stay_while_the_coordinator_moves(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(show, "Consumer", Reader)
 
-    with show._committed("nowhere") as committed:
-        assert [5, 5, 7] == [committed(), committed(), committed()]
+    committed = show.Committed("nowhere")
+
+    assert [5, 5, 7] == [committed.total(), committed.total(), committed.total()]
