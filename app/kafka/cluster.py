@@ -1,19 +1,21 @@
-"""What a preflight asks a cluster: its brokers' features, our rights, and its clock."""
+"""What the driver asks a cluster about its brokers, and about our group, which must have no other members."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ClusterMetadata,
+    ConsumerGroupDescription,
     OffsetSpec,
 )
 
+from app.errors import ForeignMember
 from app.facts import BrokerFacts, TopicFacts
 from app.kafka import settings
 from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection, rights_of
@@ -27,7 +29,11 @@ _LOG_SECONDS = 0.2
 
 
 class KafkaCluster:
-    """Asks one cluster; `kafka` holds its properties."""
+    """
+    What a preflight asks: the brokers' features, our rights, and the cluster's clock.
+
+    `kafka` holds the cluster's properties.
+    """
 
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
@@ -64,18 +70,13 @@ class KafkaCluster:
 
     def group_rights(self, group: str) -> frozenset[str] | None:
         """Return our rights on a group; None if the broker does not tell."""
-        asked = self._connection.client.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=COORDINATOR_SECONDS
-        )
         try:
-            return rights_of(self._connection.wait(asked[group], ANSWER_SECONDS).authorized_operations)
+            found = _describe(self._connection, group, rights=True)
         except KafkaException as error:
-            match error_of(error).code():
-                case KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    return frozenset()
-                case KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
+            if error_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
             raise self._connection.failure(error, f"describing group {group!r}") from error
+        return None if found is None else rights_of(found.authorized_operations)
 
     def newest_commit(self) -> float | None:
         """Return when a broker last wrote an offset, by its clock in seconds; None if unknown."""
@@ -100,6 +101,68 @@ class KafkaCluster:
             return self._connection.client.list_topics(OFFSETS_TOPIC, ANSWER_SECONDS)
         except KafkaException as error:
             raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
+
+
+class KafkaGroup:
+    """
+    The consumer group that the service commits to and never joins.
+
+    `connections` are the clusters it commits to; the last one has the authoritative offsets.
+    """
+
+    def __init__(self, connections: Sequence[AdminConnection], group: str) -> None:
+        self._connections = connections
+        self._group = group
+
+    def refuse_foreign_members(self) -> None:
+        """
+        Require that nothing else consumes in our group: the broker would accept both commits, and records would be
+        skipped.
+
+        Raises:
+            ForeignMember: something does; the error names it.
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
+        """
+        for connection in self._connections:
+            self._refuse_foreign_members(connection)
+
+    def offset_retention(self) -> float | None:
+        """
+        Return how many seconds brokers keep an offset after its last commit; None if reading that is not allowed.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
+        """
+        minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
+        return None if minutes is None else float(minutes) * 60
+
+    def _refuse_foreign_members(self, connection: AdminConnection) -> None:
+        try:
+            found = _describe(connection, self._group)
+        except KafkaException as error:
+            raise connection.failure(error, f"describing group {self._group!r}") from error
+        if found is not None and found.members:
+            who = ", ".join(f"{member.client_id} on {member.host}" for member in found.members)
+            msg = f"group {self._group!r} has members other than Winnow ({who})"
+            raise ForeignMember(msg, "stop them, or choose another group.id")
+
+
+def _describe(connection: AdminConnection, group: str, *, rights: bool = False) -> ConsumerGroupDescription | None:
+    """
+    Return the description of a group, optionally with our rights; None if there is no such group.
+
+    Raises:
+        KafkaException: Kafka does not respond, or refuses.
+    """
+    asked = connection.client.describe_consumer_groups(
+        [group], include_authorized_operations=rights, request_timeout=COORDINATOR_SECONDS
+    )
+    try:
+        return connection.wait(asked[group], ANSWER_SECONDS)
+    except KafkaException as error:
+        if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise
 
 
 class _Keeper(logging.Handler):
