@@ -15,7 +15,7 @@ ASKS_TWICE = """
 import sys
 from app.errors import Unreachable
 from app.kafka.admin import AdminConnection
-from app.kafka.group import KafkaGroup
+from app.kafka.cluster import KafkaGroup
 from tests.support.waiting import without
 
 connection = AdminConnection({"bootstrap.servers": sys.argv[1]})
