@@ -158,11 +158,12 @@ def _describe(connection: AdminConnection, group: str, *, rights: bool = False) 
         [group], include_authorized_operations=rights, request_timeout=COORDINATOR_SECONDS
     )
     try:
-        return connection.wait(asked[group], ANSWER_SECONDS)
+        found: ConsumerGroupDescription = connection.wait(asked[group], ANSWER_SECONDS)
     except KafkaException as error:
         if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
             return None
         raise
+    return found
 
 
 class _Keeper(logging.Handler):
