@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
+from logging.handlers import BufferingHandler
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -26,6 +27,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 # librdkafka reports the request versions that a broker supports only in its log.
 _REQUEST = re.compile(r"(?P<broker>\S+):\s+ApiKey (?P<name>\w+) \(\d+\) Versions \d+\.\.(?P<newest>\d+)")
 _LOG_SECONDS = 0.2
+MOST_LINES = 1 << 20
 
 
 class KafkaCluster:
@@ -51,9 +53,8 @@ class KafkaCluster:
 
     def _versions(self) -> dict[str, int]:
         """Return the newest version of each request supported by all brokers that a new client connects to."""
-        said: list[str] = []
         log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
-        log.addHandler(_Keeper(said))
+        log.addHandler(kept := BufferingHandler(MOST_LINES))
         configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
         client = AdminClient(configured, logger=log)
         try:
@@ -62,7 +63,7 @@ class KafkaCluster:
             raise self._connection.failure(error, "asking for the brokers' versions") from error
         client.poll(_LOG_SECONDS)
         client.poll(0)
-        return versions(said)
+        return versions([record.getMessage() for record in kept.buffer])
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
         """Return what is known about each topic that exists."""
@@ -164,18 +165,6 @@ def _describe(connection: AdminConnection, group: str, *, rights: bool = False) 
             return None
         raise
     return found
-
-
-class _Keeper(logging.Handler):
-    """Collects what librdkafka logs."""
-
-    def __init__(self, said: list[str]) -> None:
-        super().__init__()
-        self._said = said
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Collect one line."""
-        self._said.append(record.getMessage())
 
 
 def versions(said: Collection[str]) -> dict[str, int]:

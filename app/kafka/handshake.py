@@ -23,8 +23,9 @@ from app.kafka.properties import BROKERS
 SECONDS = 2.0
 """The limit for probing."""
 USUAL_PORT = 9092
-# OpenSSL's verification errors (x509_vfy.h).
-EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
+# OpenSSL's verification errors (x509_vfy.h), and the field of the certificate that explains each of the first two.
+WRONG_TIMES = {10: ("has expired", "notAfter"), 9: ("is not valid yet", "notBefore")}
+WRONG_HOSTS = (62, 64)
 # Makes OpenSSL ignore validity times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
 ANY_TIME = 0x20_0000
 # SaslHandshake, version 1, correlation 0, client "winnow", without a mechanism: listeners answer it before any login.
@@ -129,21 +130,16 @@ class _Broker:
         return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
 
     def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
-        theirs = f"the certificate of {self._name}"
-        match error.verify_code:
-            case code if code in (EXPIRED, NOT_YET):
-                times = self._read()
-                said = (
-                    f"has expired (notAfter {times.get('notAfter', 'unknown')})"
-                    if code == EXPIRED
-                    else f"is not valid yet (notBefore {times.get('notBefore', 'unknown')})"
-                )
-                return Objection(f"{theirs} {said}", "renew the broker's certificate, or correct this machine's clock")
-            case code if code in (WRONG_HOST, WRONG_ADDRESS):
-                names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
-                there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
-                cure = f"use the host names of the certificates in {there}"
-                return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
+        theirs, code = f"the certificate of {self._name}", error.verify_code
+        if code in WRONG_TIMES:
+            problem, name = WRONG_TIMES[code]
+            said = f"{theirs} {problem} ({name} {self._read().get(name, 'unknown')})"
+            return Objection(said, "renew the broker's certificate, or correct this machine's clock")
+        if code in WRONG_HOSTS:
+            names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
+            there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
+            cure = f"use the host names of the certificates in {there}"
+            return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
         said = f"{theirs} is not signed by a trusted authority ({error.verify_message})"
         where = self._known.get("ssl.ca.location")
         now = f" (now {where})" if where else ""
@@ -255,10 +251,11 @@ def _alarms(error: Exception) -> bool:
 def _ask(connection: socket.socket) -> list[str] | None:
     """Return the SASL mechanisms that a listener offers; None if it does not use SASL."""
     connection.sendall(struct.pack(">i", len(QUESTION)) + QUESTION)
-    (size,) = struct.unpack(">i", _exactly(connection, 4))
-    if not 0 < size < 1 << 16:
-        raise struct.error("the response is not Kafka's")
-    answer = _exactly(connection, size)
+    with connection.makefile("rb") as response:
+        (size,) = struct.unpack(">i", response.read(4))
+        if not 0 < size < 1 << 16:
+            raise struct.error("the response is not Kafka's")
+        answer = response.read(size)
     _, code, count = struct.unpack_from(">ihi", answer)
     if code != UNSUPPORTED_MECHANISM:
         return None
@@ -268,16 +265,6 @@ def _ask(connection: socket.socket) -> list[str] | None:
         names.append(answer[at + 2 : at + 2 + length].decode())
         at += 2 + length
     return sorted(names)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        more = connection.recv(size - len(content))
-        if not more:
-            raise ConnectionResetError("closed by the broker")
-        content += more
-    return content
 
 
 def _of_tokens(known: Known, section: str) -> Objection | None:

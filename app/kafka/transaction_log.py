@@ -149,7 +149,7 @@ class _Bytes:
         value = shift = 0
         while True:
             (byte,) = self.take("B")
-            value |= (byte & 0x7F) << shift
+            value |= int(byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 return value
