@@ -26,6 +26,8 @@ USUAL_PORT = 9092
 # OpenSSL's verification errors (x509_vfy.h), and the field of the certificate that explains each of the first two.
 WRONG_TIMES = {10: ("has expired", "notAfter"), 9: ("is not valid yet", "notBefore")}
 WRONG_HOSTS = (62, 64)
+# The properties with our own certificate.
+OUR_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 # Makes OpenSSL ignore validity times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
 ANY_TIME = 0x20_0000
 # SaslHandshake, version 1, correlation 0, client "winnow", without a mechanism: listeners answer it before any login.
@@ -149,7 +151,7 @@ class _Broker:
         cure = (
             f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
         )
-        if not _brings_certificate(self._known):
+        if not any(self._known.get(name) for name in OUR_CERTIFICATE):
             return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
         if expired := _expired(self._known):
             cause = f"the client certificate has expired (notAfter {expired})"
@@ -211,10 +213,6 @@ def _trust(context: ssl.SSLContext, known: Known) -> None:
         context.load_verify_locations(str(authority))
     else:
         context.load_default_certs()
-
-
-def _brings_certificate(known: Known) -> bool:
-    return any(known.get(f"ssl.{name}") for name in ("certificate.location", "certificate.pem", "keystore.location"))
 
 
 def _show(context: ssl.SSLContext, known: Known) -> None:
