@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -85,7 +86,8 @@ def read(
                 raise timed_out()
             _settle(messages, open_until)
     finally:
-        consumer.close()
+        with suppress(KafkaException):
+            consumer.close()
 
 
 def _records(
