@@ -97,7 +97,7 @@ class KafkaFence:
         Raises:
             NotUsable: Kafka refuses, and an operator must act: no task could open the partition either.
         """
-        return self._each(partitions, self._fence_one)
+        return self._each(partitions, lambda each: self._fenced(each) is not None)
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
         """
@@ -130,9 +130,6 @@ class KafkaFence:
         wanted = list(partitions)
         with self._runtime.threads(FENCES_AT_ONCE, "winnow-fence") as threads:
             return set(compress(wanted, threads.map(reaches, wanted)))
-
-    def _fence_one(self, partition: Partition) -> bool:
-        return self._fenced(partition) is not None
 
     def _fenced(self, partition: Partition) -> Producer | None:
         """Return the producer that has fenced a partition's owners; None if Kafka does not respond."""

@@ -175,10 +175,8 @@ class _Broker:
         with self._connected() as connection:
             return _ask(connection)
 
-    @contextmanager
-    def _connected(self) -> Iterator[socket.socket]:
-        with socket.create_connection(self._address, self._seconds) as connection:
-            yield connection
+    def _connected(self) -> socket.socket:
+        return socket.create_connection(self._address, self._seconds)
 
     @contextmanager
     def _secured(self, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
