@@ -18,11 +18,10 @@ from app.driver.tracker import StatusTracker
 from app.kafka.admin import AdminConnection
 from app.kafka.ages import KafkaAges
 from app.kafka.backend import expected_backend, librdkafka
-from app.kafka.cluster import KafkaCluster
+from app.kafka.cluster import KafkaCluster, KafkaGroup
+from app.kafka.companions import KafkaPlaceholders
 from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
-from app.kafka.group import KafkaGroup
-from app.kafka.placeholders import KafkaPlaceholders
 from app.kafka.topics import KafkaTopics
 from app.model import Plugin, TaskConfig
 from app.offsets.contract import StoreContext, is_local

@@ -29,7 +29,7 @@ def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: b
     The service may be running. Exits with 1 if a partition or its offset has a problem.
     """
     settings = read(file, assignments).config
-    from app.kafka.first_records import KafkaFirstRecords
+    from app.kafka.ages import KafkaFirstRecords
     from app.start import clients
 
     kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)

@@ -42,7 +42,7 @@ def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int: 
     service's HTTP port.
     """
     settings = read(file, assignments).config
-    from app.kafka.first_records import KafkaFirstRecords
+    from app.kafka.ages import KafkaFirstRecords
     from app.start import clients
 
     kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)

@@ -123,7 +123,7 @@ class AgesUnknown:
 
 class Placeholders(Protocol):
     """
-    Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.placeholders`.
+    Creates the topics that hold the source's offsets on the sink's own cluster; see `app.kafka.companions`.
 
     Every method raises Unreachable if that cluster is not responding, and NotUsable if an operator must act.
     """

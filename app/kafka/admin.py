@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -26,8 +27,10 @@ from app.kafka.failures import (
     of_cluster,
     section_of,
     tells_too_little,
+    timed_out,
 )
 from app.kafka.handshake import Objection, objection
+from app.model import Partition
 
 T = TypeVar("T")
 ANSWER_SECONDS = 5.0
@@ -38,15 +41,38 @@ REFUSED_SECONDS = 2.0
 COORDINATOR_SECONDS = 3_600.0
 
 
-def known_offset(offset: int) -> int:
+def ask_offsets(
+    client: AdminClient,
+    partitions: Iterable[Partition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel,
+    *,
+    wait: Callable[[Future[Any]], Any],
+    seconds: float,
+) -> tuple[dict[Partition, int], dict[Partition, KafkaException]]:
     """
-    Return an offset that `list_offsets` has answered with.
+    Return an offset of each partition whose leader responds within `seconds`, and the errors of the others.
 
-    Raises:
-        KafkaException: the leader did not respond; librdkafka 2.16 then returns OFFSET_INVALID instead of an error.
+    One broken broker must not hide the others' partitions. `wait` waits for an answer.
     """
+    found: dict[Partition, int] = {}
+    failed: dict[Partition, KafkaException] = {}
+    wanted = {TopicPartition(*partition): spec for partition in partitions}
+    for at, future in client.list_offsets(wanted, isolation_level=isolation, request_timeout=seconds).items():
+        partition = Partition(at.topic, at.partition)
+        try:
+            found[partition] = _known(wait(future).offset)
+        except KafkaException as error:
+            failed[partition] = error
+        except TimeoutError:
+            failed[partition] = timed_out()
+    return found, failed
+
+
+def _known(offset: int) -> int:
+    """Raise an error if the leader did not respond; librdkafka 2.16 then returns OFFSET_INVALID instead of one."""
     if offset == OFFSET_INVALID:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        raise timed_out()
     return offset
 
 
@@ -108,7 +134,7 @@ class AdminConnection:
         try:
             return future.result(seconds - REFUSED_SECONDS)
         except TimeoutError as error:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
+            raise timed_out() from error
 
     def broker_settings(self) -> dict[str, str] | None:
         """Return the configuration of a broker; None if reading it is not allowed. Raises what `answer` raises."""

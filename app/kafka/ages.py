@@ -12,9 +12,14 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaException, Message, TopicPartition
 
 from app.errors import WinnowError
-from app.kafka.first_records import KafkaFirstRecords
+from app.kafka import settings
+from app.kafka.failures import is_end, of_cluster
+from app.kafka.records import partition_of
 from app.kafka.topics import KafkaTopics
 from app.model import FirstWaiting, Partition
 
@@ -22,6 +27,80 @@ from app.model import FirstWaiting, Partition
 LOOK_SECONDS = 1.0
 # How long a topic's retention is cached.
 RETENTION_SECONDS = 600.0
+READ_SECONDS = 5.0
+TURN_SECONDS = 0.1
+# How many partitions are read at a time, which bounds the memory.
+READ_AT_ONCE = 250
+# One batch of each partition is enough. The broker returns a batch that exceeds the fetch size alone, so the usual one
+# must fit. A partition with a full queue must not delay the next fetch, as it does for a second by default.
+SMALL: settings.Settings = {
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 0,
+    "max.partition.fetch.bytes": 64 << 10,
+    "fetch.max.bytes": 4 << 20,
+    "fetch.wait.max.ms": 100,
+}
+
+
+class KafkaFirstRecords:
+    """
+    Reads records of the source with a consumer that joins no group and commits nothing, within `seconds` a look.
+
+    `group` is the service's, set as the consumer's group.id.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], group: str, seconds: float = READ_SECONDS) -> None:
+        self._kafka = kafka
+        self._group = group
+        self._seconds = seconds
+        self._consumer: Consumer | None = None
+
+    def times(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        """
+        Return the timestamp of the first committed record at or after each offset, in milliseconds since 1970.
+
+        The timestamp is None if no record waits. A partition is left out if it does not respond in time, or if its
+        record has no timestamp. Partitions are read in the given order.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not respond, or denies access.
+        """
+        if not offsets:
+            return {}
+        try:
+            return self._read(offsets)
+        except KafkaException as error:
+            self._consumer = None  # a client whose only broker was killed may never respond again
+            raise of_cluster(error, "reading the records that wait") from error
+
+    def _read(self, offsets: Mapping[Partition, int]) -> dict[Partition, int | None]:
+        if self._consumer is None:
+            own = settings.reader(self._kafka, self._group) | SMALL
+            self._consumer = Consumer(own, logger=settings.SILENT)
+        asked = (TopicPartition(*partition, offset) for partition, offset in offsets.items())
+        self._consumer.assign(list(islice(asked, READ_AT_ONCE)))
+        unseen, times = set(offsets), dict[Partition, int | None]()
+        deadline = time.monotonic() + self._seconds
+        while unseen and (left := deadline - time.monotonic()) > 0:
+            answered = set()
+            for message in self._consumer.consume(READ_AT_ONCE, min(TURN_SECONDS, left)):
+                partition, error = partition_of(message), message.error()
+                if partition in unseen and (error is None or is_end(error)):
+                    answered.add(partition)
+                    unseen.discard(partition)
+                    times |= _time(partition, message)
+            if answered:  # the rest of what was fetched need not become messages
+                self._consumer.incremental_unassign([TopicPartition(*each) for each in answered])
+                self._consumer.incremental_assign(list(islice(asked, len(answered))))
+        self._consumer.unassign()
+        return times
+
+
+def _time(partition: Partition, message: Message) -> dict[Partition, int | None]:
+    if message.error() is not None:
+        return {partition: None}
+    kind, milliseconds = message.timestamp()
+    return {} if kind == TIMESTAMP_NOT_AVAILABLE else {partition: milliseconds}
 
 
 class KafkaAges:

@@ -85,8 +85,7 @@ def _warn_once(why: str) -> None:
 
 def _bulk() -> Backend:
     from app.kafka.bulk.consumer import BulkConsumer
-    from app.kafka.bulk.delivery import EventDelivery
-    from app.kafka.bulk.sender import BulkSender
+    from app.kafka.bulk.sender import BulkSender, EventDelivery
 
     return Backend("bulk", BulkConsumer, BulkSender, EventDelivery)
 

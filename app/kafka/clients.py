@@ -14,9 +14,8 @@ from app.kafka.acknowledged import AcknowledgedWriter
 from app.kafka.backend import Backend, best_backend
 from app.kafka.consumer import TaskConsumer
 from app.kafka.delivery import FlushedDelivery, MakeClient
-from app.kafka.fence import KafkaFence
+from app.kafka.fence import KafkaFence, interrupt
 from app.kafka.hanging import HangingTransactions
-from app.kafka.interruption import interrupt
 from app.kafka.sender import Targets
 from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Guarantee, OffsetRange, Partition, TaskConfig

@@ -1,19 +1,22 @@
-"""What a preflight asks a cluster: its brokers' features, our rights, and its clock."""
+"""What the driver asks a cluster about its brokers, and about our group, which must have no other members."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from logging.handlers import BufferingHandler
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ClusterMetadata,
+    ConsumerGroupDescription,
     OffsetSpec,
 )
 
+from app.errors import ForeignMember
 from app.facts import BrokerFacts, TopicFacts
 from app.kafka import settings
 from app.kafka.admin import ANSWER_SECONDS, COORDINATOR_SECONDS, AdminConnection, rights_of
@@ -24,10 +27,15 @@ OFFSETS_TOPIC = "__consumer_offsets"
 # librdkafka reports the request versions that a broker supports only in its log.
 _REQUEST = re.compile(r"(?P<broker>\S+):\s+ApiKey (?P<name>\w+) \(\d+\) Versions \d+\.\.(?P<newest>\d+)")
 _LOG_SECONDS = 0.2
+MOST_LINES = 1 << 20
 
 
 class KafkaCluster:
-    """Asks one cluster; `kafka` holds its properties."""
+    """
+    What a preflight asks: the brokers' features, our rights, and the cluster's clock.
+
+    `kafka` holds the cluster's properties.
+    """
 
     def __init__(self, connection: AdminConnection, kafka: Mapping[str, str]) -> None:
         self._connection = connection
@@ -45,9 +53,8 @@ class KafkaCluster:
 
     def _versions(self) -> dict[str, int]:
         """Return the newest version of each request supported by all brokers that a new client connects to."""
-        said: list[str] = []
         log = logging.Logger("winnow.librdkafka.features", logging.DEBUG)  # noqa: LOG001  # must not reach any handler
-        log.addHandler(_Keeper(said))
+        log.addHandler(kept := BufferingHandler(MOST_LINES))
         configured: dict[str, Any] = settings.common(self._kafka) | {"debug": "feature", "log_level": 7}
         client = AdminClient(configured, logger=log)
         try:
@@ -56,7 +63,7 @@ class KafkaCluster:
             raise self._connection.failure(error, "asking for the brokers' versions") from error
         client.poll(_LOG_SECONDS)
         client.poll(0)
-        return versions(said)
+        return versions([record.getMessage() for record in kept.buffer])
 
     def topics(self, names: Collection[str]) -> Mapping[str, TopicFacts]:
         """Return what is known about each topic that exists."""
@@ -64,18 +71,13 @@ class KafkaCluster:
 
     def group_rights(self, group: str) -> frozenset[str] | None:
         """Return our rights on a group; None if the broker does not tell."""
-        asked = self._connection.client.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=COORDINATOR_SECONDS
-        )
         try:
-            return rights_of(self._connection.wait(asked[group], ANSWER_SECONDS).authorized_operations)
+            found = _describe(self._connection, group, rights=True)
         except KafkaException as error:
-            match error_of(error).code():
-                case KafkaError.GROUP_AUTHORIZATION_FAILED:
-                    return frozenset()
-                case KafkaError.GROUP_ID_NOT_FOUND:
-                    return None
+            if error_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
             raise self._connection.failure(error, f"describing group {group!r}") from error
+        return None if found is None else rights_of(found.authorized_operations)
 
     def newest_commit(self) -> float | None:
         """Return when a broker last wrote an offset, by its clock in seconds; None if unknown."""
@@ -102,16 +104,67 @@ class KafkaCluster:
             raise self._connection.failure(error, f"describing topic {OFFSETS_TOPIC!r}") from error
 
 
-class _Keeper(logging.Handler):
-    """Collects what librdkafka logs."""
+class KafkaGroup:
+    """
+    The consumer group that the service commits to and never joins.
 
-    def __init__(self, said: list[str]) -> None:
-        super().__init__()
-        self._said = said
+    `connections` are the clusters it commits to; the last one has the authoritative offsets.
+    """
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Collect one line."""
-        self._said.append(record.getMessage())
+    def __init__(self, connections: Sequence[AdminConnection], group: str) -> None:
+        self._connections = connections
+        self._group = group
+
+    def refuse_foreign_members(self) -> None:
+        """
+        Require that nothing else consumes in our group: the broker would accept both commits, and records would be
+        skipped.
+
+        Raises:
+            ForeignMember: something does; the error names it.
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
+        """
+        for connection in self._connections:
+            self._refuse_foreign_members(connection)
+
+    def offset_retention(self) -> float | None:
+        """
+        Return how many seconds brokers keep an offset after its last commit; None if reading that is not allowed.
+
+        Raises:
+            Unreachable, NotUsable: Kafka does not respond, or refuses.
+        """
+        minutes = self._connections[-1].broker_setting("offsets.retention.minutes")
+        return None if minutes is None else float(minutes) * 60
+
+    def _refuse_foreign_members(self, connection: AdminConnection) -> None:
+        try:
+            found = _describe(connection, self._group)
+        except KafkaException as error:
+            raise connection.failure(error, f"describing group {self._group!r}") from error
+        if found is not None and found.members:
+            who = ", ".join(f"{member.client_id} on {member.host}" for member in found.members)
+            msg = f"group {self._group!r} has members other than Winnow ({who})"
+            raise ForeignMember(msg, "stop them, or choose another group.id")
+
+
+def _describe(connection: AdminConnection, group: str, *, rights: bool = False) -> ConsumerGroupDescription | None:
+    """
+    Return the description of a group, optionally with our rights; None if there is no such group.
+
+    Raises:
+        KafkaException: Kafka does not respond, or refuses.
+    """
+    asked = connection.client.describe_consumer_groups(
+        [group], include_authorized_operations=rights, request_timeout=COORDINATOR_SECONDS
+    )
+    try:
+        found: ConsumerGroupDescription = connection.wait(asked[group], ANSWER_SECONDS)
+    except KafkaException as error:
+        if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise
+    return found
 
 
 def versions(said: Collection[str]) -> dict[str, int]:

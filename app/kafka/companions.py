@@ -1,17 +1,19 @@
-"""Topics that Winnow creates in addition to the user's, such as those for replays of dead letters."""
+"""Topics that Winnow creates in addition to the user's: for replays of dead letters, and for offsets."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from app.errors import NotUsable, TopicMissing, Unreachable
 from app.kafka.admin import ANSWER_SECONDS, AdminConnection
 from app.kafka.failures import error_of
 from app.kafka.topics import KafkaTopics
+from app.model import Partition
 
 BROKERS_DEFAULT = -1
 """The replication factor is the brokers' default."""
@@ -44,15 +46,8 @@ class KafkaCompanions:
             return
         new = NewTopic(name, partitions, BROKERS_DEFAULT, config=dict(settings))
         asked = self._connection.client.create_topics([new], request_timeout=ANSWER_SECONDS)
-        try:
-            self._connection.wait(asked[name])
-        except KafkaException as error:
-            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                failure = self._connection.failure(error, f"creating topic {name!r}")
-                if isinstance(failure, NotUsable):
-                    cure = f"create it: {self._connection.tools.create_topic(name, partitions, settings)}"
-                    raise type(failure)(failure.cause, cure) from error
-                raise failure from error
+        cure = f"create it: {self._connection.tools.create_topic(name, partitions, settings)}"
+        _wait_for(self._connection, asked[name], f"creating topic {name!r}", cure)
         self._wait_for_leaders(name)
 
     def _wait_for_leaders(self, name: str) -> None:
@@ -65,3 +60,63 @@ class KafkaCompanions:
                 pass
             time.sleep(0.05)
         raise Unreachable(f"topic {name!r} has no leaders after {LEADER_SECONDS:.0f} s", "try again")
+
+
+class KafkaPlaceholders:
+    """
+    Creates empty topics on the sink's cluster that stand for source topics of another one.
+
+    Brokers keep offsets by topic, and refuse one for a topic or partition that they do not have. Nothing is written to
+    these topics.
+
+    `template` is the name of a placeholder, with `{topic}` in it.
+    """
+
+    def __init__(self, connection: AdminConnection, template: str) -> None:
+        self._connection = connection
+        self._companions = KafkaCompanions(connection)
+        self._template = template
+
+    def make_room(self, partitions: Iterable[Partition]) -> None:
+        """
+        Create missing placeholders, and grow those with fewer partitions than their source topic.
+
+        Raises:
+            Unreachable: the sink's cluster does not respond.
+            NotUsable: the cluster refuses; the error says how an operator can create the topic.
+        """
+        for name, wanted in self.lacking(partitions).items():
+            self._provide(name, wanted, grow=self._companions.partitions_of(name) > 0)
+
+    def lacking(self, partitions: Iterable[Partition]) -> Mapping[str, int]:
+        """Return the missing or too small placeholders, with the number of partitions that each needs."""
+        wanted: dict[str, int] = {}
+        for topic, number in partitions:
+            name = self._template.format(topic=topic)
+            wanted[name] = max(wanted.get(name, 0), number + 1)
+        return {name: count for name, count in wanted.items() if self._companions.partitions_of(name) < count}
+
+    def _provide(self, name: str, partitions: int, *, grow: bool) -> None:
+        client, tools = self._connection.client, self._connection.tools
+        if grow:
+            asked = client.create_partitions([NewPartitions(name, partitions)], request_timeout=ANSWER_SECONDS)
+            command = tools.grow_topic(name, partitions)
+        else:
+            new = NewTopic(name, partitions, BROKERS_DEFAULT)
+            asked = client.create_topics([new], request_timeout=ANSWER_SECONDS)
+            command = tools.create_topic(name, partitions, {})
+        cure = f"{command}; or grant Winnow the right to do it"
+        _wait_for(self._connection, asked[name], f"preparing placeholder topic {name!r}", cure)
+
+
+def _wait_for(connection: AdminConnection, created: Future[None], doing: str, cure: str) -> None:
+    """Wait until a topic is created, or exists; `cure` says what to do if Kafka refuses."""
+    try:
+        connection.wait(created)
+    except KafkaException as error:
+        if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        failure = connection.failure(error, doing)
+        if isinstance(failure, NotUsable):
+            raise type(failure)(failure.cause, cure) from error
+        raise failure from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from app.kafka import settings
 from app.kafka.failures import is_refusal, of_partition
@@ -19,6 +20,19 @@ CONTROL_SECONDS = 10.0
 SEEK_SECONDS, SEEK_PAUSE = 0.5, 0.001
 # A restarting broker may deny access for a moment while others work.
 REFUSED_SECONDS = 5.0
+
+
+def look_up_leaders(client: AdminClient | Consumer, topics: Iterable[str], seconds: float = CONTROL_SECONDS) -> None:
+    """
+    Look up the leaders of these topics, at most `seconds` for each.
+
+    Otherwise librdkafka looks them up by a timer, up to a second after a consumer's first assignment.
+
+    Raises:
+        KafkaException: Kafka does not respond.
+    """
+    for topic in topics:
+        client.list_topics(topic, seconds)
 
 
 class TaskConsumer(ABC):
@@ -62,14 +76,12 @@ class TaskConsumer(ABC):
         """
         Look up the leaders of these partitions' topics, so that reading starts at once.
 
-        Otherwise librdkafka looks them up by a timer, up to a second after the first assignment.
-
         Raises:
             Transient: Kafka does not respond.
         """
         for topic, number in {partition.topic: partition for partition in partitions}.values():
             try:
-                self._client.list_topics(topic, CONTROL_SECONDS)
+                look_up_leaders(self._client, [topic])
             except KafkaException as error:
                 raise of_partition(error, Partition(topic, number), "looking up the leaders") from error
 

@@ -60,6 +60,16 @@ def error_of(problem: KafkaError | KafkaException) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
 
 
+def timed_out(said: str | None = None) -> KafkaException:
+    """Return the error for something that has not happened in time."""
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, said))  # noqa: SLF001
+
+
+def is_end(error: KafkaError) -> bool:
+    """Return whether this only reports the end of a partition."""
+    return error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+
+
 def raised(error: KafkaException | SystemError) -> KafkaException:
     """
     Return the exception that confluent-kafka meant to raise; raise any other error again.

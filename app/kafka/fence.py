@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import compress
 
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from app.errors import NotUsable, WinnowError
 from app.kafka import settings
 from app.kafka.admin import AdminConnection
+from app.kafka.consumer import CONTROL_SECONDS
 from app.kafka.delivery import connect
 from app.kafka.failures import FENCED, KAFKA, error_of, of_cluster
 from app.kafka.writers import commit_alone
@@ -24,6 +26,9 @@ LIMIT = "transaction.max.timeout.ms"
 # The largest value that librdkafka accepts; by default brokers allow less.
 TOO_LONG_MS = (1 << 31) - 1
 NO_PARTITION = -1
+LOOK_SECONDS = 0.02
+# When librdkafka may retry. From then on a request may be in flight that would fence whichever producer opens next.
+ASKED_AGAIN_SECONDS = 0.4
 
 
 class KafkaFence:
@@ -92,7 +97,7 @@ class KafkaFence:
         Raises:
             NotUsable: Kafka refuses, and an operator must act: no task could open the partition either.
         """
-        return self._each(partitions, self._fence_one)
+        return self._each(partitions, lambda each: self._fenced(each) is not None)
 
     def renew(self, partitions: Iterable[Partition], offsets: TransactionalOffsetStore) -> set[Partition]:
         """
@@ -126,9 +131,6 @@ class KafkaFence:
         with self._runtime.threads(FENCES_AT_ONCE, "winnow-fence") as threads:
             return set(compress(wanted, threads.map(reaches, wanted)))
 
-    def _fence_one(self, partition: Partition) -> bool:
-        return self._fenced(partition) is not None
-
     def _fenced(self, partition: Partition) -> Producer | None:
         """Return the producer that has fenced a partition's owners; None if Kafka does not respond."""
         try:
@@ -147,6 +149,35 @@ class KafkaFence:
         connect(producer, self._topic, FENCE_SECONDS)
         producer.init_transactions(FENCE_SECONDS)
         return producer
+
+
+def interrupt(make: Callable[..., Producer], configured: settings.Settings, topic: str) -> None:
+    """
+    Fence the running producer of a transactional id, and have its transaction aborted, before its successor opens.
+
+    While the coordinator aborts that transaction, it refuses new producers with CONCURRENT_TRANSACTIONS. librdkafka
+    2.16 retries only after half a second (rd_kafka_idemp_pid_timer_restart), while readers wait, but the abort takes
+    about 20 ms. So another producer asks first and is thrown away as soon as it is refused.
+
+    `configured` are the settings of a producer with that id; `topic` is any topic, for the first request.
+
+    Raises:
+        KafkaException: Kafka does not respond, or denies access.
+    """
+    client = make(configured, logger=settings.SILENT)
+    connect(client, topic)
+    until = time.monotonic() + ASKED_AGAIN_SECONDS
+    while time.monotonic() < until:
+        try:
+            return client.init_transactions(LOOK_SECONDS)
+        except KafkaException as error:
+            match error_of(error).code():
+                case KafkaError.CONCURRENT_TRANSACTIONS:
+                    return None
+                case KafkaError._TIMED_OUT:  # noqa: SLF001
+                    continue
+            raise
+    return client.init_transactions(CONTROL_SECONDS)
 
 
 def _commits_again(producer: Producer, partition: Partition, offsets: TransactionalOffsetStore) -> bool:

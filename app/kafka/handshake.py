@@ -23,8 +23,11 @@ from app.kafka.properties import BROKERS
 SECONDS = 2.0
 """The limit for probing."""
 USUAL_PORT = 9092
-# OpenSSL's verification errors (x509_vfy.h).
-EXPIRED, NOT_YET, WRONG_HOST, WRONG_ADDRESS = 10, 9, 62, 64
+# OpenSSL's verification errors (x509_vfy.h), and the field of the certificate that explains each of the first two.
+WRONG_TIMES = {10: ("has expired", "notAfter"), 9: ("is not valid yet", "notBefore")}
+WRONG_HOSTS = (62, 64)
+# The properties with our own certificate.
+OUR_CERTIFICATE = ("ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location")
 # Makes OpenSSL ignore validity times, so that an expired certificate can be read (X509_V_FLAG_NO_CHECK_TIME).
 ANY_TIME = 0x20_0000
 # SaslHandshake, version 1, correlation 0, client "winnow", without a mechanism: listeners answer it before any login.
@@ -129,21 +132,16 @@ class _Broker:
         return Objection(f"{self._name} does not use TLS, but security.protocol is {self._protocol.upper()}", cure)
 
     def _of_certificate(self, error: ssl.SSLCertVerificationError) -> Objection:
-        theirs = f"the certificate of {self._name}"
-        match error.verify_code:
-            case code if code in (EXPIRED, NOT_YET):
-                times = self._read()
-                said = (
-                    f"has expired (notAfter {times.get('notAfter', 'unknown')})"
-                    if code == EXPIRED
-                    else f"is not valid yet (notBefore {times.get('notBefore', 'unknown')})"
-                )
-                return Objection(f"{theirs} {said}", "renew the broker's certificate, or correct this machine's clock")
-            case code if code in (WRONG_HOST, WRONG_ADDRESS):
-                names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
-                there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
-                cure = f"use the host names of the certificates in {there}"
-                return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
+        theirs, code = f"the certificate of {self._name}", error.verify_code
+        if code in WRONG_TIMES:
+            problem, name = WRONG_TIMES[code]
+            said = f"{theirs} {problem} ({name} {self._read().get(name, 'unknown')})"
+            return Objection(said, "renew the broker's certificate, or correct this machine's clock")
+        if code in WRONG_HOSTS:
+            names = ", ".join(name for _, name in self._read().get("subjectAltName", ())) or "no host"
+            there = f"{self._section}.bootstrap.servers and the brokers' advertised.listeners"
+            cure = f"use the host names of the certificates in {there}"
+            return Objection(f"{theirs} is for {names}, not for {self._address[0]}", cure)
         said = f"{theirs} is not signed by a trusted authority ({error.verify_message})"
         where = self._known.get("ssl.ca.location")
         now = f" (now {where})" if where else ""
@@ -153,7 +151,7 @@ class _Broker:
         cure = (
             f"set {self._section}.ssl.certificate.location and ssl.key.location to a certificate that the brokers trust"
         )
-        if not _brings_certificate(self._known):
+        if not any(self._known.get(name) for name in OUR_CERTIFICATE):
             return Objection(f"{self._name} requires a client certificate, but none is configured", cure)
         if expired := _expired(self._known):
             cause = f"the client certificate has expired (notAfter {expired})"
@@ -177,10 +175,8 @@ class _Broker:
         with self._connected() as connection:
             return _ask(connection)
 
-    @contextmanager
-    def _connected(self) -> Iterator[socket.socket]:
-        with socket.create_connection(self._address, self._seconds) as connection:
-            yield connection
+    def _connected(self) -> socket.socket:
+        return socket.create_connection(self._address, self._seconds)
 
     @contextmanager
     def _secured(self, context: ssl.SSLContext) -> Iterator[ssl.SSLSocket]:
@@ -217,10 +213,6 @@ def _trust(context: ssl.SSLContext, known: Known) -> None:
         context.load_default_certs()
 
 
-def _brings_certificate(known: Known) -> bool:
-    return any(known.get(f"ssl.{name}") for name in ("certificate.location", "certificate.pem", "keystore.location"))
-
-
 def _show(context: ssl.SSLContext, known: Known) -> None:
     """Load our certificate if it is in PEM files; Python reads no other source."""
     if (certificate := known.get("ssl.certificate.location")) and (key := known.get("ssl.key.location")):
@@ -255,10 +247,11 @@ def _alarms(error: Exception) -> bool:
 def _ask(connection: socket.socket) -> list[str] | None:
     """Return the SASL mechanisms that a listener offers; None if it does not use SASL."""
     connection.sendall(struct.pack(">i", len(QUESTION)) + QUESTION)
-    (size,) = struct.unpack(">i", _exactly(connection, 4))
-    if not 0 < size < 1 << 16:
-        raise struct.error("the response is not Kafka's")
-    answer = _exactly(connection, size)
+    with connection.makefile("rb") as response:
+        (size,) = struct.unpack(">i", response.read(4))
+        if not 0 < size < 1 << 16:
+            raise struct.error("the response is not Kafka's")
+        answer = response.read(size)
     _, code, count = struct.unpack_from(">ihi", answer)
     if code != UNSUPPORTED_MECHANISM:
         return None
@@ -268,16 +261,6 @@ def _ask(connection: socket.socket) -> list[str] | None:
         names.append(answer[at + 2 : at + 2 + length].decode())
         at += 2 + length
     return sorted(names)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    content = b""
-    while len(content) < size:
-        more = connection.recv(size - len(content))
-        if not more:
-            raise ConnectionResetError("closed by the broker")
-        content += more
-    return content
 
 
 def _of_tokens(known: Known, section: str) -> Objection | None:

@@ -17,30 +17,24 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
 
 from app.headers import TRANSACTION, Header, origin_of, ours, whole_number
 from app.kafka import settings
-from app.kafka.admin import known_offset
-from app.kafka.headers import headers_of
+from app.kafka.admin import ask_offsets
+from app.kafka.consumer import look_up_leaders
+from app.kafka.failures import is_end, timed_out
+from app.kafka.records import read
 from app.model import Partition, transactional_id
+from app.records import Record
 
 # How long the leader of a partition may take to return its end offsets.
 ENDS_SECONDS = 3.0
 READ_SECONDS = 10.0
-READ_AT_ONCE = 1_000
 # How many records at the end of a partition are searched for those of a transaction: first a few, then many.
 LOOKS = (10_000, 300_000)
 LOOK_SECONDS = 20.0
@@ -117,23 +111,17 @@ class HangingTransactions:
 
     def _offsets(self, partitions: Collection[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
         admin = self.connect({each.topic for each in partitions})
-        asked = admin.list_offsets(
-            {TopicPartition(*each): OffsetSpec.latest() for each in partitions},  # type: ignore[no-untyped-call]
-            isolation_level=isolation,
-            request_timeout=ENDS_SECONDS,
+        found, failed = ask_offsets(
+            admin,
+            partitions,
+            OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+            isolation,
+            wait=lambda future: future.result(2 * ENDS_SECONDS),
+            seconds=ENDS_SECONDS,
         )
-        found: dict[Partition, int] = {}
-        failure = KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-        for at, future in asked.items():
-            try:
-                found[Partition(at.topic, at.partition)] = known_offset(future.result(2 * ENDS_SECONDS).offset)
-            except KafkaException as error:
-                failure = error
-            except TimeoutError:
-                pass
         if not found:
             self._drop(admin)
-            raise failure
+            raise next(iter(failed.values()), timed_out())
         return found
 
     def connect(self, topics: Collection[str]) -> AdminClient:
@@ -149,8 +137,7 @@ class HangingTransactions:
             if self._admin is None:
                 configured: dict[str, Any] = {**settings.common(self._kafka)}
                 admin = AdminClient(configured, logger=settings.SILENT)
-                for topic in topics:
-                    admin.list_topics(topic, ENDS_SECONDS)
+                look_up_leaders(admin, topics, ENDS_SECONDS)
                 self._admin = admin
             return self._admin
 
@@ -172,8 +159,8 @@ class HangingTransactions:
         last: Own | None = None
         if ends.open:
             deadline = time.monotonic() + READ_SECONDS
-            for message in self._read(target, ends.last_stable, ends.high_watermark, deadline):
-                last = self._own(message, source) or last
+            for record in self._read(target, ends.last_stable, ends.high_watermark, deadline):
+                last = self._own(record, source) or last
         return None if last is None else last.origin
 
     def was_committed(self, source: Partition, ends: Mapping[Partition, Ends], began_at: int) -> bool | None:
@@ -226,9 +213,9 @@ class HangingTransactions:
         first = end = ends.high_watermark
         for look in LOOKS:
             begin, first, records = max(0, end - look), end, []
-            for message in self._read(target, begin, end, deadline):
-                first = min(first, message.offset() or 0)
-                if (own := self._own(message, source)) is not None:
+            for record in self._read(target, begin, end, deadline):
+                first = min(first, record.offset)
+                if (own := self._own(record, source)) is not None:
                     records.append(own)
             if begin == 0 or any(each.origin < began_at + each.marked for each in records):
                 break
@@ -243,40 +230,24 @@ class HangingTransactions:
         """
         first = next(self._read(target, ends.last_stable, ends.high_watermark, deadline), None)
         if first is None or self._own(first, source) is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{target} is blocked by another transaction"))  # noqa: SLF001
+            raise timed_out(f"{target} is blocked by another transaction")
 
-    def _own(self, message: Message, source: Partition) -> Own | None:
-        headers, at = headers_of(message), message.offset() or 0
-        owner, _, text = ours(headers).get(TRANSACTION, "").rpartition("@")
+    def _own(self, record: Record, source: Partition) -> Own | None:
+        owner, _, text = ours(record.headers).get(TRANSACTION, "").rpartition("@")
         if owner == transactional_id(self.group, source) and (began_at := whole_number(text)) is not None:
-            return Own(at, began_at, marked=True)
-        partition, offset = origin_of(headers) or (None, 0)
-        return Own(at, offset, marked=False) if partition == source else None
+            return Own(record.offset, began_at, marked=True)
+        partition, offset = origin_of(record.headers) or (None, 0)
+        return Own(record.offset, offset, marked=False) if partition == source else None
 
     def _read(
         self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
-    ) -> Iterator[Message]:
-        with self._reader(partition, begin, isolation) as consumer:
-            while time.monotonic() < deadline:
-                for message in consumer.consume(READ_AT_ONCE, 0.1):
-                    error = message.error()
-                    if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                        return
-                    if error is not None:
-                        raise KafkaException(error)
-                    if (message.offset() or 0) >= end:
-                        return
-                    yield message
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+    ) -> Iterator[Record]:
+        configured = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
+        for records in read(configured, {partition: begin}, {partition: end}, fails=_fails):
+            yield from records
+            if time.monotonic() > deadline:
+                raise timed_out()
 
-    @contextmanager
-    def _reader(self, partition: Partition, offset: int, isolation: str) -> Iterator[Consumer]:
-        own = settings.reader(self._kafka, self.group) | {"isolation.level": isolation}
-        consumer = Consumer(settings.CONSUMER_DEFAULTS | own, logger=settings.SILENT)
-        try:
-            consumer.list_topics(partition.topic, READ_SECONDS)  # a new client looks leaders up only every second
-            consumer.assign([TopicPartition(*partition, offset)])
-            yield consumer
-        finally:
-            with suppress(KafkaException):
-                consumer.close()
+
+def _fails(error: KafkaError) -> bool:
+    return not is_end(error)

@@ -1,16 +1,21 @@
-"""Reads committed records for a command, with a consumer that joins no group and commits nothing."""
+"""
+Reads committed records with a consumer that joins no group and commits nothing.
+
+`read` is the loop for all bounded reads: of commands, and of what shows how a transaction ended.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from app.headers import Headers
 from app.kafka import settings
-from app.kafka.consumer import CONTROL_SECONDS
-from app.kafka.failures import is_refusal, of_cluster
-from app.kafka.headers import headers_of
+from app.kafka.consumer import look_up_leaders
+from app.kafka.failures import is_end, is_refusal, of_cluster, timed_out
 from app.model import Partition
 from app.records import Record
 
@@ -32,50 +37,66 @@ class KafkaRecords:
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int] | None = None
     ) -> Generator[list[Record]]:
         """
-        Yield what has arrived in each turn, even if that is nothing.
-
-        Args:
-            starts: where to start in each partition.
-            ends: the offset to stop before in each partition; without them, reading never ends.
+        Yield what has arrived in each turn; see `read`.
 
         Raises:
             Unreachable: an end was not reached, and nothing has arrived for SILENT_SECONDS.
             NotUsable: Kafka denies access.
         """
-        open_until = None if ends is None else {each: ends[each] for each in starts if starts[each] < ends[each]}
-        if open_until == {}:
-            return
-        own = settings.CONSUMER_DEFAULTS | settings.reader(self._kafka, self._group)
-        consumer = Consumer(own, logger=settings.SILENT)
         try:
-            wanted = starts if open_until is None else open_until
-            for topic in {partition.topic for partition in wanted}:  # a new client looks leaders up only every second
-                consumer.list_topics(topic, CONTROL_SECONDS)
-            consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
-            turn = TURN_SECONDS if open_until is None else BOUNDED_TURN_SECONDS
-            heard_at = time.monotonic()
-            while open_until is None or open_until:
-                messages = consumer.consume(READ_AT_ONCE, turn)
-                yield list(_records(messages, open_until))
-                heard_at = time.monotonic() if messages or open_until is None else heard_at
-                _refuse_silence(time.monotonic() - heard_at)
-                _settle(messages, open_until)
+            yield from read(settings.reader(self._kafka, self._group), starts, ends)
         except KafkaException as error:
             raise of_cluster(error, "reading records") from error
-        finally:
+
+
+def read(
+    configured: settings.Settings,
+    starts: Mapping[Partition, int],
+    ends: Mapping[Partition, int] | None = None,
+    *,
+    fails: Callable[[KafkaError], bool] = is_refusal,
+) -> Generator[list[Record]]:
+    """
+    Yield what has arrived in each turn, even if that is nothing.
+
+    Args:
+        configured: the consumer's settings.
+        starts: where to start in each partition.
+        ends: the offset to stop before in each partition; without them, reading never ends.
+        fails: tells the errors that end reading from those that pass.
+
+    Raises:
+        KafkaException: one that `fails`; or an end was not reached, and nothing has arrived for SILENT_SECONDS.
+    """
+    open_until = None if ends is None else {each: ends[each] for each in starts if starts[each] < ends[each]}
+    if open_until == {}:
+        return
+    consumer = Consumer(settings.CONSUMER_DEFAULTS | configured, logger=settings.SILENT)
+    try:
+        wanted = starts if open_until is None else open_until
+        look_up_leaders(consumer, {partition.topic for partition in wanted})
+        consumer.assign([TopicPartition(*partition, starts[partition]) for partition in wanted])
+        turn = TURN_SECONDS if open_until is None else BOUNDED_TURN_SECONDS
+        heard_at = time.monotonic()
+        while open_until is None or open_until:
+            messages = consumer.consume(READ_AT_ONCE, turn)
+            yield list(_records(messages, open_until, fails))
+            heard_at = time.monotonic() if messages or open_until is None else heard_at
+            if time.monotonic() - heard_at > SILENT_SECONDS:
+                raise timed_out()
+            _settle(messages, open_until)
+    finally:
+        with suppress(KafkaException):
             consumer.close()
 
 
-def _refuse_silence(seconds: float) -> None:
-    if seconds > SILENT_SECONDS:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-
-
-def _records(messages: list[Message], open_until: Mapping[Partition, int] | None) -> Iterator[Record]:
+def _records(
+    messages: list[Message], open_until: Mapping[Partition, int] | None, fails: Callable[[KafkaError], bool]
+) -> Iterator[Record]:
     for message in messages:
-        error, partition, offset = message.error(), _partition(message), message.offset() or 0
+        error, partition, offset = message.error(), partition_of(message), message.offset() or 0
         if error is not None:
-            if is_refusal(error):
+            if fails(error):
                 raise KafkaException(error)
         elif open_until is None or offset < open_until.get(partition, 0):
             key, value = message.key(), message.value()
@@ -85,12 +106,27 @@ def _records(messages: list[Message], open_until: Mapping[Partition, int] | None
 def _settle(messages: list[Message], open_until: dict[Partition, int] | None) -> None:
     """Forget the partitions that have reached their end: by its last record, or by what follows it."""
     for message in messages if open_until else ():
-        error, partition, offset = message.error(), _partition(message), message.offset() or 0
-        at_end = error is not None and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+        error, partition, offset = message.error(), partition_of(message), message.offset() or 0
+        at_end = error is not None and is_end(error)
         reached = offset if at_end else offset + 1
         if open_until and (error is None or at_end) and reached >= open_until.get(partition, reached + 1):
             del open_until[partition]
 
 
-def _partition(message: Message) -> Partition:
+def partition_of(message: Message) -> Partition:
+    """Return the partition of a record, or of an error in place of one."""
     return Partition(message.topic() or "", message.partition() or 0)
+
+
+def headers_of(message: Message) -> Headers:
+    """
+    Return the headers of a record; none if a name is not UTF-8.
+
+    Kafka allows any bytes in a name. For such a name confluent-kafka 2.16 raises SystemError and leaves a list with
+    holes behind; reading it a second time kills the process.
+    """
+    try:
+        return message.headers() or []  # type: ignore[return-value]  # consumed ones are bytes or None
+    except (SystemError, UnicodeDecodeError):
+        message.set_headers([])
+        return []

@@ -92,9 +92,10 @@ class Sender(ABC):
             self._mark, begin = None, begin + 1
         return self._offer(lines, begin)
 
-    @abstractmethod
     def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
         """Queue dead letters, from row `begin` on."""
+        target = self.targets.dead_letter
+        return self.offer_each([(target, each) for each in dead_letters], begin)
 
     def offer_each(self, records: Sequence[tuple[Partition, OutgoingRecord]], begin: int) -> int:
         """Queue each record for its own partition, from row `begin` on."""
@@ -122,8 +123,7 @@ class Sender(ABC):
     @abstractmethod
     def _offer(self, lines: Lines, begin: int) -> int: ...
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most backends have nothing to release
         """Release librdkafka's objects, so that the producer can be destroyed."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     ConfigResource,
     OffsetSpec,
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 from app.errors import TopicMissing, Unreachable
 from app.facts import TopicFacts
-from app.kafka.admin import ANSWER_SECONDS, AdminConnection, known_offset, rights_of
+from app.kafka.admin import ANSWER_SECONDS, AdminConnection, ask_offsets, rights_of
 from app.kafka.failures import error_of, is_refusal
 from app.model import Destination, Partition, TimestampLimit, Topic, Watermarks
 from app.topics import OwnTopics
@@ -173,22 +173,12 @@ class KafkaTopics:
     def _offsets(
         self, partitions: list[Partition], spec: OffsetSpec, isolation: IsolationLevel
     ) -> dict[Partition, int]:
-        """Return an offset of each partition that responds: one broken broker must not hide the others' partitions."""
+        """Return an offset of each partition that responds."""
         if not partitions:
             return {}
-        asked = self._connection.client.list_offsets(
-            {TopicPartition(*partition): spec for partition in partitions},
-            isolation_level=isolation,
-            request_timeout=ANSWER_SECONDS,
+        found, failed = ask_offsets(
+            self._connection.client, partitions, spec, isolation, wait=self._connection.wait, seconds=ANSWER_SECONDS
         )
-        found: dict[Partition, int] = {}
-        failed: dict[Partition, KafkaException] = {}
-        for at, future in asked.items():
-            partition = Partition(at.topic, at.partition)
-            try:
-                found[partition] = known_offset(self._connection.wait(future).offset)
-            except KafkaException as error:
-                failed[partition] = error
         if failed:
             partition, worst = max(failed.items(), key=lambda each: is_refusal(error_of(each[1])))
             failure = self._connection.failure(worst, f"reading the offsets of {partition}")

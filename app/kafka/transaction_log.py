@@ -8,8 +8,8 @@ transaction to that topic, with the state and the start time.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from app.cures import ANY
 from app.errors import NotUsable, Unreachable
@@ -82,7 +82,7 @@ class KafkaTransactionLog:
         """Return the source partition of a record's key; None if it is not one of the group's."""
         if key[:2] != b"\0\0":
             return None
-        identity = _text(key, 2)
+        identity = key[4:].decode(errors="replace")
         _, topic, number = identity.rsplit("/", 2) if identity.count("/") > 1 else ("", "", "")
         source = Partition(topic, int(number) if number.isdecimal() else 0)
         return source if identity == transactional_id(self._group, source) else None
@@ -98,75 +98,58 @@ def transaction(source: Partition, value: bytes | None) -> OpenTransaction | Non
     if not value:
         return None
     try:
-        version, producer, epoch, _timeout, state = struct.unpack_from(">hqhib", value)
-        if version > FLEXIBLE:
-            raise _not_readable(source)
-        (began,) = struct.unpack_from(">q", value, _after_partitions(value, version) + 8)
-        return OpenTransaction(source, STATES[state], began, producer, epoch)
+        return _parsed(source, _Bytes(value))
     except (struct.error, IndexError):
-        raise _not_readable(source) from None
+        what = f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not support"
+        raise NotUsable(what, f"use Kafka's own tool: {ANY.list_transactions()}") from None
 
 
-def _not_readable(source: Partition) -> NotUsable:
-    cure = f"use Kafka's own tool: {ANY.list_transactions()}"
-    return NotUsable(
-        f"{TOPIC} holds a record about {source} in a format that this version of Winnow does not support", cure
-    )
-
-
-def _after_partitions(data: bytes, version: int) -> int:
-    """Return where the list of partitions ends; the times of the last change and of the start follow it."""
-    at = struct.calcsize(">hqhib")
+def _parsed(source: Partition, value: _Bytes) -> OpenTransaction:
+    version, producer, epoch, _timeout, state = value.take(">hqhib")
+    if version > FLEXIBLE:
+        raise IndexError
     flexible = version == FLEXIBLE
-    topics, at = _length(data, at, flexible=flexible)
-    for _ in range(topics):
-        name, at = _length(data, at, flexible=True) if flexible else _short(data, at)
-        at += name
-        partitions, at = _length(data, at, flexible=flexible)
-        at += 4 * partitions
+    for _ in range(value.length(">i", flexible=flexible)):
+        value.skip(value.length(">h", flexible=flexible))
+        value.skip(4 * value.length(">i", flexible=flexible))
         if flexible:
-            at = _after_tags(data, at)
-    return at
+            value.pass_tags()
+    _changed, began = value.take(">qq")
+    return OpenTransaction(source, STATES[state], began, producer, epoch)
 
 
-def _after_tags(data: bytes, at: int) -> int:
-    tags, at = _varint(data, at)
-    for _ in range(tags):
-        _, at = _varint(data, at)
-        size, at = _varint(data, at)
-        at += size
-    return at
+class _Bytes:
+    """Reads Kafka's binary format."""
 
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
 
-def _length(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Return a length, 0 for null, and where it ends."""
-    if flexible:
-        length, at = _varint(data, at)
-        return max(0, length - 1), at
-    return max(0, struct.unpack_from(">i", data, at)[0]), at + 4
+    def skip(self, size: int) -> None:
+        """Skip some bytes."""
+        self._at += size
 
+    def take(self, layout: str) -> tuple[Any, ...]:
+        """Read values with a layout of `struct`."""
+        taken = struct.unpack_from(layout, self._data, self._at)
+        self._at += struct.calcsize(layout)
+        return taken
 
-def _short(data: bytes, at: int) -> tuple[int, int]:
-    return struct.unpack_from(">h", data, at)[0], at + 2
+    def length(self, layout: str, *, flexible: bool) -> int:
+        """Read a length, 0 for null: in the flexible format a varint that is one larger."""
+        return max(0, self._varint() - 1 if flexible else self.take(layout)[0])
 
+    def pass_tags(self) -> None:
+        """Pass tagged fields."""
+        for _ in range(self._varint()):
+            self._varint()
+            self.skip(self._varint())
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(_bytes(data, at)):
-        value |= (byte & 0x7F) << 7 * place
-        at += 1
-    return value, at
-
-
-def _bytes(data: bytes, at: int) -> Iterator[int]:
-    """Yield the bytes of a varint; all but the last have the highest bit set."""
-    while True:
-        yield data[at]
-        if not data[at] & 0x80:
-            return
-        at += 1
-
-
-def _text(data: bytes, at: int) -> str:
-    length, at = _short(data, at)
-    return data[at : at + length].decode(errors="replace")
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            (byte,) = self.take("B")
+            value |= int(byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value

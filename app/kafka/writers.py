@@ -11,9 +11,10 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -45,6 +46,7 @@ COMMIT_SECONDS = 5.0
 # How often to check for a lost transaction while its records are not acknowledged.
 LOOK_SECONDS = 0.5
 ABORT_SECONDS = 5.0
+T = TypeVar("T", bound=Sized)
 
 
 @dataclass(slots=True)
@@ -90,14 +92,11 @@ class Writer:
         Raises:
             Fenced, Transient: the open transaction is lost.
         """
-        self._left.append(_Rows(partial(self._sender.offer, lines), len(lines), "sending to the sink"))
-        self._send_left(ROOM_SECONDS)
+        self._queue(self._sender.offer, lines, "sending to the sink")
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         """Queue rejected records for the dead-letter topic, in order; raises what `send` does."""
-        offer = partial(self._sender.offer_dead_letters, dead_letters)
-        self._left.append(_Rows(offer, len(dead_letters), "sending to the dead letters"))
-        self._send_left(ROOM_SECONDS)
+        self._queue(self._sender.offer_dead_letters, dead_letters, "sending to the dead letters")
 
     def send_each(self, records: Sequence[tuple[Partition, OutgoingRecord]]) -> None:
         """
@@ -106,7 +105,10 @@ class Writer:
         Raises:
             Fenced, Transient: the open transaction is lost.
         """
-        self._left.append(_Rows(partial(self._sender.offer_each, records), len(records), "sending records"))
+        self._queue(self._sender.offer_each, records, "sending records")
+
+    def _queue(self, offer: Callable[[T, int], int], rows: T, doing: str) -> None:
+        self._left.append(_Rows(partial(offer, rows), len(rows), doing))
         self._send_left(ROOM_SECONDS)
 
     def send_rest(self) -> None:
@@ -203,7 +205,7 @@ class TransactionalWriter(Writer):
 
     Args:
         hanging: finds transactions that earlier owners left open.
-        interrupt: ends a running transaction of an earlier owner (`app.kafka.interruption`).
+        interrupt: ends a running transaction of an earlier owner (`app.kafka.fence.interrupt`).
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """
 Finds an offset store by its configured name.
 
-A built-in store is one file here and one line in the table below, followed in brackets by the package extra with its
-client. Another package adds a store with an entry point in the group `winnow.offsets`: the name for the configuration,
-and a class or function that takes a `StoreContext` and the options as keyword arguments.
+A built-in store is one file here (Kafka's is with Kafka's clients) and one line in the table below, followed in
+brackets by the package extra with its client. Another package adds a store with an entry point in the group
+`winnow.offsets`: the name for the configuration, and a class or function that takes a `StoreContext` and the options as
+keyword arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _STORES = Plugins(
     method="load(partitions, *, stable)",
     group="winnow.offsets",
     built_in={
-        "kafka": "app.offsets.kafka:KafkaGroupOffsets",
+        "kafka": "app.kafka.offsets:KafkaGroupOffsets",
         "files": "app.offsets.files:FileOffsets [files]",
         "hbase": "app.offsets.hbase:HBaseOffsets [hbase]",
         "mysql": "app.offsets.mysql:MySqlOffsets [mysql]",

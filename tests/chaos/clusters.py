@@ -22,9 +22,9 @@ import click
 
 from app.embedded.broker import Broker
 from app.errors import NotUsable, Unreachable
+from app.kafka.offsets import KafkaGroupOffsets
 from app.model import Partition
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from tests.chaos.brokers import SHORT_LIVED
 from tests.chaos.checker import judge
 from tests.chaos.cluster import NONE, SMALL, System, until

@@ -21,10 +21,10 @@ from app.executor.clients import LaneWriter
 from app.kafka.admin import AdminConnection
 from app.kafka.clients import TaskClients
 from app.kafka.fence import KafkaFence
+from app.kafka.offsets import KafkaGroupOffsets
 from app.kafka.topics import KafkaTopics
 from app.model import Guarantee, Partition, Plugin, TaskConfig, transactional_id
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from app.records import Lines
 from tests.chaos.alone import Worker
 from tests.chaos.brokers import ProxiedBroker

@@ -9,8 +9,7 @@ from confluent_kafka import Producer
 
 from app.embedded.broker import Cluster
 from app.kafka.admin import AdminConnection
-from app.kafka.ages import KafkaAges
-from app.kafka.first_records import KafkaFirstRecords
+from app.kafka.ages import KafkaAges, KafkaFirstRecords
 from app.kafka.topics import KafkaTopics
 from app.model import Partition
 from tests.conftest import Topics

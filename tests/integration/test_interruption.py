@@ -12,7 +12,7 @@ from app.embedded.broker import Cluster
 from app.kafka import settings
 from app.kafka.clients import TaskClients
 from app.kafka.failures import error_of
-from app.kafka.interruption import ASKED_AGAIN_SECONDS, interrupt
+from app.kafka.fence import ASKED_AGAIN_SECONDS, interrupt
 from app.model import Partition, transactional_id
 from tests.conftest import Topics
 from tests.independent import read, values

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from app.config import Config
 from app.embedded.broker import Broker
 from app.kafka.admin import AdminConnection
-from app.kafka.group import KafkaGroup
+from app.kafka.cluster import KafkaGroup
 from app.model import Pause
 from app.start import clients
 from tests import independent

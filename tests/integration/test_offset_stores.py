@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from app.embedded.broker import Cluster
+from app.kafka.offsets import KafkaGroupOffsets
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import OffsetStore, StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from app.offsets.testing import OffsetStoreContract
 from tests.conftest import Topics
 

@@ -13,10 +13,10 @@ from app.errors import Unreachable
 from app.executor import task
 from app.executor.parse import make_parser
 from app.kafka.clients import TaskClients
+from app.kafka.offsets import KafkaGroupOffsets
 from app.kafka.writers import TransactionalWriter
 from app.model import Assignment, Destination, Guarantee, OffsetRange, Partition, Plugin, TaskConfig
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from tests.chaos.cluster import stopped
 from tests.conftest import QUICK_JAVA
 from tests.independent import Written, cleansed, committed, connect_again, line, produce, read, values

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from app.embedded.broker import Cluster
 from app.kafka.fence import KafkaFence
+from app.kafka.offsets import KafkaGroupOffsets
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from tests.conftest import Topics
 from tests.independent import cleansed, values
 from tests.integration.tasks import Stage, make_stage

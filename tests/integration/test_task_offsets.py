@@ -10,9 +10,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from app.embedded.broker import Broker, Cluster
 from app.kafka.fence import KafkaFence
+from app.kafka.offsets import KafkaGroupOffsets
 from app.model import Guarantee, OffsetRange, Outcome, Partition
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from tests import independent
 from tests.conftest import Topics
 from tests.independent import Written, cleansed, ends, line, produce, read, values

@@ -97,8 +97,8 @@ RULES = [
     ),
     Rule("only app.spark imports pyspark", outside("app.spark"), within("pyspark", "py4j")),
     Rule(
-        "only app.kafka, the store in Kafka, the demo and the embedded Kafka import confluent_kafka",
-        outside("app.kafka", "app.offsets.kafka", "app.demo", "app.embedded"),
+        "only app.kafka, the demo and the embedded Kafka import confluent_kafka",
+        outside("app.kafka", "app.demo", "app.embedded"),
         within("confluent_kafka"),
     ),
     Rule(
@@ -146,12 +146,12 @@ RULES = [
     Rule(
         "the driver knows Kafka and Spark only by their protocols",
         within("app.driver"),
-        within("app.kafka", "app.spark", "app.offsets.kafka"),
+        within("app.kafka", "app.spark"),
     ),
     Rule(
         "what a person does beside the service knows Kafka and Spark only by protocols",
         within("app.operate"),
-        within("app.kafka", "app.spark", "app.offsets.kafka", "app.executor"),
+        within("app.kafka", "app.spark", "app.executor"),
     ),
     Rule(
         "nothing outside the command line imports what a person does beside the service",
@@ -164,9 +164,17 @@ RULES = [
         within("app.driver", "app.executor", "app.spark", "app.status"),
     ),
     Rule(
+        "Kafka's clients use the offset stores, never the other way round",
+        within("app.offsets"),
+        within("app.kafka"),
+    ),
+    Rule(
         "the offset stores are found by name: no module imports one",
         lambda name: True,
-        lambda name: within("app.offsets")(name) and not within(*STORE_SEAM)(name) and name != "app.offsets",
+        lambda name: (
+            name == "app.kafka.offsets"
+            or (within("app.offsets")(name) and not within(*STORE_SEAM)(name) and name != "app.offsets")
+        ),
     ),
 ]
 
@@ -218,7 +226,7 @@ def test_the_client_library_of_a_store_is_imported_only_in_its_file() -> None:
     stores = [
         name for name in modules() if within("app.offsets")(name) and not within("app.offsets", *STORE_SEAM)(name)
     ]
-    libraries = {library for store in stores for library in roots(store) - ours - {"confluent_kafka"}}
+    libraries = {library for store in stores for library in roots(store) - ours}
 
     importers = {library: [name for name in modules() if library in roots(name)] for library in libraries}
 
@@ -262,7 +270,7 @@ def test_offsets_move_only_in_one_file() -> None:
         )
     }
 
-    assert {"app/offsets/kafka.py"} == movers
+    assert {"app/kafka/offsets.py"} == movers
 
 
 def test_the_environment_is_read_at_the_edge() -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.executor.fates import Fates
 from app.headers import Header, origin_of, ours, theirs, whole_number
 from app.kafka.hanging import mark
-from app.kafka.headers import headers_of
+from app.kafka.records import headers_of
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
 from app.operate.ledger import Waiting
 from app.operate.letters import Letter

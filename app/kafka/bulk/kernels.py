@@ -45,34 +45,22 @@ def _call(builder, function, result, args):
     return builder.call(_pointer(builder, function, kind), args)
 
 
-@intrinsic
-def word_at(_context, _address):
-    """Load eight bytes."""
+def _load(kind, extend):
+    """Return an instruction that loads a number at an address."""
 
-    def build(_target, builder, _signature, args):
-        return builder.load(_pointer(builder, args[0], _I64), align=1)
+    @intrinsic
+    def load(_context, _address):
+        def build(_target, builder, _signature, args):
+            return extend(builder, builder.load(_pointer(builder, args[0], kind), align=1))
 
-    return types.int64(types.int64), build
+        return types.int64(types.int64), build
 
-
-@intrinsic
-def number_at(_context, _address):
-    """Load a 32-bit number."""
-
-    def build(_target, builder, _signature, args):
-        return builder.sext(builder.load(_pointer(builder, args[0], _I32), align=1), _I64)
-
-    return types.int64(types.int64), build
+    return load
 
 
-@intrinsic
-def byte_at(_context, _address):
-    """Load one byte."""
-
-    def build(_target, builder, _signature, args):
-        return builder.zext(builder.load(_pointer(builder, args[0])), _I64)
-
-    return types.int64(types.int64), build
+word_at = _load(_I64, lambda _, word: word)
+number_at = _load(_I32, lambda builder, number: builder.sext(number, _I64))
+byte_at = _load(_I8, lambda builder, byte: builder.zext(byte, _I64))
 
 
 @intrinsic

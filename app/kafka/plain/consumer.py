@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from app.errors import PartitionError
 from app.kafka.consumer import TaskConsumer
-from app.kafka.failures import of_partition
-from app.kafka.headers import headers_of
+from app.kafka.failures import is_end, of_partition
+from app.kafka.records import headers_of
 from app.model import NO_EPOCH, Partition
 from app.records import Chunk
 
@@ -51,7 +51,7 @@ class PlainConsumer(TaskConsumer):
             error, topic, number = message.error(), message.topic(), message.partition()
             if error is None or topic is None or number is None:
                 continue  # an error without a partition is a broker's: librdkafka reconnects by itself
-            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            if is_end(error):
                 ends.append((Partition(topic, number), message.offset() or 0))
             else:
                 failures.append(of_partition(error, Partition(topic, number), "reading", message.offset()))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.kafka.sender import Sender
-from app.records import Lines, OutgoingRecord
+from app.records import Lines
 
 
 class PlainSender(Sender):
@@ -27,17 +27,6 @@ class PlainSender(Sender):
             except BufferError:
                 return number
         return len(lines)
-
-    def offer_dead_letters(self, dead_letters: Sequence[OutgoingRecord], begin: int) -> int:
-        """Queue dead letters, from row `begin` on."""
-        target = self.targets.dead_letter
-        for number, dead_letter in enumerate(dead_letters[begin:], begin):
-            if not self.offer_one(target, dead_letter):
-                return number
-        return len(dead_letters)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
 
 
 def _headers(lines: Lines, rows: NDArray[np.int32]) -> Sequence[list[tuple[str, str | bytes | None]] | None]:

@@ -16,7 +16,7 @@ import faulthandler, sys
 faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True)
 from app.errors import Unreachable
 from app.kafka.admin import AdminConnection
-from app.kafka.group import KafkaGroup
+from app.kafka.cluster import KafkaGroup
 from tests.support.waiting import without
 
 connection = AdminConnection({"bootstrap.servers": sys.argv[1]})

@@ -9,9 +9,9 @@ import pytest
 
 from app.embedded.broker import Broker
 from app.errors import Transient
+from app.kafka.offsets import KafkaGroupOffsets
 from app.model import Partition
 from app.offsets.contract import StoreContext
-from app.offsets.kafka import KafkaGroupOffsets
 from tests.support.waiting import without
 
 

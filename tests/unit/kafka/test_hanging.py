@@ -18,17 +18,11 @@ BEGAN_AT = 50
 
 
 class Message(NamedTuple):
-    """A record of a target, as a consumer returns it."""
+    """A record of a target."""
 
-    at: int
-    header: Sequence[Header] = ()
+    offset: int
+    headers: Sequence[Header] = ()
     visible: bool = True
-
-    def offset(self) -> int:
-        return self.at
-
-    def headers(self) -> Sequence[Header]:
-        return self.header
 
 
 class Logs(HangingTransactions):
@@ -41,7 +35,7 @@ class Logs(HangingTransactions):
     def _read(
         self, partition: Partition, begin: int, end: int, deadline: float, isolation: str = "read_uncommitted"
     ) -> Iterator[Any]:
-        records = (each for each in self.logs[partition] if begin <= each.at < end)
+        records = (each for each in self.logs[partition] if begin <= each.offset < end)
         return (each for each in records if each.visible or isolation == "read_uncommitted")
 
 
@@ -59,8 +53,12 @@ def letter(at: int, offset: int, *, visible: bool = True) -> Message:
 def forged(at: int, offset: int, began_at: str) -> Message:
     """Return a dead letter whose source record had headers like ours."""
     stage: Header = ("__connect.errors.stage", b"VALUE_CONVERTER")
-    own = [stage, *letter(at, offset).header]
-    theirs: list[Header] = [("winnow.transaction", f"winnow/g/raw/0@{began_at}".encode()), *letter(at, 7).header, stage]
+    own = [stage, *letter(at, offset).headers]
+    theirs: list[Header] = [
+        ("winnow.transaction", f"winnow/g/raw/0@{began_at}".encode()),
+        *letter(at, 7).headers,
+        stage,
+    ]
     return Message(at, [*theirs, *own])
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from app.errors import NotAllowed, Unreachable
 from app.kafka import settings
-from app.kafka.failures import KAFKA, SINK, error_of, is_refusal, of_cluster, of_partition
+from app.kafka.failures import KAFKA, SINK, error_of, is_refusal, of_cluster, of_partition, timed_out
 from app.model import CommittedOffset, Partition
 from app.offsets.contract import StoreContext
 from app.offsets.failures import refuse_to_go_back, saving
@@ -143,7 +143,7 @@ class KafkaGroupOffsets:
                 self._last_commit = REAL.background(partial(reader.commit, offsets=[at], asynchronous=False))
                 self._last_commit.result(COMMIT_SECONDS)
             except TimeoutError as error:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001
+                raise timed_out() from error
 
     def close(self) -> None:
         """Close the store's own consumers, unless a commit hangs: then closing would hang, too."""
