@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from app.errors import PartitionError
 from app.executor.allowance import LEAST, SLOW_SECONDS, Allowance, size
 from app.executor.cleansed import Cleansed
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.ledger import Ledger
 from app.model import Partition
 from app.offsets.metadata import NOTHING, Counts
 from app.rates import Rates
@@ -100,7 +101,7 @@ class Pacing:
         if limit is not None:
             yield max(1, int(limit * POLL_SECONDS))
         allowance = self.allowance(lane.partition)
-        if allowance is not None and (room := allowance - size(lane.progress.open)) > 0:
+        if allowance is not None and (room := allowance - size(lane.ledger.progress.open)) > 0:
             yield math.ceil(room / self._record_size(lane))
         if self._full:
             yield max(1, int(self._share / self._record_size(lane)))
@@ -119,26 +120,26 @@ class Pacing:
             lane.hold()
 
     @contextmanager
-    def committing(self, lane: Lane) -> Iterator[None]:
+    def committing(self, ledger: Ledger) -> Iterator[None]:
         """Learn from the duration of a commit; use it in the thread that commits."""
-        began, taken = self._clock(), size(lane.progress.open)
-        with self.delivering(lane):
+        began, taken = self._clock(), size(ledger.progress.open)
+        with self.delivering(ledger):
             yield
         seconds = self._clock() - began
         if taken:
             self._resize(quick=seconds <= SLOW_SECONDS)
-        if seconds > SLOW_SECONDS or lane.partition in self._allowances:
-            self._of(lane).committed(taken, seconds)
+        if seconds > SLOW_SECONDS or ledger.partition in self._allowances:
+            self._of(ledger).committed(taken, seconds)
 
     @contextmanager
-    def delivering(self, lane: Lane) -> Iterator[None]:
+    def delivering(self, ledger: Ledger) -> Iterator[None]:
         """Learn from a failed delivery and its duration; use it in the thread that delivers."""
-        began, taken = self._clock(), size(lane.progress.open)
+        began, taken = self._clock(), size(ledger.progress.open)
         try:
             yield
         except PartitionError:
             seconds = self._clock() - began
-            self._of(lane).failed(taken, seconds)
+            self._of(ledger).failed(taken, seconds)
             if seconds > SLOW_SECONDS:
                 self._resize(quick=False)
             raise
@@ -149,15 +150,15 @@ class Pacing:
             self._next_resize = now + RESIZE_SECONDS
             self._window = min(self._memory, self._window * 2) if quick else max(self._first_window, self._window // 2)
 
-    def _of(self, lane: Lane) -> Allowance:
-        return self._allowances.setdefault(lane.partition, Allowance())
+    def _of(self, ledger: Ledger) -> Allowance:
+        return self._allowances.setdefault(ledger.partition, Allowance())
 
     def rests(self, lane: Lane) -> bool:
         """Return whether a lane has to rest."""
         allowance = self.allowance(lane.partition)
         return (
             self._owes(lane)
-            or (allowance is not None and size(lane.progress.open) >= allowance)
+            or (allowance is not None and size(lane.ledger.progress.open) >= allowance)
             or (self._full and self._held_by(lane) > self._share)
         )
 
@@ -171,12 +172,12 @@ class Pacing:
         return None if allowance is None else allowance.bytes
 
     def _limit(self, lane: Lane) -> int | None:
-        return self._rates.limit(backlog=lane.in_backlog)
+        return self._rates.limit(backlog=lane.ledger.in_backlog)
 
     def _held_by(self, lane: Lane) -> float:
         return lane.waiting * self._record_size(lane)
 
     def _record_size(self, lane: Lane) -> float:
         """Return the mean record size of a lane or, before its first record, of all lanes; LEAST before any record."""
-        known = (lane.progress.open, lane.progress.done, self._taken)
+        known = (lane.ledger.progress.open, lane.ledger.progress.done, self._taken)
         return next((size(counts) / counts.records for counts in known if counts.records), LEAST)
