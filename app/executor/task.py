@@ -16,18 +16,16 @@ from functools import partial
 from typing import Never, Self
 
 from app.errors import NotUsable, PartitionError, Transient, Unreachable
-from app.executor.allowance import LEAST
 from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
-from app.executor.cleanse import CleansedChunk, Cleanser
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed, CleansedChunk, Cleanser
 from app.executor.clients import C, Clients
 from app.executor.commits import Commits
 from app.executor.fences import Fences
 from app.executor.isolation import is_isolated, parsing
 from app.executor.lane.lane import Lane
 from app.executor.lane.states import Blocking, Closed, Ended, Opened, Ready, State, refuse_if_taken
-from app.executor.pacing import Pacing
+from app.executor.pacing import LEAST, Pacing
 from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
 from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
@@ -186,7 +184,7 @@ class Task:
         if self._takes_over:
             self._prepare_to_take_over()
             return
-        closed = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Closed)]
+        closed = ((lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Closed))
         self._side_by_side((lane, partial(self._open, state)) for lane, state in closed)
         opened = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Opened)]
         partitions = [lane.partition for lane, _ in opened]

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Self
 
 from app.errors import CorruptOffset, OffsetMoved, WinnowError
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt

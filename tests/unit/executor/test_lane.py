@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed
 from app.executor.lane.lane import Lane
 from app.executor.lane.search import REFUSALS_IN_A_ROW
 from app.executor.lane.states import Closed, Ended, Opened, Ready

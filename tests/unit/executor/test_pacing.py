@@ -13,10 +13,9 @@ import pytest
 
 from app.errors import Transient
 from app.executor import isolation, task
-from app.executor.allowance import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, size
 from app.executor.lane.ledger import Ledger
 from app.executor.lane.progress import Progress
-from app.executor.pacing import Pacing
+from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, Pacing, size
 from app.executor.parse import make_parser, parse
 from app.model import CommittedOffset, OffsetRange, Partition, TaskConfig
 from app.offsets.metadata import Counts, OffsetMetadata
