@@ -304,8 +304,8 @@ class Task:
     def _attend(self) -> None:
         """Handle the lanes that need more than the next records."""
         self._tell_why_blocked()
-        for lane in list(self._lanes.values()):
-            if lane not in self._calls and (lane.running is None or lane.ledger.at_end):
+        for lane in [lane for lane in self._lanes.values() if lane.running is None or lane.ledger.at_end]:
+            if lane not in self._calls:
                 self._attend_to(lane, self._clock())
 
     def _tell_why_blocked(self) -> None:
