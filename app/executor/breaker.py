@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from app.errors import TooManyDeadLetters
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed
 from app.model import Partition
 from app.rates import BreakerLimit
 

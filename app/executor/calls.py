@@ -16,10 +16,12 @@ from concurrent.futures import Executor, Future, wait
 from functools import partial
 
 from app.errors import PartitionError
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.states import Blocking, Ready
 from app.watchdog import Deadline, Watchdog, in_time
 
-Step = Callable[[], None]
+Step = Callable[[Ready], None]
+"""What a lane that accepts records does in the task's own thread."""
 
 # How many calls run at once, not counting those that hang.
 SIDE_BY_SIDE = 16
@@ -39,9 +41,9 @@ RETURN_SECONDS = 0.5
 class Call:
     """A call of a lane; it counts as hanging after `patience` seconds."""
 
-    def __init__(self, lane: Lane, step: Step, patience: float) -> None:
+    def __init__(self, lane: Lane, blocking: Blocking, patience: float) -> None:
         self.lane = lane
-        self.step = step
+        self.blocking = blocking
         self.began: float | None = None
         """When a thread started it."""
         self.ended: Future[bool] = Future()
@@ -140,7 +142,7 @@ class Calls:
         threads: Executor,
         clock: Callable[[], float],
         watchdog: Watchdog,
-        send_rest: Callable[[Lane], None],
+        send_rest: Callable[[Ready], Ready],
     ) -> None:
         self._send_rest = send_rest
         self._clock = clock
@@ -164,25 +166,23 @@ class Calls:
         """The futures of all unsettled calls and orphans."""
         return [call.ended for call in [*self._calls.values(), *self._orphans.values()]]
 
-    def start(self, lane: Lane, step: Step, patience: float = HANGS_SECONDS) -> None:
+    def start(self, lane: Lane, blocking: Blocking, patience: float = HANGS_SECONDS) -> None:
         """Start a call of a lane that has none; the lane's steps wait for it."""
-        self._calls[lane] = call = Call(lane, step, patience)
-        (self._troubled if lane.troubled else self._usual).add(call)
+        self._calls[lane] = call = Call(lane, blocking, patience)
+        (self._troubled if lane.ledger.troubled else self._usual).add(call)
 
     def _run(self, call: Call) -> None:
-        lane = call.lane
         try:
             with call.deadline, in_time(CALL_SECONDS, "a call"):
-                done = self.attempt(lane, call.step)
-                lane.discard()  # after an error, or if the lane was abandoned in the meantime
-            call.ended.set_result(done)
+                succeeded = call.lane.run(call.blocking, self._clock)
+            call.ended.set_result(succeeded)
         except BaseException as error:  # noqa: BLE001  # the task's own thread raises it
             call.ended.set_exception(error)
 
-    def attempt(self, lane: Lane, step: Step) -> bool:
+    def attempt(self, lane: Lane, ready: Ready, step: Step) -> bool:
         """Run a step of one lane; return whether it succeeded. A lane's error never stops the others."""
         try:
-            step()
+            step(ready)
         except PartitionError as error:
             lane.give_up(error, self._clock())
             return False
@@ -195,11 +195,11 @@ class Calls:
         If too many steps are parked, the task waits, so that it takes no more than it can write. It does not wait for
         hanging calls: their parked steps are dropped, and their partitions read again once the calls have ended.
         """
-        call = self._calls.get(lane)
-        if not lane.running:
+        call, ready = self._calls.get(lane), lane.running
+        if ready is None:
             return
         if call is None:
-            self._take(lane, step)
+            self._take(lane, ready, step)
         elif call.ended.done():
             self._settle(lane)
             self.step(lane, step)
@@ -213,16 +213,16 @@ class Calls:
         else:
             self._hold(lane)
 
-    def _take(self, lane: Lane, step: Step) -> None:
-        if self.attempt(lane, step) and lane.full:
-            self.start(lane, partial(self._send_rest, lane))
+    def _take(self, lane: Lane, ready: Ready, step: Step) -> None:
+        if self.attempt(lane, ready, step) and ready.writer.full:
+            self.start(lane, partial(self._send_rest, ready))
 
     def _hold(self, lane: Lane) -> None:
         self._parked.pop(lane, None)
         lane.hold()
 
     def _hangs(self, call: Call) -> bool:
-        hangs = call.abandoned or call.lane.troubled or call.hangs(self._clock())
+        hangs = call.abandoned or call.lane.ledger.troubled or call.hangs(self._clock())
         return hangs and not call.ended.done()
 
     def _ends(self, call: Call) -> bool:

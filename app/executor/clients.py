@@ -16,27 +16,21 @@ class SourceConsumer(Protocol):
     @property
     def refused(self) -> bool:
         """Whether Kafka denies it access. Only a new consumer, which reads the secrets again, can continue."""
-        ...
 
     def connect(self, partitions: Iterable[Partition]) -> None:
         """Look up the leaders of these partitions, so that reading starts without delay."""
-        ...
 
     def start(self, partition: Partition, offset: int, epoch: int = NO_EPOCH) -> None:
         """Start reading at an offset. The leader epoch of the record before it reveals a truncated log."""
-        ...
 
     def stop(self, partition: Partition) -> None:
         """Stop reading a partition."""
-        ...
 
     def poll(self, seconds: float, most: int | None = None) -> Chunk | None:
         """Return the records that have arrived, at most `most`; None if there are none."""
-        ...
 
     def close(self) -> None:
         """Close without committing."""
-        ...
 
 
 class LaneWriter(Protocol):
@@ -51,56 +45,43 @@ class LaneWriter(Protocol):
     @property
     def full(self) -> bool:
         """Whether records are left that did not fit into the queue; `send_rest` sends them."""
-        ...
 
     @property
     def waiting(self) -> int:
         """The number of sent records that are not acknowledged."""
-        ...
 
     def open(self) -> None:
         """Fence every earlier owner."""
-        ...
 
     def settle(self, committed: CommittedOffset | None) -> None:
         """End the transactions that earlier owners left open, given the offset committed when they were fenced."""
-        ...
 
     def end_pending(self, committed: int | None) -> None:
         """End a transaction that blocks reading the offset, given the offset before it. Call `open` first."""
-        ...
 
     def send(self, lines: Lines) -> None:
         """Queue lines for the sink."""
-        ...
 
     def send_dead_letters(self, dead_letters: Sequence[OutgoingRecord]) -> None:
         """Queue dead letters."""
-        ...
 
     def send_rest(self) -> None:
         """Queue what did not fit before."""
-        ...
 
     def abandon(self) -> None:
         """Make a call that runs in another thread give up."""
-        ...
 
     def free(self) -> None:
         """Free the memory of delivered records."""
-        ...
 
     def commit(self, offset: int, metadata: str) -> None:
         """Commit everything sent since the last commit together with the offset."""
-        ...
 
     def reset(self, offset: int, metadata: str) -> None:
         """Commit an offset even if it moves back."""
-        ...
 
     def discard(self) -> None:
         """Abort the open transaction and drop the client."""
-        ...
 
 
 C = TypeVar("C", bound=SourceConsumer)
@@ -111,12 +92,9 @@ class Clients(Protocol[C]):
 
     def consumer(self) -> C:
         """Return the task's consumer."""
-        ...
 
     def offsets(self, consumer: C) -> OffsetStore:
         """Return the store of the task's offsets."""
-        ...
 
     def writer(self, partition: Partition, offsets: OffsetStore) -> LaneWriter:
         """Return the writer of one source partition."""
-        ...

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from app.executor.calls import SIDE_BY_SIDE, Calls
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.states import Ready, State
 from app.executor.pacing import Pacing
 from app.executor.stopwatch import Stopwatch
 
@@ -51,26 +52,27 @@ class Commits:
         self._next_pass = self._pass_began = self._pass_took = 0.0
 
     def start(self, lanes: Iterable[Lane]) -> None:
-        """Start committing these lanes, except those with a running call."""
+        """Start committing those of these lanes that accept records and have no running call."""
         began = self._clock()
         for lane in lanes:
-            if lane not in self._calls:
-                self._calls.start(lane, partial(self._commit, lane, began, reports=self._reports(lane)))
+            if lane not in self._calls and (ready := lane.ready) is not None:
+                self._calls.start(lane, partial(self._commit, ready, began, reports=self._reports(lane)))
 
-    def _commit(self, lane: Lane, began: float, *, reports: bool) -> None:
+    def _commit(self, ready: Ready, began: float, *, reports: bool) -> State:
         started = self._clock()
-        with self._pacing.committing(lane):
-            lane.commit(started, self._stopwatch.report() if reports else None)
+        with self._pacing.committing(ready.ledger):
+            after = ready.commit(started, self._stopwatch.report() if reports else None)
         self._stopwatch.committed(self._clock() - started)
         # A failed commit does not count as slow, nor does one from an earlier pass.
         if began >= self._pass_began:
             self._pass_took = max(self._pass_took, self._clock() - began)
+        return after
 
     def start_pass(self, lanes: Iterable[Lane], now: float) -> None:
         """Start committing all lanes that have something to commit and no running call."""
         self._pass_began, self._pass_took = now, 0.0
         self._next_pass = now + self._interval
-        self.start(lane for lane in lanes if lane.dirty)
+        self.start(lane for lane in lanes if (ready := lane.ready) is not None and ready.dirty)
 
     def pass_is_due(self, now: float, *, catching_up: bool) -> bool:
         """

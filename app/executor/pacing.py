@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from app.errors import PartitionError
-from app.executor.allowance import LEAST, SLOW_SECONDS, Allowance, size
-from app.executor.cleansed import Cleansed
-from app.executor.lane import Lane
+from app.executor.cleanse import Cleansed
+from app.executor.lane.lane import Lane
+from app.executor.lane.ledger import Ledger
 from app.model import Partition
 from app.offsets.metadata import NOTHING, Counts
 from app.rates import Rates
@@ -23,6 +23,48 @@ POLL_SECONDS = 0.5
 FIRST_WINDOW, RESIZE_SECONDS = 64 << 20, 1.0
 # Each lane may always keep this fraction of an equal share, so a stuck lane does not starve the others.
 SHARE = 0.25
+# The longest that a commit should take. It is given up after 10 s (`app.kafka.consumer.CONTROL_SECONDS`).
+SLOW_SECONDS = 2.0
+GROWTH = 1.5
+# In bytes: a partition that takes MOST in one transaction is no longer limited; LEAST is always allowed.
+MOST, LEAST = 32 << 20, 64 << 10
+# The approximate overhead of a record in librdkafka and the protocol.
+RECORD_BYTES = 256
+
+
+def size(taken: Counts | Cleansed) -> int:
+    """Return how many bytes of memory these records occupy from sending until acknowledgement."""
+    return taken.bytes_in + RECORD_BYTES * taken.records
+
+
+class Allowance:
+    """
+    How many bytes one partition with a slow sink takes before it commits; None while its commits are fast.
+
+    Records must be acknowledged before they can be committed, and within the transaction timeout. A slow commit shows
+    how much the sink accepts in its time, and sets the size of the next transactions. Fast commits let them grow again,
+    but gradually: a broker that enforces a quota tolerates a burst at first and throttles its clients later.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.bytes = most
+
+    def committed(self, taken: int, seconds: float) -> None:
+        """Learn that a commit of `taken` bytes took this long."""
+        if seconds > SLOW_SECONDS:
+            self._shrink(taken, SLOW_SECONDS / seconds)
+        elif self.bytes is not None and taken >= self.bytes:
+            grown = int(self.bytes * GROWTH)
+            self.bytes = grown if grown < MOST else None
+
+    def failed(self, taken: int, seconds: float) -> None:
+        """Learn that a commit of `taken` bytes was given up after this long."""
+        if seconds > SLOW_SECONDS:
+            self._shrink(taken, SLOW_SECONDS / seconds / 2)
+
+    def _shrink(self, taken: int, share: float) -> None:
+        before = taken if self.bytes is None else min(taken, self.bytes)
+        self.bytes = max(LEAST, int(before * share))
 
 
 class _Bucket:
@@ -100,7 +142,7 @@ class Pacing:
         if limit is not None:
             yield max(1, int(limit * POLL_SECONDS))
         allowance = self.allowance(lane.partition)
-        if allowance is not None and (room := allowance - size(lane.progress.open)) > 0:
+        if allowance is not None and (room := allowance - size(lane.ledger.progress.open)) > 0:
             yield math.ceil(room / self._record_size(lane))
         if self._full:
             yield max(1, int(self._share / self._record_size(lane)))
@@ -119,26 +161,26 @@ class Pacing:
             lane.hold()
 
     @contextmanager
-    def committing(self, lane: Lane) -> Iterator[None]:
+    def committing(self, ledger: Ledger) -> Iterator[None]:
         """Learn from the duration of a commit; use it in the thread that commits."""
-        began, taken = self._clock(), size(lane.progress.open)
-        with self.delivering(lane):
+        began, taken = self._clock(), size(ledger.progress.open)
+        with self.delivering(ledger):
             yield
         seconds = self._clock() - began
         if taken:
             self._resize(quick=seconds <= SLOW_SECONDS)
-        if seconds > SLOW_SECONDS or lane.partition in self._allowances:
-            self._of(lane).committed(taken, seconds)
+        if seconds > SLOW_SECONDS or ledger.partition in self._allowances:
+            self._of(ledger).committed(taken, seconds)
 
     @contextmanager
-    def delivering(self, lane: Lane) -> Iterator[None]:
+    def delivering(self, ledger: Ledger) -> Iterator[None]:
         """Learn from a failed delivery and its duration; use it in the thread that delivers."""
-        began, taken = self._clock(), size(lane.progress.open)
+        began, taken = self._clock(), size(ledger.progress.open)
         try:
             yield
         except PartitionError:
             seconds = self._clock() - began
-            self._of(lane).failed(taken, seconds)
+            self._of(ledger).failed(taken, seconds)
             if seconds > SLOW_SECONDS:
                 self._resize(quick=False)
             raise
@@ -149,15 +191,15 @@ class Pacing:
             self._next_resize = now + RESIZE_SECONDS
             self._window = min(self._memory, self._window * 2) if quick else max(self._first_window, self._window // 2)
 
-    def _of(self, lane: Lane) -> Allowance:
-        return self._allowances.setdefault(lane.partition, Allowance())
+    def _of(self, ledger: Ledger) -> Allowance:
+        return self._allowances.setdefault(ledger.partition, Allowance())
 
     def rests(self, lane: Lane) -> bool:
         """Return whether a lane has to rest."""
         allowance = self.allowance(lane.partition)
         return (
             self._owes(lane)
-            or (allowance is not None and size(lane.progress.open) >= allowance)
+            or (allowance is not None and size(lane.ledger.progress.open) >= allowance)
             or (self._full and self._held_by(lane) > self._share)
         )
 
@@ -171,12 +213,12 @@ class Pacing:
         return None if allowance is None else allowance.bytes
 
     def _limit(self, lane: Lane) -> int | None:
-        return self._rates.limit(backlog=lane.in_backlog)
+        return self._rates.limit(backlog=lane.ledger.in_backlog)
 
     def _held_by(self, lane: Lane) -> float:
         return lane.waiting * self._record_size(lane)
 
     def _record_size(self, lane: Lane) -> float:
         """Return the mean record size of a lane or, before its first record, of all lanes; LEAST before any record."""
-        known = (lane.progress.open, lane.progress.done, self._taken)
+        known = (lane.ledger.progress.open, lane.ledger.progress.done, self._taken)
         return next((size(counts) / counts.records for counts in known if counts.records), LEAST)

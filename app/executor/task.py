@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import Never, Self
 
 from app.errors import NotUsable, PartitionError, Transient, Unreachable
-from app.executor.allowance import LEAST
 from app.executor.breaker import CircuitBreaker
 from app.executor.calls import Calls
-from app.executor.cleanse import CleansedChunk, Cleanser
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed, CleansedChunk, Cleanser
 from app.executor.clients import C, Clients
 from app.executor.commits import Commits
 from app.executor.fences import Fences
 from app.executor.isolation import is_isolated, parsing
-from app.executor.lane import Lane
-from app.executor.pacing import Pacing
+from app.executor.lane.lane import Lane
+from app.executor.lane.states import Blocking, Closed, Ended, Opened, Ready, State, refuse_if_taken
+from app.executor.pacing import LEAST, Pacing
 from app.executor.parse import REFUSED
 from app.executor.stopwatch import Stopwatch
-from app.executor.verdicts import tell
 from app.model import Assignment, CommittedOffset, Outcome, Partition, Receipt
 from app.records import Chunk
 from app.runtime import REAL, Runtime
@@ -108,9 +106,7 @@ class Task:
         self._clock = runtime.monotonic
         self._watchdog = watchdog
         self._offsets = offsets = clients.offsets(self.consumer)
-        self._lanes = {
-            each.partition: Lane(each, clients, self.consumer, offsets, config.owner) for each in assignment.ranges
-        }
+        self._lanes = {each.partition: Lane(each, self.consumer, config.owner) for each in assignment.ranges}
         self._breaker = CircuitBreaker(config.breaker, self._clock)
         self._threads = runtime.threads(2 * len(self._lanes) + 1, "winnow-lane")
         self._pacing = Pacing(config.rates, config.buffer_memory, _allowances(assignment), self._clock)
@@ -126,7 +122,8 @@ class Task:
             reports=lambda lane: lane is self._control_lane,
         )
         self._next_free = 0.0
-        self._tell = partial(tell, clients=clients, offsets=offsets, owner=config.owner)
+        self._open = partial(Closed.open, clients=clients, offsets=offsets)
+        self._tell = partial(Ended.tell, clients=clients, offsets=offsets)
         self._told: set[Partition] = set()
         """The blocked partitions whose reason has been stored with their offsets."""
         self._fences = Fences(config.owner, offsets, runtime.monotonic)
@@ -149,8 +146,7 @@ class Task:
     def _discard_all(self) -> None:
         self._calls.abandon(LAST_SECONDS)
         for lane in self._free_lanes():
-            lane.finish()
-            self._calls.start(lane, lane.discard)
+            self._calls.start(lane, lane.finish().discard)
         self._calls.settle()
         self._calls.abandon(LAST_SECONDS)
 
@@ -188,17 +184,18 @@ class Task:
         if self._takes_over:
             self._prepare_to_take_over()
             return
-        self._side_by_side(self._free_lanes(), Lane.open)
-        opened = [lane for lane in self._free_lanes() if lane.opened]
-        partitions = [lane.partition for lane in opened]
+        closed = ((lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Closed))
+        self._side_by_side((lane, partial(self._open, state)) for lane, state in closed)
+        opened = [(lane, lane.state) for lane in self._free_lanes() if isinstance(lane.state, Opened)]
+        partitions = [lane.partition for lane, _ in opened]
         try:
             self.consumer.connect(partitions)
             committed = self._committed(partitions)
         except PartitionError as error:
-            for lane in opened:
+            for lane, _ in opened:
                 lane.give_up(Transient(lane.partition, error.cause), self._clock())
             return
-        self._side_by_side(opened, lambda lane: lane.begin(committed.get(lane.partition), self._clock()))
+        self._side_by_side((lane, partial(self._begin, state, committed.get(lane.partition))) for lane, state in opened)
         self._attend()
 
     def _prepare_to_take_over(self) -> None:
@@ -206,30 +203,37 @@ class Task:
         with contextlib.suppress(PartitionError):  # each lane will see the error itself
             self.consumer.connect(list(self._lanes))
         for lane in self._lanes.values():
-            self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
+            if isinstance(lane.state, Closed):
+                self._calls.start(lane, partial(self._open_again, lane.state), OPEN_SECONDS)
 
-    def _side_by_side(self, lanes: Iterable[Lane], step: Callable[[Lane], None]) -> None:
-        for lane in lanes:
-            self._calls.start(lane, partial(step, lane), OPEN_SECONDS)
+    def _side_by_side(self, calls: Iterable[tuple[Lane, Blocking]]) -> None:
+        for lane, call in calls:
+            self._calls.start(lane, call, OPEN_SECONDS)
         self._calls.settle_while_some_end(LATE_SECONDS)
 
-    def _open_again(self, lane: Lane) -> None:
+    def _open_again(self, closed: Closed) -> State:
         """
         Do the same for one lane in the background.
 
         If only the stable offset cannot be read, a hanging transaction is about to move it (`app.kafka.hanging`).
         """
-        if lane.stored and not lane.opened:
-            lane.refuse_if_taken(self._committed([lane.partition], stable=False).get(lane.partition))
-        if not lane.opened:
-            lane.open()
+        partition = closed.ledger.partition
+        if closed.ledger.stored:
+            refuse_if_taken(closed.ledger, self._committed([partition], stable=False).get(partition))
+        return self._begin_alone(self._open(closed))
+
+    def _begin_alone(self, opened: Opened) -> State:
+        partition = opened.ledger.partition
         try:
-            committed = self._committed([lane.partition])
+            committed = self._committed([partition])
         except Transient:
-            lane.end_pending(self._committed([lane.partition], stable=False).get(lane.partition))
-            committed = self._committed([lane.partition])
+            opened.end_pending(self._committed([partition], stable=False).get(partition))
+            committed = self._committed([partition])
+        return self._begin(opened, committed.get(partition))
+
+    def _begin(self, opened: Opened, committed: CommittedOffset | None) -> State:
         # In a take-over, the offset in our name tells the other service who has fenced it.
-        lane.begin(committed.get(lane.partition), self._clock(), claim=self._takes_over)
+        return opened.begin(committed, self._clock(), claim=self._takes_over)
 
     def _committed(
         self, partitions: Sequence[Partition], *, stable: bool = True
@@ -254,25 +258,23 @@ class Task:
         chunk = results.chunk
         for partition, begin, end in chunk.by_partition():
             lane = self._lanes[partition]
-            cleansed = results.rows(begin, end, lane.stop)
-            if lane.refusal is not None and cleansed.records:
-                cleansed = cleansed.rejected(cleanser.refused(chunk, begin, lane.refusal), REFUSED)
+            cleansed, refusal = results.rows(begin, end, lane.ledger.stop), lane.ledger.refusal
+            if refusal is not None and cleansed.records:
+                cleansed = cleansed.rejected(cleanser.refused(chunk, begin, refusal), REFUSED)
             self._calls.step(lane, partial(self._take, lane, cleansed))
         for partition, position in chunk.ends:
-            lane = self._lanes[partition]
-            self._calls.step(lane, partial(lane.pass_over, position))
+            self._calls.step(self._lanes[partition], partial(Ready.pass_over, position=position))
         for failure in chunk.failures:
-            lane = self._lanes[failure.partition]
-            self._calls.step(lane, partial(lane.give_up, failure, self._clock()))
+            self._calls.step(self._lanes[failure.partition], partial(_fail, failure))
 
-    def _take(self, lane: Lane, cleansed: Cleansed) -> None:
+    def _take(self, lane: Lane, cleansed: Cleansed, ready: Ready) -> None:
         self._breaker.judge(lane.partition, cleansed)
-        lane.take(cleansed)
+        ready.take(cleansed)
         self._pacing.took(lane, cleansed)
 
-    def _send_rest(self, lane: Lane) -> None:
-        with self._pacing.delivering(lane):
-            lane.send_rest()
+    def _send_rest(self, ready: Ready) -> Ready:
+        with self._pacing.delivering(ready.ledger):
+            return ready.send_rest()
 
     def read_again(self, partitions: Iterable[Partition]) -> None:
         """Read on behind what was delivered; drop the rest of the chunk, which was not parsed."""
@@ -294,68 +296,77 @@ class Task:
 
     def _commit_first_records(self) -> None:
         """Commit the first records of each partition taken over at once: its readers have waited long enough."""
-        for lane in [self._lanes[each] for each in self._without_records if self._lanes[each].dirty]:
-            if lane not in self._calls:
+        for lane in [self._lanes[each] for each in self._without_records]:
+            if (ready := lane.ready) is not None and ready.dirty and lane not in self._calls:
                 self._without_records.discard(lane.partition)
                 self._commits.start([lane])
 
     def _attend(self) -> None:
         """Handle the lanes that need more than the next records."""
         self._tell_why_blocked()
-        for lane in [lane for lane in self._lanes.values() if not lane.goes_on]:
+        for lane in [lane for lane in self._lanes.values() if lane.running is None or lane.ledger.at_end]:
             if lane not in self._calls:
                 self._attend_to(lane, self._clock())
 
     def _tell_why_blocked(self) -> None:
         """Store with each blocked partition's offset why it is blocked, once."""
         for lane in self._free_lanes():
-            if lane.outcome is Outcome.BLOCKED and lane.partition not in self._told:
+            ended = lane.state
+            if isinstance(ended, Ended) and ended.outcome is Outcome.BLOCKED and lane.partition not in self._told:
                 self._told.add(lane.partition)
-                self._calls.start(lane, partial(self._tell, lane))
+                self._calls.start(lane, partial(self._tell, ended))
 
     def _attend_to(self, lane: Lane, now: float) -> None:
-        if lane.ready and self._pacing.rests(lane):
+        if (ready := lane.ready) is None or self._pacing.rests(lane):
             lane.hold()
         else:
-            self._calls.attempt(lane, lane.read)
-        if lane.spent:
-            self._calls.start(lane, lane.discard)
-        elif lane.outcome is Outcome.FENCED and lane.partition not in self._fences.taken:
-            once = lane is self._first_lane
-            self._calls.start(lane, partial(self._fences.look, lane.partition, once=once))
-        elif lane.outcome is not None:
-            return
-        elif lane.opened or lane.reopens(now):
-            self._calls.start(lane, partial(self._open_again, lane), OPEN_SECONDS)
-        elif (lane.at_end or lane.at_stop) and lane.dirty:
+            self._calls.attempt(lane, ready, Ready.read)
+        match lane.state:
+            case Ready() as ready:
+                self._attend_to_ready(lane, ready)
+            case Opened() as opened:
+                self._calls.start(lane, partial(self._begin_alone, opened), OPEN_SECONDS)
+            case Closed() | Ended() as off if off.writer is not None:
+                self._calls.start(lane, off.discard)
+            case Closed() as closed if closed.reopens(now):
+                self._calls.start(lane, partial(self._open_again, closed), OPEN_SECONDS)
+            case Ended(outcome=Outcome.FENCED) as ended if lane.partition not in self._fences.taken:
+                self._calls.start(lane, partial(self._look, ended, once=lane is self._first_lane))
+
+    def _attend_to_ready(self, lane: Lane, ready: Ready) -> None:
+        if (ready.ledger.at_end or ready.ledger.at_stop) and ready.dirty:
             self._commits.start([lane])
-        elif lane.at_end and lane.ready:
+        elif ready.ledger.at_end:
             lane.finish()
+
+    def _look(self, ended: Ended, *, once: bool) -> Ended:
+        self._fences.look(ended.ledger.partition, once=once)
+        return ended
 
     def _free(self, now: float) -> None:
         if now < self._next_free:
             return
         self._next_free = now + FREE_SECONDS
         for lane in self._lanes.values():
-            if lane.ready and lane not in self._calls:
-                self._calls.attempt(lane, lane.free)
+            if (ready := lane.ready) is not None and lane not in self._calls:
+                self._calls.attempt(lane, ready, _free)
 
     @property
     def _control_lane(self) -> Lane:
         """The lane by which the driver ends the task: the first one without trouble, which the driver sees too."""
         lanes = self._lanes.values()
-        return next((lane for lane in lanes if lane.ready and not lane.troubled), next(iter(lanes)))
+        return next((lane for lane in lanes if lane.ready and not lane.ledger.troubled), next(iter(lanes)))
 
     @property
     def _first_lane(self) -> Lane:
         """The lane that the driver would fence next to end the task, if it has fenced this one already."""
         lanes = self._lanes.values()
-        ours = (lane for lane in lanes if lane.partition not in self._fences.taken and not lane.troubled)
+        ours = (lane for lane in lanes if lane.partition not in self._fences.taken and not lane.ledger.troubled)
         return next(ours, next(iter(lanes)))
 
     def _owes_heartbeat(self, now: float) -> bool:
         lane = self._control_lane
-        return lane.ready and now - lane.committed_at >= HEARTBEAT_SECONDS
+        return lane.ready is not None and now - lane.ledger.committed_at >= HEARTBEAT_SECONDS
 
     def finish(self) -> list[Receipt]:
         """
@@ -365,7 +376,7 @@ class Task:
         """
         self._calls.settle()
         self._tell_why_blocked()
-        self._commits.start(lane for lane in self._lanes.values() if lane.ready)
+        self._commits.start(self._lanes.values())
         self._calls.settle()
         self._calls.abandon(LAST_SECONDS)
         for lane in self._free_lanes():
@@ -375,6 +386,15 @@ class Task:
     def _receipt(self, lane: Lane) -> Receipt:
         where = lane.partition
         return replace(lane.receipt(), tripped=where in self._breaker.tripped, allowance=self._pacing.allowance(where))
+
+
+def _free(ready: Ready) -> None:
+    """Free the memory of delivered records."""
+    ready.writer.free()
+
+
+def _fail(failure: PartitionError, _: Ready) -> Never:
+    raise failure
 
 
 def _allowances(assignment: Assignment) -> Mapping[Partition, int]:

@@ -22,7 +22,7 @@ ENOUGH = 0.95
 
 def modules_in(paths: Iterable[str]) -> list[Path]:
     """Return the modules among these files and in these folders."""
-    return [each for path in map(Path, paths) for each in (sorted(path.glob("*.py")) if path.is_dir() else [path])]
+    return [each for path in map(Path, paths) for each in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
 
 
 def listed() -> Mapping[str, Mapping[str, str]]:

@@ -251,12 +251,32 @@ def test_the_import_graph_has_no_cycle() -> None:
     assert not left, f"in a circle, or above one: {sorted(left)}"
 
 
-def test_no_file_is_too_long() -> None:
-    """A file longer than 400 lines has more than one subject; kernels are the exception."""
-    files = [file for folder in ("app", "parsers") for file in (ROOT / folder).rglob("*.py")]
-    long = {str(file.relative_to(ROOT)): lines for file in files if (lines := file.read_text().count("\n")) > 400}
+MOST_PUBLIC = 12
+LARGER = {
+    "app.driver.tracker.StatusTracker",  # one method for each event that changes the status
+}
+"""The classes with more public methods. This list may only shrink."""
 
-    assert {"parsers/compiled/kernels.py"} == set(long), long
+
+def test_no_class_does_too_much() -> None:
+    """A class has at most MOST_PUBLIC public methods and properties. Fields do not count, nor do protocols."""
+    classes = {f"{module}.{node.name}": node for module, tree in modules().items() for node in classes_in(tree)}
+    larger = {name for name, node in classes.items() if len(public(node)) > MOST_PUBLIC}
+
+    assert LARGER == larger
+
+
+def classes_in(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    """Return the classes of a module that are not protocols."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not any(ast.unparse(base).startswith("Protocol") for base in node.bases):
+            yield node
+
+
+def public(node: ast.ClassDef) -> set[str]:
+    """Return the public methods and properties of a class."""
+    methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {name for name in methods if not name.startswith("_")}
 
 
 def test_offsets_move_only_in_one_file() -> None:

@@ -31,7 +31,7 @@ from app.errors import (
     Truncated,
     Unreachable,
 )
-from app.executor.search import refused_cure
+from app.executor.lane.search import refused_cure
 from app.kafka.failures import CURES
 from app.model import CommittedOffset, Owner, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata

@@ -11,7 +11,7 @@ import pytest
 from app.errors import TooManyDeadLetters
 from app.executor import task
 from app.executor.breaker import CircuitBreaker
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed
 from app.executor.parse import make_parser
 from app.model import CommittedOffset, Guarantee, OffsetRange, Outcome, Owner, Partition, Receipt
 from app.offsets.metadata import Counts, OffsetMetadata

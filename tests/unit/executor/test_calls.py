@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from app.errors import PartitionError, Transient
 from app.executor.calls import HANGS_SECONDS, MAX_PARKED, SIDE_BY_SIDE, Calls
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.states import Ready
 from app.model import Outcome, Partition
 from app.watchdog import Watchdog, in_time
 from tests.fakes import FakeClock
@@ -22,29 +24,36 @@ LANES = 2 * SIDE_BY_SIDE
 
 
 class FakeLane:
-    """A lane whose calls last until it is released, and which records what it was asked to do."""
+    """A lane, and its own state, whose calls last until it is released, and which records what it was asked to do."""
 
     def __init__(self, *, troubled: bool = False) -> None:
-        self.troubled, self.full, self.running = troubled, False, True
+        self.ledger = SimpleNamespace(troubled=troubled)
+        self.writer = SimpleNamespace(full=False)
+        self.running: FakeLane | None = self
         self.outcome: Outcome | None = None
         self.let_go = threading.Event()
         self.did: list[str] = []
 
     def waits(self) -> None:
         assert self.let_go.wait(20)
-        self.full = False
+        self.writer.full = False
         if self.outcome is not None:
             raise Transient(Partition("raw", 0), "abandoned")
 
     def hold(self) -> None:
-        self.running = False
+        self.running = None
         self.did.append("hold")
 
     def give_up(self, error: PartitionError, now: float) -> None:
         self.did.append("give up")
 
-    def discard(self) -> None:
+    def run(self, call: Callable[[], object], clock: Callable[[], float]) -> bool:
+        try:
+            call()
+        except PartitionError as error:
+            self.give_up(error, clock())
         self.did.append("discard")
+        return "give up" not in self.did
 
     def successor(self, call: str, now: float) -> FakeLane:
         self.did.append(f"{call} hangs")
@@ -67,7 +76,7 @@ class Stage:
         self.replaced: list[Lane] = []
         self.threads = ThreadPoolExecutor(2 * LANES)
         self.watchdog = Watchdog()
-        self.calls = Calls(self.threads, self.clock, self.watchdog, lambda lane: lane.send_rest())
+        self.calls = Calls(self.threads, self.clock, self.watchdog, lambda ready: ready.send_rest())
 
     def lane(self, *, troubled: bool = False) -> Lane:
         self.lanes.append(FakeLane(troubled=troubled))
@@ -82,7 +91,7 @@ class Stage:
         return lane
 
     def start(self, lane: Lane) -> None:
-        self.calls.start(lane, cast("FakeLane", lane).waits)
+        self.calls.start(lane, cast("Any", lane).waits)
 
     def successors(self) -> list[Lane]:
         """Return the successors so far."""
@@ -169,7 +178,7 @@ def test_threads_of_calls_that_hung_leave(stage: Stage) -> None:
             at_once -= 1
 
     for _ in range(2 * LANES):
-        stage.calls.start(stage.lane(), counted)
+        stage.calls.start(stage.lane(), cast("Any", counted))
     stage.until(lambda: not stage.calls.ends)
 
     assert most == SIDE_BY_SIDE
@@ -195,12 +204,12 @@ def test_the_steps_of_a_lane_are_taken_in_order(stage: Stage) -> None:
     lane, taken = stage.lane(), list[int]()
     stage.start(lane)
     for number in range(MAX_PARKED):
-        stage.calls.step(lane, lambda number=number: taken.append(number))  # type: ignore[misc]
+        stage.calls.step(lane, lambda _, number=number: taken.append(number))  # type: ignore[misc]
     assert [] == taken
     stage.lanes[0].let_go.set()
 
     stage.until(lambda: lane not in stage.calls)
-    stage.calls.step(lane, lambda: taken.append(MAX_PARKED))
+    stage.calls.step(lane, lambda _: taken.append(MAX_PARKED))
 
     assert list(range(MAX_PARKED + 1)) == taken
 
@@ -215,10 +224,10 @@ def test_where_too_many_steps_wait_the_lane_that_hangs_is_held(stage: Stage, *, 
         stage.hanging(hangs)
     well, taken = stage.lane(), list[str]()
     for _ in range(MAX_PARKED):
-        stage.calls.step(hangs, lambda: taken.append("of the lane that hangs"))
+        stage.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
     stage.start(well)
-    stage.calls.step(well, lambda: taken.append("well"))
-    stage.calls.step(hangs, lambda: taken.append("of the lane that hangs"))
+    stage.calls.step(well, lambda _: taken.append("well"))
+    stage.calls.step(hangs, lambda _: taken.append("of the lane that hangs"))
     stage.lanes[1].let_go.set()
 
     stage.until(lambda: well not in stage.calls)
@@ -233,10 +242,10 @@ def test_where_too_many_steps_wait_for_calls_that_do_not_hang_the_task_waits(sta
     stage.start(one)
     stage.start(other)
     for number in range(MAX_PARKED):
-        stage.calls.step(one, lambda number=number: taken.append(number))  # type: ignore[misc]
+        stage.calls.step(one, lambda _, number=number: taken.append(number))  # type: ignore[misc]
     threading.Timer(0.1, stage.lanes[1].let_go.set).start()
 
-    stage.calls.step(other, lambda: taken.append(99))
+    stage.calls.step(other, lambda _: taken.append(99))
 
     assert [99] == taken
     assert [[], ["discard"]] == [lane.did for lane in stage.lanes]
@@ -246,11 +255,11 @@ def test_what_finds_no_room_is_sent_beside_the_flow(stage: Stage) -> None:
     """A lane with a full output queue waits for room in a thread, and its next steps wait with it."""
     lane, taken = stage.lane(), list[int]()
 
-    def fill() -> None:
-        stage.lanes[0].full = True
+    def fill(_: Ready) -> None:
+        stage.lanes[0].writer.full = True
 
     stage.calls.step(lane, fill)
-    stage.calls.step(lane, lambda: taken.append(1))
+    stage.calls.step(lane, lambda _: taken.append(1))
     assert lane in stage.calls
     assert [] == taken
     stage.lanes[0].let_go.set()
@@ -431,8 +440,8 @@ def test_a_call_that_does_not_return_is_an_orphan(stage: Stage, monkeypatch: pyt
             inside.set()
             stage.lanes[0].waits()
 
-    stage.calls.start(lane, waits)
-    stage.calls.step(lane, lambda: taken.append(1))
+    stage.calls.start(lane, cast("Any", waits))
+    stage.calls.step(lane, lambda _: taken.append(1))
     assert inside.wait(20)
     stage.clock.now += 2 * HANGS_SECONDS
 

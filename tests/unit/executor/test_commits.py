@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,9 +14,10 @@ import pytest
 from app.errors import Transient
 from app.executor.calls import SIDE_BY_SIDE, Calls
 from app.executor.commits import Commits
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.progress import Progress
+from app.executor.lane.states import Ready
 from app.executor.pacing import Pacing
-from app.executor.progress import Progress
 from app.executor.stopwatch import Stopwatch
 from app.model import Attempt, Partition
 from app.offsets.times import TaskReport
@@ -34,14 +38,21 @@ def commits_of(lanes: int, calls: Calls, clock: FakeClock, reporter: object = No
     return made, stopwatch
 
 
-class OneLane:
-    """A lane that always has something to commit, and whose commit lasts until it is released."""
+def run(_: object, call: Callable[[], object], clock: object) -> bool:
+    """Run a call as a lane does."""
+    with suppress(Transient):
+        call()
+    return True
 
-    dirty = running = True
-    troubled = full = False
-    partition, progress = Partition("raw", 0), Progress()
+
+class OneLane:
+    """A lane, and its own state, that always has something to commit, and whose commit lasts until it is released."""
+
+    dirty = True
+    ledger = SimpleNamespace(troubled=False, partition=Partition("raw", 0), progress=Progress())
 
     def __init__(self, error: Transient | None) -> None:
+        self.ready = self
         self.began, self.let_go = threading.Event(), threading.Event()
         self._error = error
 
@@ -51,11 +62,7 @@ class OneLane:
         if self._error:
             raise self._error
 
-    def give_up(self, error: Transient, now: float) -> None:
-        pass
-
-    def discard(self) -> None:
-        pass
+    run = run
 
 
 @pytest.mark.parametrize("error", [Transient(Partition("raw", 0), "19 records were not acknowledged"), None])
@@ -64,7 +71,7 @@ def test_an_outage_does_not_delay_the_next_pass(error: Transient | None) -> None
     clock, one = FakeClock(), OneLane(error)
     lane = cast("Lane", one)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
-        calls = Calls(threads, lambda: clock.now, watchdog, Lane.send_rest)
+        calls = Calls(threads, lambda: clock.now, watchdog, Ready.send_rest)
         commits, _ = commits_of(2, calls, clock)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
@@ -94,7 +101,7 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
 
     monkeypatch.setattr("app.executor.calls.wait", a_moment)
     with ThreadPoolExecutor(1) as threads, Watchdog() as watchdog:
-        calls = Calls(threads, clock, watchdog, Lane.send_rest)
+        calls = Calls(threads, clock, watchdog, Ready.send_rest)
         commits, _ = commits_of(1, calls, clock)
         commits.start_pass([lane], clock.now)
         assert one.began.wait(10)
@@ -106,13 +113,13 @@ def test_commits_that_are_about_to_end_are_awaited_before_the_next_pass(monkeypa
 
 
 class SlowLane:
-    """A lane whose commit takes its time."""
+    """A lane, and its own state, whose commit takes its time."""
 
-    troubled = full = False
-    partition, progress = Partition("raw", 0), Progress()
+    ledger = OneLane.ledger
+    run = run
 
     def __init__(self, clock: FakeClock, seconds: float, *, dirty: bool = True) -> None:
-        self.dirty, self.committed = dirty, 0
+        self.dirty, self.committed, self.ready = dirty, 0, self
         self.report: TaskReport | None = None
         self._clock, self._seconds = clock, seconds
 
@@ -120,9 +127,6 @@ class SlowLane:
         self.committed += 1
         self.report = report
         self._clock.now += self._seconds
-
-    def discard(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
     """Not a moment earlier. The first one is due at once, whatever the clock's start."""
     clock = FakeClock()
     clock.now = 0.0
-    calls = Calls(Inline(), clock, Watchdog(), Lane.send_rest)
+    calls = Calls(Inline(), clock, Watchdog(), Ready.send_rest)
     commits, _ = commits_of(lanes, calls, clock)
     assert commits.pass_is_due(clock.now, catching_up=catching_up)
     began, slow, quick = clock.now, SlowLane(clock, took), SlowLane(clock, 0.0)
@@ -158,7 +162,7 @@ def test_a_pass_is_due_after_a_pause_that_fits_the_last_one(
 
 def test_only_lanes_with_something_to_commit_take_part_in_a_pass() -> None:
     clock = FakeClock()
-    commits, _ = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock)
+    commits, _ = commits_of(2, Calls(Inline(), clock, Watchdog(), Ready.send_rest), clock)
     idle, busy = SlowLane(clock, 0.0, dirty=False), SlowLane(clock, 0.0)
     commits.start_pass([cast("Lane", idle), cast("Lane", busy)], clock.now)
     assert (0, 1) == (idle.committed, busy.committed)
@@ -172,7 +176,7 @@ def test_one_lane_reports_for_its_task() -> None:
     """It reports how long earlier commits took; the other lanes report nothing."""
     clock = FakeClock()
     slow, reporter = SlowLane(clock, 2.0), SlowLane(clock, 0.0)
-    commits, stopwatch = commits_of(2, Calls(Inline(), clock, Watchdog(), Lane.send_rest), clock, reporter)
+    commits, stopwatch = commits_of(2, Calls(Inline(), clock, Watchdog(), Ready.send_rest), clock, reporter)
 
     commits.start_pass([cast("Lane", slow), cast("Lane", reporter)], clock.now)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from math import inf
 
 import numpy as np
@@ -12,9 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.errors import Fenced, OffsetMoved, PartitionError, Refused, Transient
-from app.executor.cleansed import Cleansed
-from app.executor.lane import Lane
-from app.executor.search import REFUSALS_IN_A_ROW
+from app.executor.cleanse import Cleansed
+from app.executor.lane.lane import Lane
+from app.executor.lane.search import REFUSALS_IN_A_ROW
+from app.executor.lane.states import Closed, Ended, Opened, Ready
 from app.model import CommittedOffset, LastRead, OffsetRange, Outcome, Partition
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.records import Lines, OutgoingRecord
@@ -60,44 +60,67 @@ class Stage:
         self._clients = FakeClients(self.kafka, make_task_config(), FakeClock())
         self._clients.writer = self._writer  # type: ignore[method-assign]
         self.consumer = self._clients.consumer()
-        self.lane = Lane(offset_range, self._clients, self.consumer, self._clients.offsets(None))
+        self.lane = Lane(offset_range, self.consumer)
 
     def _writer(self, partition: Partition, offsets: object) -> Writer:
         self.writers.append(Writer(self._clients, partition))
         return self.writers[-1]
 
     def open(self) -> Lane:
-        """Open and begin the lane, as its task does."""
-        self.lane.open()
-        self.lane.begin(self.kafka.committed.get(A), self.now)
-        self.lane.read()
+        """Open and begin the lane, as its task does, if it waits for that."""
+        if isinstance(closed := self.lane.state, Closed):
+            opened = closed.open(self._clients, self._clients.offsets(None))
+            self.lane.state = opened.begin(self.kafka.committed.get(A), self.now)
+        self.read()
         return self.lane
+
+    @property
+    def ready(self) -> Ready:
+        """The lane's state, which accepts records."""
+        assert self.lane.ready is not None
+        return self.lane.ready
+
+    def read(self) -> None:
+        """Let the lane read if it is ready, as its task does between two chunks."""
+        if self.lane.ready is None:
+            self.lane.hold()
+        else:
+            self.lane.ready.read()
+
+    def commit(self) -> None:
+        """Let the lane commit, in a call that succeeds."""
+        assert self.lane.run(lambda: self.ready.commit(self.now), lambda: self.now)
+
+    def reopens(self, now: float) -> bool:
+        """Whether the lane's back-off is over."""
+        return isinstance(self.lane.state, Closed) and self.lane.state.reopens(now)
 
     def take(self, count: int, read: LastRead | None = None, start: int | None = None) -> None:
         """Let the lane take this many records from its position or `start`, the last of which is `read`."""
-        first = self.lane.position if start is None else start
+        first = self.lane.ledger.position if start is None else start
         values = pa.array([b"line"] * count, pa.binary())
         lines = Lines(values, np.arange(count, dtype=np.int32), values, np.zeros(count, np.int64))
-        self.lane.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], first, first + count, read))
+        self.ready.take(Cleansed(count, 5 * count, lines, 4 * count, [], [], first, first + count, read))
 
     def hang_in_commit(self, *, happened: bool) -> Lane:
-        """Return the lane during its commit, which has or has not happened on the broker."""
-        seen: list[Lane] = []
+        """Let the lane commit, which happens on the broker or not; return the successor that replaces it meanwhile."""
+        successors: list[Lane] = []
         commit = self.writers[-1].commit
 
         def hangs(offset: int, metadata: str) -> None:
             if happened:
                 commit(offset, metadata)
-            seen.append(copy(self.lane))
+            successors.append(self.lane.successor("commit_transaction (5 s)", self.now))
 
         self.writers[-1].commit = hangs  # type: ignore[method-assign]
-        self.lane.commit(self.now)
-        return seen[0]
+        self.commit()
+        return successors[0]
 
     def opens_after(self, error: PartitionError = AWAY) -> float:
         """Let the lane fail; return after how many seconds it reopens."""
         self.lane.give_up(error, self.now)
-        return inf if self.lane.retry_at is None else self.lane.retry_at - self.now
+        state = self.lane.state
+        return state.retry_at - self.now if isinstance(state, Closed) and state.retry_at is not None else inf
 
 
 def at(start: int, committed: int | None = None, end: int | None = None) -> OffsetRange:
@@ -115,20 +138,23 @@ class TestTrouble:
         """The next error is a new one."""
         stage = Stage(at(0))
         pauses = [stage.opens_after(), stage.opens_after()]
-        stage.open().commit(stage.now)
+        stage.open()
+        stage.commit()
 
         assert [0.25, 0.5, 0.25] == [*pauses, stage.opens_after()]
 
     def test_a_lane_opens_again_when_its_pause_is_over(self) -> None:
         """Neither before nor while it runs. Each attempt is counted."""
         stage = Stage(at(0))
-        assert not stage.open().reopens(stage.now)
+        stage.open()
+        assert not stage.reopens(stage.now)
 
         stage.opens_after()
 
-        assert not stage.lane.reopens(stage.now + 0.24)
-        assert stage.lane.reopens(stage.now + 0.25)
-        assert not stage.open().reopens(stage.now + 60)
+        assert not stage.reopens(stage.now + 0.24)
+        assert stage.reopens(stage.now + 0.25)
+        stage.open()
+        assert not stage.reopens(stage.now + 60)
         assert 1 == stage.lane.receipt().reopened
 
     @pytest.mark.parametrize("error", [Fenced(A, "a newer epoch"), OffsetMoved(A, "the offset went back", 3)])
@@ -156,7 +182,7 @@ class TestTrouble:
             stage.take(4)
             pauses.append(stage.opens_after(error))
 
-        assert stop == stage.lane.stop
+        assert stop == stage.lane.ledger.stop
         assert [0.25, 0.5, last_pause] == pauses
 
     def test_trouble_is_told_where_it_happens(self) -> None:
@@ -166,7 +192,7 @@ class TestTrouble:
             stage.opens_after()  # before it had begun
             stage.open()
             stage.take(3)
-            stage.lane.commit(stage.now)
+            stage.commit()
             stage.take(1)
             stage.opens_after(Transient(A, "another error"))
             stage.opens_after(Fenced(A, "a newer epoch"))  # not trouble: another owner wants the partition
@@ -185,14 +211,15 @@ class TestTrouble:
             stage.lane.finish()
         else:
             stage.writers[0].suspect = True
-            stage.lane.commit(stage.now)
-            assert stage.lane.reopens(stage.now)
+            stage.commit()
+            assert stage.reopens(stage.now)
             assert 1 == stage.lane.receipt().reopened
-        stage.lane.discard()
-        stage.lane.discard()
+        for _ in range(2):
+            assert isinstance(stage.lane.state, Closed | Ended)
+            stage.lane.state.discard()
 
         assert [1] == [writer.discarded for writer in stage.writers]
-        assert not stage.lane.ready
+        assert stage.lane.ready is None
 
     def test_a_lane_that_opens_again_discards_its_old_producer_first(self) -> None:
         """Two producers of one partition would fence each other."""
@@ -218,20 +245,20 @@ class TestTrouble:
         for _ in range(REFUSALS_IN_A_ROW):
             stage.take(8)
             stage.opens_after(Refused(A, "the broker does not like it"))
-            assert stage.open().running
-        assert 4 == stage.lane.stop
+            assert stage.open().running is not None
+        assert 4 == stage.lane.ledger.stop
 
         if how == "takes":
             stage.take(4)
         else:
-            stage.lane.pass_over(9)
-        stage.lane.read()
+            stage.ready.pass_over(9)
+        stage.read()
 
-        assert (4, {}) == (stage.lane.position, stage.consumer.reading)
-        stage.lane.commit(stage.now)
-        stage.lane.read()
+        assert (4, {}) == (stage.lane.ledger.position, stage.consumer.reading)
+        stage.commit()
+        stage.read()
         assert {A: 4} == stage.consumer.reading
-        assert 6 == stage.lane.stop
+        assert 6 == stage.lane.ledger.stop
 
     def test_a_lane_that_hangs_is_abandoned(self) -> None:
         """Its producer gives up, its partition is no longer read, and its receipt gives the reason."""
@@ -259,14 +286,13 @@ class TestTrouble:
         stage = Stage(at(0))
         stage.open()
         stage.take(2)
-        stage.lane.commit(stage.now)
+        stage.commit()
         stage.take(3)
-        old = stage.hang_in_commit(happened=happened)
-        stage.lane = old.successor("commit_transaction (5 s)", stage.now)
+        old, stage.lane = stage.lane, stage.hang_in_commit(happened=happened)
 
         assert stage.writers[0].abandoned
         assert {} == stage.consumer.reading
-        assert stage.lane.reopens(stage.now + 0.25)
+        assert stage.reopens(stage.now + 0.25)
         stage.open()
         assert {A: counted} == stage.consumer.reading
         receipt = stage.lane.receipt()
@@ -282,28 +308,28 @@ class TestTrouble:
             stage.opens_after(Refused(A, "the broker does not like it"))
             stage.open()
         stage.take(4)
-        old = stage.lane
-        stage.lane = old.successor("commit_transaction (5 s)", stage.now)
+        old = stage.ready
+        stage.lane = stage.lane.successor("commit_transaction (5 s)", stage.now)
         with capture_logs() as logs:
             old.commit(stage.now)
 
-        assert 4 == stage.lane.stop
+        assert 4 == stage.lane.ledger.stop
         stage.open()
-        assert 6 == stage.lane.stop
+        assert 6 == stage.lane.ledger.stop
         stage.take(1)
         with capture_logs() as more:
-            stage.lane.commit(stage.now)
+            stage.commit()
         assert ["partition_trouble_over"] * 2 == [entry["event"] for entry in [*logs, *more]]
 
     def test_a_lane_that_begins_late_does_not_change_what_its_successor_has_read(self) -> None:
         """The leader epoch stored with the next offset is that of the successor's last record."""
         stage = Stage(at(0))
-        old = stage.open()
-        stage.lane = old.successor("settle (5 s)", stage.now)
+        old = Opened(stage.open().ledger, stage.writers[-1])
+        stage.lane = stage.lane.successor("settle (5 s)", stage.now)
         stage.open()
         stage.take(2, LastRead(2, 7))
         old.begin(stage.kafka.committed[A], stage.now)
-        stage.lane.commit(stage.now)
+        stage.commit()
 
         assert LastRead(2, 7) == OffsetMetadata.parse(stage.kafka.committed[A].metadata).read
 
@@ -316,7 +342,7 @@ class TestTrouble:
         outcome = stage.lane.outcome
         stage.lane = stage.lane.successor("abort_transaction (5 s)", stage.now)
 
-        assert (outcome, None) == (stage.lane.outcome, stage.lane.retry_at)
+        assert (outcome, None) == (stage.lane.outcome, stage.lane.state.writer)
 
 
 def test_a_lane_that_is_done_lets_its_producer_go() -> None:
@@ -324,7 +350,7 @@ def test_a_lane_that_is_done_lets_its_producer_go() -> None:
     lane = Stage(at(0)).open()
     lane.finish()
 
-    assert (True, False) == (lane.spent, lane.ready)
+    assert (True, None) == (lane.state.writer is not None, lane.ready)
 
 
 def test_a_lane_that_has_never_begun_reports_its_planned_start() -> None:
@@ -340,7 +366,7 @@ def test_a_producer_that_is_refused_at_the_first_start_of_all_starts_no_search()
     for _ in range(REFUSALS_IN_A_ROW):
         stage.opens_after(Refused(A, "the broker does not like it"))
 
-    assert (None, None) == (stage.lane.stop, stage.lane.refusal)
+    assert (None, None) == (stage.lane.ledger.stop, stage.lane.ledger.refusal)
 
 
 class TestStart:
@@ -362,7 +388,7 @@ class TestStart:
         stage = Stage(planned, committed)
         stage.open()
 
-        assert starts == stage.lane.position == stage.consumer.reading[A] == stage.lane.receipt().start
+        assert starts == stage.lane.ledger.position == stage.consumer.reading[A] == stage.lane.receipt().start
 
     @pytest.mark.parametrize(("committed", "why"), [(None, "vanished"), (6, "went back to 6")])
     def test_an_offset_that_went_back_is_not_believed(self, committed: int | None, why: str) -> None:
@@ -379,18 +405,18 @@ class TestStart:
             stage.open()
 
             assert stored == stage.kafka.committed[A].offset
-            assert stage.lane.dirty == (stored != stage.lane.position)
+            assert stage.ready.dirty == (stored != stage.lane.ledger.position)
 
     def test_a_start_that_went_back_is_not_gone_back_to_again(self) -> None:
         """If it reopens at the very offset that it was planned with, it has already done what lies before."""
         stage = Stage(at(3, committed=7), 7)
         stage.open()
         stage.take(4)
-        stage.lane.commit(stage.now)
+        stage.commit()
         stage.opens_after()
         stage.open()
 
-        assert 7 == stage.lane.position
+        assert 7 == stage.lane.ledger.position
         assert (3, 7, 4) == tuple(getattr(stage.lane.receipt(), name) for name in ("start", "end", "records"))
 
 
@@ -413,7 +439,7 @@ class TestRepeats:
 
         stage.take(2, start=7)
 
-        assert 9 == stage.lane.position
+        assert 9 == stage.lane.ledger.position
 
 
 class TestProgress:
@@ -431,15 +457,15 @@ class TestProgress:
         stage = Stage(at(0))
         stage.open()
         stage.take(3)
-        stage.lane.commit(stage.now)
+        stage.commit()
         stage.take(2)
-        assert stage.lane.dirty
+        assert stage.ready.dirty
         stage.opens_after()
 
         receipt = stage.lane.receipt()
         assert (0, 3, 3, 3) == (receipt.start, receipt.end, receipt.records, receipt.out)
         assert str(OffsetMetadata("", 0, Counts(3, 3, {}, 15, 12, committed=1))) == receipt.metadata
-        assert 3 == stage.open().position
+        assert 3 == stage.open().ledger.position
 
     @pytest.mark.parametrize(("happened", "records"), [(False, 3), (True, 5)])
     def test_a_commit_whose_answer_was_lost(self, happened: bool, records: int) -> None:
@@ -447,7 +473,7 @@ class TestProgress:
         stage = Stage(at(0))
         stage.open()
         stage.take(3)
-        stage.lane.commit(stage.now)
+        stage.commit()
         stage.take(2)
 
         def lost(offset: int, metadata: str) -> None:
@@ -457,12 +483,12 @@ class TestProgress:
 
         stage.writers[0].commit = lost  # type: ignore[method-assign]
         with pytest.raises(Transient):
-            stage.lane.commit(stage.now)
+            stage.ready.commit(stage.now)
         stage.opens_after()
         assert 3 == stage.lane.receipt().records
         stage.open()
 
-        assert (records, records) == (stage.lane.position, stage.lane.receipt().records)
+        assert (records, records) == (stage.lane.ledger.position, stage.lane.receipt().records)
 
     @pytest.mark.parametrize(
         ("end", "passed", "position", "at_end"),
@@ -473,41 +499,28 @@ class TestProgress:
     ) -> None:
         """Up to the agreed end, and never back. That alone is worth a commit."""
         stage = Stage(at(5, committed=5, end=end), 5)
-        stage.open().pass_over(passed)
+        stage.open()
+        stage.ready.pass_over(passed)
 
-        assert (position, at_end, position != 5) == (stage.lane.position, stage.lane.at_end, stage.lane.dirty)
+        assert (position, at_end, position != 5) == (
+            stage.lane.ledger.position,
+            stage.lane.ledger.at_end,
+            stage.ready.dirty,
+        )
 
     def test_a_lane_reads_only_while_records_are_wanted(self) -> None:
         """It neither starts nor stops twice."""
         stage = Stage(at(0))
-        stage.lane.read()
+        stage.read()
         assert {} == stage.consumer.reading
-        stage.open().read()
+        stage.open()
         assert {A: 0} == stage.consumer.reading
-        assert stage.lane.running
+        assert stage.lane.running is not None
         stage.opens_after()
-        stage.lane.read()
+        stage.read()
         stage.lane.hold()
         assert {} == stage.consumer.reading
-        assert not stage.lane.running
-
-    def test_memory_is_freed_while_there_is_a_producer(self) -> None:
-        stage = Stage(at(0))
-        stage.lane.free()
-        stage.open().free()
-        stage.lane.free()
-
-        assert 2 == stage.writers[0].freed
-
-    def test_what_found_no_room_is_sent_while_there_is_a_producer(self) -> None:
-        """Without a producer, it was dropped."""
-        stage = Stage(at(0))
-        stage.lane.send_rest()
-        stage.open().send_rest()
-        stage.opens_after()
-        stage.lane.send_rest()
-
-        assert 1 == stage.writers[0].rests
+        assert stage.lane.running is None
 
     @pytest.mark.parametrize(("fails", "outcome"), [(True, Outcome.FAILED), (False, Outcome.DONE)])
     def test_a_round_that_ends_while_a_lane_waits_to_open(self, fails: bool, outcome: Outcome) -> None:
@@ -518,7 +531,7 @@ class TestProgress:
             stage.opens_after()
         else:
             stage.writers[0].suspect = True
-            stage.lane.commit(stage.now)
+            stage.commit()
         stage.lane.finish()
 
         assert outcome is stage.lane.receipt().outcome

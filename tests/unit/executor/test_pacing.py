@@ -13,11 +13,10 @@ import pytest
 
 from app.errors import Transient
 from app.executor import isolation, task
-from app.executor.allowance import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, size
-from app.executor.lane import Lane
-from app.executor.pacing import Pacing
+from app.executor.lane.ledger import Ledger
+from app.executor.lane.progress import Progress
+from app.executor.pacing import GROWTH, LEAST, MOST, SLOW_SECONDS, Allowance, Pacing, size
 from app.executor.parse import make_parser, parse
-from app.executor.progress import Progress
 from app.model import CommittedOffset, OffsetRange, Partition, TaskConfig
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.rates import BUFFER_MEMORY, UNLIMITED, Rates
@@ -159,9 +158,9 @@ def size_of(records: int) -> int:
     return size(Counts(records=records, bytes_in=records))
 
 
-def a_lane(taken: Counts) -> Lane:
+def a_lane(taken: Counts) -> Ledger:
     """Make a lane of `A` that has taken these."""
-    return cast("Lane", SimpleNamespace(partition=A, progress=Progress(open=taken)))
+    return cast("Ledger", SimpleNamespace(partition=A, progress=Progress(open=taken)))
 
 
 class Slow(FakeTransaction):

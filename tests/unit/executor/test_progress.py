@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.executor.progress import Progress
+from app.executor.lane.progress import Progress
 from app.offsets.metadata import NOTHING, Counts
 
 TWO, THREE, COMMIT = Counts(2, 2), Counts(3, 2, {"empty": 1}), Counts(committed=1)

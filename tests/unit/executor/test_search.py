@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.executor.search import LARGEST_STEP, REFUSALS_IN_A_ROW, Search
+from app.executor.lane.search import LARGEST_STEP, REFUSALS_IN_A_ROW, Search
 
 
 @dataclass

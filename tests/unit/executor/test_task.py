@@ -12,7 +12,8 @@ import pytest
 
 from app.errors import Transient, Truncated
 from app.executor import commits, task
-from app.executor.lane import Lane
+from app.executor.lane.lane import Lane
+from app.executor.lane.states import Closed, Ready
 from app.executor.limits import CLOCK_MARGIN_MS
 from app.executor.parse import make_parser
 from app.model import (
@@ -810,13 +811,9 @@ class TestTruncation:
         """The last record is gone, so reading starts at the beginning of the partition."""
         kafka = self.kafka(guarantee)
         clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
-        lane = Lane(
-            OffsetRange(A, 12, 12, log_start=12), clients, consumer := clients.consumer(), clients.offsets(None)
-        )
+        lane = Lane(OffsetRange(A, 12, 12, log_start=12), consumer := clients.consumer())
 
-        lane.open()
-        lane.begin(kafka.committed[A], 0.0)
-        lane.read()
+        self.open(lane, clients).read()
 
         assert {A: 12} == consumer.reading
 
@@ -824,15 +821,22 @@ class TestTruncation:
         """A truncation above the committed offset lost nothing that counts."""
         kafka = self.kafka(guarantee)
         clients = FakeClients(kafka, make_task_config(guarantee), FakeClock())
-        lane = Lane(OffsetRange(A, 12, 12), clients, clients.consumer(), clients.offsets(None))
-        lane.open()
-        lane.begin(kafka.committed[A], 0.0)
-        lane.read()
+        lane = Lane(OffsetRange(A, 12, 12), clients.consumer())
+        self.open(lane, clients).read()
 
         lane.give_up(Truncated(A, 40, 30), 0.0)
 
         assert (None, 1) == (lane.outcome, lane.receipt().reopened)
-        assert lane.retry_at is not None
+        assert isinstance(lane.state, Closed)
+        assert lane.state.retry_at is not None
+
+    def open(self, lane: Lane, clients: FakeClients) -> Ready:
+        """Open and begin a lane."""
+        assert isinstance(lane.state, Closed)
+        opened = lane.state.open(clients, clients.offsets(None))
+        lane.state = opened.begin(clients.kafka.committed[A], 0.0)
+        assert lane.ready is not None
+        return lane.ready
 
 
 def test_lines_are_keyed_by_a_field(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from app.errors import Transient
 from app.events import REMIND_SECONDS
-from app.executor.trouble import Trouble
+from app.executor.lane.trouble import Trouble
 from app.model import Partition
 
 P = Partition("raw", 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from app.executor.cleansed import Cleansed
+from app.executor.cleanse import Cleansed
 from app.model import LastRead
 from app.offsets.metadata import Counts
 from app.records import Lines, OutgoingRecord

@@ -1,0 +1,315 @@
+"""
+The states of a lane. What may be called in a state is a method of its type.
+
+        Closed ──open──▶ Opened ──begin──▶ Ready ──commit──▶ Ready ──▶ Ended    it reached its end or the deadline
+           ▲               │ Transient       │ Transient
+           └── back-off ◀──┴─────────────────┤          new writer, restarts at the committed offset;
+                                             │          after Refused with fewer records (`search`)
+                                             └──▶ Ended    Fenced, Blocked: uncommitted work is dropped
+
+A method that returns a state is a `Blocking` call: it may wait for Kafka. `app.executor.calls` runs it in a thread, one
+at a time for each lane, and the lane enters the state that it returns. Everything else runs in the task's own thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Self
+
+from app.errors import CorruptOffset, OffsetMoved, WinnowError
+from app.executor.cleanse import Cleansed
+from app.executor.clients import C, Clients, LaneWriter
+from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
+from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.offsets.claim import yield_to_later
+from app.offsets.contract import OffsetStore
+from app.offsets.metadata import OffsetMetadata
+from app.offsets.times import TaskReport
+
+
+class WithoutWriter:
+    """A state in which at most a retired writer is left, which must be discarded."""
+
+    def __init__(self, ledger: Ledger, writer: LaneWriter | None = None) -> None:
+        self.ledger = ledger
+        self.writer = writer
+
+    def discard(self) -> Self:
+        """Discard the retired writer, which aborts its open transaction."""
+        if self.writer is not None:
+            writer, self.writer = self.writer, None
+            writer.discard()
+        return self
+
+
+class Closed(WithoutWriter):
+    """Waits to open. `retry_at` is the end of the back-off; None before the first attempt."""
+
+    def __init__(self, ledger: Ledger, writer: LaneWriter | None = None, retry_at: float | None = None) -> None:
+        super().__init__(ledger, writer)
+        self.retry_at = retry_at
+
+    def reopens(self, now: float) -> bool:
+        """Whether its back-off is over."""
+        return self.retry_at is not None and self.retry_at <= now
+
+    def open(self, clients: Clients[C], offsets: OffsetStore) -> Opened:
+        """Fence every earlier owner. Read the committed offset for `begin` only after this."""
+        self.discard()
+        self.writer = writer = clients.writer(self.ledger.partition, offsets)
+        writer.open()
+        return Opened(self.ledger, writer)
+
+
+class Opened:
+    """Has fenced every earlier owner, but does not know yet where to start."""
+
+    def __init__(self, ledger: Ledger, writer: LaneWriter) -> None:
+        self.ledger = ledger
+        self.writer = writer
+
+    def end_pending(self, committed: CommittedOffset | None) -> Self:
+        """End a transaction that blocks reading the committed offset. Raises what the writer raises."""
+        self.writer.end_pending(None if committed is None else committed.offset)
+        return self
+
+    def begin(self, committed: CommittedOffset | None, now: float, *, claim: bool = False) -> Ready | Closed:
+        """
+        Decide where to start, from the offset that was read after fencing.
+
+        Storing the start, or a `claim` in our name, is a commit. If it was suspiciously slow, the writer is replaced.
+
+        Raises:
+            OffsetMoved: the offset was moved back or deleted after the driver planned.
+            CorruptOffset: the stored value is not an offset.
+            Fenced, Transient: from the writer.
+        """
+        ledger = self.ledger
+        refuse_if_taken(ledger, committed)
+        _refuse_moved_offset(ledger.partition, ledger.committed, committed)
+        ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
+        ledger.progress = ledger.progress.resolved(ledger.position)
+        self.writer.settle(committed)
+        ledger.metadata = OffsetMetadata.continuing(committed, ledger.position, ledger.range, ledger.owner)
+        ledger.last_read = ledger.metadata.read
+        self._store_start(committed, claim=claim)
+        ledger.start = ledger.position if ledger.start is None else ledger.start
+        ledger.reach = ledger.position
+        ledger.search.committed(ledger.position)
+        ledger.committed_at = now
+        return Ready(ledger, self.writer).unless_suspect(now)
+
+    def _store_start(self, committed: CommittedOffset | None, *, claim: bool) -> None:
+        """Store a start that has no committed offset yet, so that `latest` means the same after a crash."""
+        ledger = self.ledger
+        goes_back = committed is not None and ledger.position < committed.offset
+        if committed is not None and not goes_back and (ledger.stored or not claim):
+            ledger.committed = committed.offset
+            return
+        # A store refuses a commit that goes back, as out.of.range may decide.
+        store = self.writer.reset if goes_back else self.writer.commit
+        store(ledger.position, str(ledger.metadata))
+        ledger.committed, ledger.stored = ledger.position, True
+
+
+def refuse_if_taken(ledger: Ledger, committed: CommittedOffset | None) -> None:
+    """Raise Fenced if a later run has committed since this lane did. Opening would fence that run."""
+    if ledger.stored:
+        yield_to_later(ledger.partition, committed, ledger.owner)
+
+
+def _refuse_moved_offset(partition: Partition, known: int | None, committed: CommittedOffset | None) -> None:
+    """Require that the committed offset still exists and is not below the one that the driver saw."""
+    if committed is None:
+        if known is not None:
+            raise OffsetMoved(partition, "the committed offset vanished", known)
+        return
+    if committed.corrupt:
+        raise CorruptOffset(partition, committed.corrupt, known)
+    if known is not None and committed.offset < known:
+        raise OffsetMoved(partition, f"the committed offset went back to {committed.offset}", known)
+
+
+def _first_position(offset_range: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> int:
+    """Return the planned start if the offset is still the planned one and not `stored` since; otherwise the offset."""
+    if committed is None or (committed.offset == offset_range.committed and not stored):
+        return offset_range.start
+    return committed.offset
+
+
+class Ready:
+    """Accepts records: earlier owners are fenced and the start is known."""
+
+    def __init__(self, ledger: Ledger, writer: LaneWriter) -> None:
+        self.ledger = ledger
+        self.writer = writer
+        self._reads = False
+
+    @property
+    def reads(self) -> bool:
+        """Whether the consumer delivers what comes next."""
+        return self._reads and self.ledger.reading.started
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit: records, or a position behind control records."""
+        return self.ledger.position != self.ledger.committed
+
+    def read(self) -> None:
+        """
+        Start reading from the position if records are wanted. Raises what the consumer raises.
+
+        Call it only between two chunks: the rest of an earlier chunk does not continue from the position.
+        """
+        if not self.reads and not self.ledger.at_stop:
+            self.ledger.reading.start(self.ledger.position, self.ledger.last_read)
+            self._reads = True
+
+    def take(self, cleansed: Cleansed) -> None:
+        """Send the results for some records; raises Fenced or Transient, also for records that were already taken."""
+        ledger, last = self.ledger, self.ledger.last_read
+        # Offsets between the last record and the position, of control records, may be reused (KIP-320).
+        cleansed.refuse_repeats(ledger.partition, ledger.position if last is None else last.after)
+        ledger.reach = cleansed.position
+        if len(cleansed.lines):
+            self.writer.send(cleansed.lines)
+        if cleansed.dead_letters:
+            self.writer.send_dead_letters(cleansed.dead_letters)
+        ledger.progress = ledger.progress.taken(cleansed.counts)
+        ledger.position, ledger.last_read = cleansed.position, cleansed.read
+        self._hold_at_stop()
+
+    def pass_over(self, position: int) -> None:
+        """Move past offsets without records: control, aborted and compacted records."""
+        stop = self.ledger.stop
+        self.ledger.position = max(self.ledger.position, position if stop is None else min(position, stop))
+        self._hold_at_stop()
+
+    def _hold_at_stop(self) -> None:
+        """Drop what was fetched past the stop. Reading resumes there once the search has set the next stop."""
+        if self.ledger.at_stop:
+            self.ledger.reading.stop()
+
+    def send_rest(self) -> Self:
+        """Send what did not fit into the queue. Raises what `take` raises."""
+        self.writer.send_rest()
+        return self
+
+    def commit(self, now: float, report: TaskReport | None = None) -> Ready | Closed:
+        """
+        Commit what was taken, with a `report` of the task's times in the offset's metadata.
+
+        The writer is replaced if the commit was suspiciously slow.
+
+        Raises:
+            Fenced, Transient: from the writer.
+        """
+        ledger = self.ledger
+        ledger.progress = ledger.progress.committing(ledger.position)
+        counts = ledger.metadata.counts + ledger.progress.open
+        metadata = replace(ledger.metadata, counts=counts, read=ledger.last_read, report=report)
+        self.writer.commit(ledger.position, str(metadata))
+        ledger.progress = ledger.progress.committed()
+        ledger.metadata = metadata
+        ledger.committed, ledger.stored = ledger.position, True
+        ledger.committed_at = now
+        ledger.backoff = FIRST_BACKOFF
+        ledger.search.committed(ledger.position)
+        ledger.trouble.over(ledger.position)
+        return self.unless_suspect(now)
+
+    def unless_suspect(self, now: float) -> Ready | Closed:
+        """Let the lane reopen with a new writer if a request of the last commit may have been sent twice."""
+        if not self.writer.suspect:
+            return self
+        self.ledger.reopened += 1
+        return Closed(self.ledger, self.writer, now).discard()
+
+
+class Ended(WithoutWriter):
+    """Does nothing more in this round."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        outcome: Outcome,
+        error: str = "",
+        cure: str = "",
+        *,
+        cut: int | None = None,
+        writer: LaneWriter | None = None,
+    ) -> None:
+        super().__init__(ledger, writer)
+        self.outcome = outcome
+        self._error = error
+        self._cure = cure
+        self._cut = cut
+
+    def receipt(self) -> Receipt:
+        """Return what was committed and how the lane ended."""
+        ledger, done = self.ledger, self.ledger.progress.done
+        start = ledger.range.start if ledger.start is None else ledger.start
+        return Receipt(
+            partition=ledger.partition,
+            start=start,
+            end=start if ledger.committed is None else max(start, ledger.committed),
+            records=done.records,
+            out=done.out,
+            dead=dict(done.dead),
+            outcome=self.outcome,
+            error=self._error,
+            cure=self._cure,
+            cut=self._cut,
+            reopened=ledger.reopened,
+            metadata=str(ledger.metadata) if ledger.start is not None else "",
+        )
+
+    def without_writer(self, ledger: Ledger) -> Ended:
+        """Return the same end for a lane's successor, without the writer that hangs."""
+        return Ended(ledger, self.outcome, self._error, self._cure, cut=self._cut)
+
+    def tell(self, clients: Clients[C], offsets: OffsetStore) -> Self:
+        """
+        Commit the offset again with the reason, so that `winnow lag` can show it. The next commit removes the reason.
+
+        If the first records are to blame, the offset may still be an earlier run's. If a later run has taken over the
+        partition, its offset is left alone. If Kafka is unavailable, nothing is stored.
+        """
+        self.discard()  # its producer has the same transactional id
+        writer = clients.writer(self.ledger.partition, offsets)
+        try:
+            with contextlib.suppress(WinnowError):
+                self._tell(writer, offsets)
+        finally:
+            writer.discard()
+        return self
+
+    def _tell(self, writer: LaneWriter, offsets: OffsetStore) -> None:
+        if self._committed(offsets) is None:
+            return
+        writer.open()
+        if (committed := self._committed(offsets)) is None:
+            return
+        writer.settle(committed)
+        reason = ": ".join(each for each in (self._error, self._cure) if each)
+        metadata = replace(OffsetMetadata.parse(str(self.ledger.metadata)), blocked=reason)
+        writer.commit(committed.offset, str(metadata))
+
+    def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:
+        """
+        Return the lane's committed offset; None if the lane never began or the offset has moved.
+
+        Raises:
+            Fenced: a later run has committed it.
+        """
+        receipt, partition = self.receipt(), self.ledger.partition
+        found = offsets.load([partition], stable=True).get(partition)
+        yield_to_later(partition, found, self.ledger.owner)
+        return found if found is not None and found.offset == receipt.end and receipt.metadata else None
+
+
+State = Closed | Opened | Ready | Ended
+Blocking = Callable[[], State]
+"""A call that may wait for Kafka, for `app.executor.calls`; the lane enters the state that it returns."""
