@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from app.config import Config
 from app.driver.clients import Clients
+from app.driver.task_config import task_config
 from app.errors import ConfigError
-from app.model import Partition, TaskConfig
-from app.operate.auditing import End, refuse_lost_times, stable_ends
-from app.operate.lag import PartitionLag
-from app.operate.ranges import Asked, Layout, LeftOut, Range, packed, ranges, together
+from app.model import NOBODY, Partition, TaskConfig
+from app.operate.audit import Auditor, End, Readers, refuse_lost_times, stable_ends
+from app.operate.judging import Verdict
+from app.operate.lag import PartitionLag, offsets_of
+from app.operate.ranges import Asked, Layout, LeftOut, Range, packed, ranges, sampled, together
+from app.operate.reading import Cleanse
 
 MOST = 10_000_000
 """How many records are compared together, in about 0.6 GB of memory."""
@@ -78,6 +83,43 @@ class Scope(NamedTuple):
                 msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
                 raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
         return packed(groups, sizes, MOST)
+
+
+class Audit(NamedTuple):
+    """
+    An audit with all that it needs to know of Kafka.
+
+    Args:
+        judged: what is judged of the scope: all of it, or a sample.
+        times: every line with a timestamp between these must have a record; None in a sample.
+    """
+
+    tasks: TaskConfig
+    scope: Scope
+    judged: Mapping[Partition, Range]
+    times: tuple[int, float] | None
+
+    @classmethod
+    def of(cls, settings: Config, clients: Clients, since: int, until: int | None, sample: float | None) -> Audit:
+        """Return the audit between two times, of a percentage of the records or of all."""
+        tasks = task_config(settings, clients.destinations, NOBODY)
+        scope = Scope.of(offsets_of(settings, clients), clients, tasks, since, until)
+        if sample is not None:
+            return cls(timeless(tasks), scope, sampled(scope.judged, sample), None)
+        return cls(timeless(tasks), scope, scope.judged, (since, math.inf if until is None else until))
+
+    @property
+    def length(self) -> int:
+        """How many offsets are judged."""
+        return sum(each.offsets for each in self.judged.values())
+
+    def verdicts(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
+        """Compare the source with the output; `advance` receives the number of records read."""
+        auditor = Auditor(cleanse, readers, self.scope.layout, self.scope.ends, self.times, advance=advance)
+        return [
+            auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
+            for sources in self.scope.packs(self.judged)
+        ]
 
 
 def timeless(tasks: TaskConfig) -> TaskConfig:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.model import Partition
-from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag
 
 
@@ -69,7 +69,7 @@ def _between(before: Look | None, now: Look) -> float:
 
 
 def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
-    counts = _metadata(now).counts
+    counts = now.metadata.counts
     share = 100 * counts.dead_total / counts.records if counts.records else None
     if before is None or seconds <= 0:
         return Row(now, None, None, None, share)
@@ -80,13 +80,9 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
     """Return what was counted between two looks; counts that restarted are all new."""
-    earlier, later = _metadata(before), _metadata(now)
+    earlier, later = before.metadata, now.metadata
     same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
     return later.counts.since(earlier.counts) if same else later.counts
-
-
-def _metadata(at: PartitionLag) -> OffsetMetadata:
-    return OffsetMetadata.parse(at.committed.metadata if at.committed else "")
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:

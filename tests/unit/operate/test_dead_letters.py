@@ -8,7 +8,16 @@ import pytest
 
 from app.headers import Header
 from app.model import Partition, Watermarks
-from app.operate.letters import NO_REASON, Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
+from app.operate.dead_letters import (
+    NO_REASON,
+    Choice,
+    Letter,
+    Statistics,
+    first_offsets,
+    last_written,
+    newest,
+    place_of,
+)
 from app.records import Record
 
 A, B = Partition("dead", 0), Partition("dead", 1)

@@ -1,4 +1,4 @@
-"""Dead letters with their origins and reasons, for `winnow dlq`. Changes nothing."""
+"""Dead letters with their origins and reasons, and how `winnow dlq` reads them. Changes nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
+from app.driver.clients import Topics
 from app.headers import ERRORS, as_text, ours, whole_number
-from app.model import Partition, Watermarks
-from app.operate.pairs import text_of
+from app.model import Partition, Watermarks, partitions_of
+from app.operate.reading import Reader, Span, read, text_of, whole
 from app.records import Record
 
 NO_REASON = "(no reason)"
@@ -163,6 +165,58 @@ def first_offsets(
         start = marks.last_stable if start is None else start
         starts[partition] = start if last is None else max(start, marks.last_stable - last)
     return starts
+
+
+class DeadLetters:
+    """
+    The dead letters in a topic.
+
+    Every method raises Unreachable if a partition does not answer, and NotUsable if an operator must act.
+    """
+
+    def __init__(self, topic: str, topics: Topics, reader: Reader) -> None:
+        self._topic = topic
+        self._topics = topics
+        self._reader = reader
+
+    def spans(self, marks: Mapping[Partition, Watermarks], choice: Choice) -> dict[Partition, Span]:
+        """Return what to read of each partition so that no selected dead letter is missed."""
+        times = None if choice.since is None else self._topics.offsets_at(marks, choice.since)
+        begins = first_offsets(marks, times, None)
+        return {each: Span(begins[each], of.last_stable) for each, of in marks.items()}
+
+    def chosen(self, choice: Choice) -> Iterator[Letter]:
+        """Yield the selected dead letters."""
+        return choice.of(self._between(self.spans(self.watermarks(), choice)))
+
+    def newest(self, choice: Choice, limit: int) -> list[Letter]:
+        """Return the newest of the selected dead letters, oldest first."""
+        if not choice.takes_all:
+            return newest(self.chosen(choice), limit)
+        marks = self.watermarks()
+
+        def read_from(starts: Mapping[Partition, int]) -> Iterator[Letter]:
+            return map(Letter.of, self._between({each: Span(starts[each], marks[each].last_stable) for each in starts}))
+
+        return last_written(marks, limit, read_from)
+
+    def at(self, number: int, offset: int) -> Letter | None:
+        """Return one dead letter; None if there is none."""
+        partition = Partition(self._topic, number)
+        marks = self.watermarks(only=partition).get(partition)
+        if marks is None or not marks.log_start <= offset < marks.last_stable:
+            return None
+        records = self._between({partition: Span(offset, offset + 1)})
+        return next((Letter.of(each) for each in records if each.offset == offset), None)
+
+    def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
+        """Return the watermarks of all partitions, or of only one."""
+        known = self._topics.source_topics([self._topic], None, ())[self._topic]
+        partitions = [each for each in partitions_of([known]) if only in (None, each)]
+        return whole(partitions, self._topics.watermarks(partitions))
+
+    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Record]:
+        return chain.from_iterable(read(self._reader, spans))
 
 
 @dataclass(slots=True)
