@@ -18,7 +18,7 @@ from app.operate.findings import counted
 from app.operate.judging import Verdict
 from app.operate.ranges import CURES, LeftOut, Range, Why
 from app.operate.resets import seconds_of
-from app.operate.scope import Audit
+from app.operate.scope import Scope
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
@@ -52,13 +52,11 @@ def audit(settings: Config, *, begin: str | None, end: str | None, last: str | N
     from app.start import clients, fates, records
 
     kafka = clients(settings)
-    planned = Audit.of(settings, kafka, since, until, sample)
+    scope = Scope.of(settings, kafka, since, until, sample)
     source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
-    with progress("auditing", planned.length) as advance:
-        verdicts = planned.verdicts(
-            fates(planned.tasks), Readers(source, output, kafka.topics, kafka.destinations), advance
-        )
-    return _view(settings.group_id, planned.scope.left_out, planned.judged, verdicts, sample)
+    with progress("auditing", scope.length) as advance:
+        verdicts = scope.audit(fates(scope.tasks), Readers(source, output, kafka.topics, kafka.destinations), advance)
+    return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
 
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:

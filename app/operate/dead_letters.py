@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from app.driver.clients import Topics
 from app.headers import ERRORS, as_text, ours, whole_number
 from app.model import Partition, Watermarks, partitions_of
-from app.operate.reading import Reader, Span, read, text_of, whole
+from app.operate.reading import Reader, Span, read, span_between, text_of, whole
 from app.records import Record
 
 NO_REASON = "(no reason)"
@@ -132,7 +133,7 @@ def last_written(
     """
     reach = 2 * limit
     while True:
-        starts = first_offsets(watermarks, None, reach)
+        starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
         found = list(read(starts))
         counts = Counter(letter.record.partition for letter in found)
         if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
@@ -142,29 +143,8 @@ def last_written(
 
 def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
     """Return the newest dead letters, oldest first; holds no others in memory."""
-    return heapq.nlargest(limit, letters, key=_age)[::-1]
-
-
-def _age(letter: Letter) -> tuple[int, int, int]:
-    return letter.record.timestamp, letter.record.partition.number, letter.record.offset
-
-
-def first_offsets(
-    watermarks: Mapping[Partition, Watermarks], since: Mapping[Partition, int | None] | None, last: int | None
-) -> dict[Partition, int]:
-    """
-    Return where to start reading each partition.
-
-    Args:
-        since: the first offset at or after a time, or None in partitions without one; None for any time.
-        last: how many offsets of each partition suffice; None for all.
-    """
-    starts: dict[Partition, int] = {}
-    for partition, marks in watermarks.items():
-        start = marks.log_start if since is None else since.get(partition, marks.log_start)
-        start = marks.last_stable if start is None else start
-        starts[partition] = start if last is None else max(start, marks.last_stable - last)
-    return starts
+    age = attrgetter("record.timestamp", "record.partition.number", "record.offset")
+    return heapq.nlargest(limit, letters, key=age)[::-1]
 
 
 class DeadLetters:
@@ -181,9 +161,10 @@ class DeadLetters:
 
     def spans(self, marks: Mapping[Partition, Watermarks], choice: Choice) -> dict[Partition, Span]:
         """Return what to read of each partition so that no selected dead letter is missed."""
-        times = None if choice.since is None else self._topics.offsets_at(marks, choice.since)
-        begins = first_offsets(marks, times, None)
-        return {each: Span(begins[each], of.last_stable) for each, of in marks.items()}
+        begins: dict[Partition, int | None] = {each: of.log_start for each, of in marks.items()}
+        if choice.since is not None:
+            begins |= self._topics.offsets_at(marks, choice.since)
+        return {each: span_between(of, begins[each], None) for each, of in marks.items()}
 
     def chosen(self, choice: Choice) -> Iterator[Letter]:
         """Yield the selected dead letters."""
@@ -223,26 +204,26 @@ class DeadLetters:
 class Statistics:
     """Counts of dead letters by reason and source topic, and their time range in milliseconds."""
 
-    total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
     first: int | None = None
     last: int | None = None
 
-    def add(self, letter: Letter) -> None:
-        """Count a dead letter."""
-        self.total += 1
-        self.reasons[letter.reason] += 1
-        self.topics[letter.errors.get("topic", "")] += 1
-        self.first = letter.record.timestamp if self.first is None else min(self.first, letter.record.timestamp)
-        self.last = letter.record.timestamp if self.last is None else max(self.last, letter.record.timestamp)
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.reasons.total()
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Statistics:
         """Count dead letters."""
         counted = cls()
         for letter in letters:
-            counted.add(letter)
+            at = letter.record.timestamp
+            counted.reasons[letter.reason] += 1
+            counted.topics[letter.errors.get("topic", "")] += 1
+            counted.first = at if counted.first is None else min(counted.first, at)
+            counted.last = at if counted.last is None else max(counted.last, at)
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from app.errors import ConfigError
 from app.model import NOBODY, Partition, TaskConfig
 from app.operate.audit import Auditor, End, Readers, refuse_lost_times, stable_ends
 from app.operate.judging import Verdict
-from app.operate.lag import PartitionLag, offsets_of
+from app.operate.lag import offsets_of
 from app.operate.ranges import Asked, Layout, LeftOut, Range, packed, ranges, sampled, together
 from app.operate.reading import Cleanse
 
@@ -28,28 +28,34 @@ class Scope(NamedTuple):
     What to audit.
 
     Args:
+        tasks: the service's, with any timestamp allowed: a topic may have taken then what it would refuse now.
         sources: all source partitions.
-        judged: what can be judged of them.
-        left_out: what cannot.
+        judged: what is judged of them.
+        left_out: what cannot be.
         ends: the ends of the partitions of sink and dead letters.
+        times: every line with a timestamp between these must have a record; None in a sample.
     """
 
+    tasks: TaskConfig
     layout: Layout
     sources: Sequence[Partition]
     judged: Mapping[Partition, Range]
     left_out: Sequence[LeftOut]
     ends: Mapping[Partition, End]
+    times: tuple[int, float] | None
 
     @classmethod
-    def of(
-        cls, found: Collection[PartitionLag], kafka: Clients, tasks: TaskConfig, since: int, until: int | None
-    ) -> Scope:
+    def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:
         """
         Return what to audit between two times: at most what was committed before the sink's ends are read.
+
+        Args:
+            sample: the percentage of the records to judge; None for all.
 
         Raises:
             NotUsable: lines cannot be matched with their records.
         """
+        tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
         topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
         layout = Layout.of(tasks, topics)
         refuse_lost_times(layout)
@@ -67,62 +73,35 @@ class Scope(NamedTuple):
             {each.topic: None if each.retention is None else now - each.retention for each in topics},
         )
         judged, left_out = ranges(found, kafka.offsets.load(led, stable=False), asked)
-        return cls(layout, [each.partition for each in found], judged, left_out, stable)
-
-    def packs(self, judged: Mapping[Partition, Range]) -> list[list[Partition]]:
-        """
-        Return groups of source partitions to compare together.
-
-        Raises:
-            ConfigError: a group has more records than fit into memory.
-        """
-        sizes = {each: found.read for each, found in judged.items()}
-        groups = [each for each in together(self.layout, self.sources) if judged.keys() & each]
-        for group in groups:
-            if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
-                msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
-                raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
-        return packed(groups, sizes, MOST)
-
-
-class Audit(NamedTuple):
-    """
-    An audit with all that it needs to know of Kafka.
-
-    Args:
-        judged: what is judged of the scope: all of it, or a sample.
-        times: every line with a timestamp between these must have a record; None in a sample.
-    """
-
-    tasks: TaskConfig
-    scope: Scope
-    judged: Mapping[Partition, Range]
-    times: tuple[int, float] | None
-
-    @classmethod
-    def of(cls, settings: Config, clients: Clients, since: int, until: int | None, sample: float | None) -> Audit:
-        """Return the audit between two times, of a percentage of the records or of all."""
-        tasks = task_config(settings, clients.destinations, NOBODY)
-        scope = Scope.of(offsets_of(settings, clients), clients, tasks, since, until)
-        if sample is not None:
-            return cls(timeless(tasks), scope, sampled(scope.judged, sample), None)
-        return cls(timeless(tasks), scope, scope.judged, (since, math.inf if until is None else until))
+        times = (since, math.inf if until is None else until) if sample is None else None
+        judged = judged if sample is None else sampled(judged, sample)
+        sink, dead_letters = (replace(each, before=None, after=None) for each in outputs)
+        timeless = replace(tasks, sink=sink, dead_letters=dead_letters)
+        return cls(timeless, layout, [each.partition for each in found], judged, left_out, stable, times)
 
     @property
     def length(self) -> int:
         """How many offsets are judged."""
         return sum(each.offsets for each in self.judged.values())
 
-    def verdicts(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
-        """Compare the source with the output; `advance` receives the number of records read."""
-        auditor = Auditor(cleanse, readers, self.scope.layout, self.scope.ends, self.times, advance=advance)
+    def audit(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
+        """
+        Compare the source with the output; `advance` receives the number of records read.
+
+        Raises:
+            ConfigError: more records must be compared together than fit into memory.
+        """
+        auditor = Auditor(cleanse, readers, self.layout, self.ends, self.times, advance=advance)
         return [
             auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
-            for sources in self.scope.packs(self.judged)
+            for sources in self._packs()
         ]
 
-
-def timeless(tasks: TaskConfig) -> TaskConfig:
-    """Return the configuration with any timestamp allowed: a topic may have taken then what it would refuse now."""
-    sink, dead_letters = (replace(each, before=None, after=None) for each in (tasks.sink, tasks.dead_letters))
-    return replace(tasks, sink=sink, dead_letters=dead_letters)
+    def _packs(self) -> list[list[Partition]]:
+        sizes = {each: found.read for each, found in self.judged.items()}
+        groups = [each for each in together(self.layout, self.sources) if self.judged.keys() & each]
+        for group in groups:
+            if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
+                msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
+                raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
+        return packed(groups, sizes, MOST)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.model import Partition
 from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
@@ -57,15 +56,9 @@ class Row:
 
 def rows(before: Look | None, now: Look) -> list[Row]:
     """Return the partitions, those with a problem first, then by descending lag."""
-    found = [
-        _row(None if before is None else before.found.get(each), at, _between(before, now))
-        for each, at in now.found.items()
-    ]
+    earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
+    found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
     return sorted(found, key=lambda row: (not row.at.problem, -(row.at.lag or 0), row.at.partition))
-
-
-def _between(before: Look | None, now: Look) -> float:
-    return 0.0 if before is None else now.at - before.at
 
 
 def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
