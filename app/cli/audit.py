@@ -13,12 +13,11 @@ from app.cli.tables import View, progress
 from app.config import Config
 from app.errors import built
 from app.model import Partition
-from app.operate.audit import Readers
+from app.operate.audit import Readers, Scope
 from app.operate.findings import counted
 from app.operate.judging import Verdict
 from app.operate.ranges import CURES, LeftOut, Range, Why
 from app.operate.resets import seconds_of
-from app.operate.scope import Scope
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
