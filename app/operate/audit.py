@@ -86,11 +86,7 @@ class Auditor:
 
     def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
         """
-        Compare some source partitions.
-
-        Args:
-            sources: all source partitions that share sink partitions.
-            judged: the ranges to judge.
+        Compare the ranges of source partitions that share sink partitions; not all of them need have one.
 
         Raises:
             Unreachable, NotUsable: Kafka does not answer, or rejects the request.

@@ -22,13 +22,7 @@ NO_REASON = "(no reason)"
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """
-    A dead letter.
-
-    Args:
-        record: the record of the dead-letter topic.
-        errors: its `__connect.errors.*` headers, without the prefix; they may be another tool's.
-    """
+    """A record of the dead-letter topic; `errors` are its `__connect.errors.*` headers, perhaps another tool's."""
 
     record: Record
     errors: Mapping[str, str]
@@ -90,14 +84,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """
-    A selection of dead letters.
-
-    Args:
-        since: the first time, in milliseconds since the epoch.
-        until: the time to stop before.
-        reasons: empty for all.
-    """
+    """A selection of dead letters: between two times in milliseconds since the epoch, and for some reasons or any."""
 
     since: int | None = None
     until: int | None = None
@@ -125,11 +112,8 @@ def last_written(
     """
     Return the newest dead letters without reading the whole topic.
 
-    Control records and aborted ones take offsets, so how far back to read is found by trial.
-
-    Args:
-        limit: how many to return.
-        read: reads from these offsets to the ends.
+    Control records and aborted ones take offsets, so how far back to read is found by trial. `read` reads from these
+    offsets to the ends.
     """
     reach = 2 * limit
     while True:

@@ -74,13 +74,11 @@ def _is_number(text: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Remainder:
     """
-    What a replay may read of one dead-letter partition.
+    What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`.
 
     Args:
         destination: the topic that lines go to.
         settled: by destination, the offset before which every dead letter has been handled.
-        begin: the first offset to read.
-        end: the offset to stop before.
     """
 
     partition: Partition
@@ -93,14 +91,7 @@ class Remainder:
     def of(
         cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]
     ) -> Remainder:
-        """
-        Return what is left to read.
-
-        Args:
-            destination: the topic that lines go to.
-            committed: the position of earlier replays.
-            at: the partition, the first wanted offset, and the watermarks.
-        """
+        """Return what earlier replays have left; `at` is the partition, the first wanted offset, and the watermarks."""
         partition, wanted, watermarks = at
         version, *words = (committed.metadata if committed else "").split() or [""]
         known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
@@ -132,10 +123,6 @@ class Ledger:
 
     Records are told apart by topic id, too: a topic that was created again has other records at the same offsets. An
     unknown id counts as the same topic.
-
-    Args:
-        topic: the ledger's topic.
-        destination: the topic that lines go to.
     """
 
     def __init__(self, topic: str, destination: str) -> None:

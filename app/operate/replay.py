@@ -46,14 +46,10 @@ def group_of(group: str, into: str, begin: int, end: int) -> str:
 
 def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
     """
-    Check that a replay writes to none of the service's topics.
-
-    Args:
-        targets: the topics that it writes to, by option.
-        own: the service's topics.
+    Check that a replay writes to none of the service's own topics.
 
     Raises:
-        ConfigError: it does, or two options name the same topic.
+        ConfigError: one of the targets, given by option, is such a topic; or two are the same.
     """
     problems = [
         f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
@@ -68,15 +64,7 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """
-    The part of one source partition to replay.
-
-    Args:
-        begin: the first offset.
-        end: the offset to stop before.
-        committed: the position of earlier attempts; None before the first.
-        log_start: the partition's first offset.
-    """
+    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
 
     partition: Partition
     begin: int

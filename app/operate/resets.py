@@ -45,14 +45,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """
-    A partition's new offset.
-
-    Args:
-        at: its offsets now.
-        offset: the new offset; None if it cannot be set.
-        note: why the offset differs from the request, or cannot be set.
-    """
+    """A partition's new offset, None if it cannot be set; `note` says why that, or why it differs from the request."""
 
     at: PartitionLag
     offset: int | None

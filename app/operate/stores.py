@@ -61,8 +61,7 @@ class Stores:
     """
     The offset stores of one group, open until the block ends. `say` receives a line for each partition.
 
-    Raises:
-        ConfigError: a store cannot be opened, or keeps nothing between runs.
+    Every method raises ConfigError if a store cannot be opened, or keeps nothing between runs.
     """
 
     def __init__(self, settings: Config, clients: Clients, say: Say) -> None:

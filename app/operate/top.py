@@ -29,9 +29,7 @@ class Row:
     A partition between two looks; rates are per second, and None before the second look.
 
     Args:
-        at: its lag.
-        records: records cleansed.
-        dead: dead letters among them.
+        dead: dead letters among the records.
         closing: offsets by which the lag shrinks; negative if it grows.
         share: the percentage of dead letters since its counts began.
     """
