@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import click
@@ -168,7 +169,7 @@ def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force:
     """
     from app.start import clients
 
-    with Stores(settings, clients(settings), click.echo) as stores:
+    with Stores(settings, partial(clients, settings), click.echo) as stores:
         return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1
 
 
@@ -186,7 +187,7 @@ def history(settings: Config, *, store: str | None, most: int, restore: str | No
     """List the group's earlier offsets, or restore them. Only some stores, such as hbase, keep a history."""
     from app.start import clients
 
-    with Stores(settings, clients(settings), click.echo) as stores:
+    with Stores(settings, partial(clients, settings), click.echo) as stores:
         if restore is None:
             stores.list_history(store, most)
             return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import cached_property
 from typing import Any, Self
 
 import yaml
@@ -64,9 +65,9 @@ class Stores:
     Every method raises ConfigError if a store cannot be opened, or keeps nothing between runs.
     """
 
-    def __init__(self, settings: Config, clients: Clients, say: Say) -> None:
+    def __init__(self, settings: Config, connect: Callable[[], Clients], say: Say) -> None:
         self._settings = settings
-        self._clients = clients
+        self._connect = connect
         self._say = say
         self._opened = ExitStack()
 
@@ -110,6 +111,11 @@ class Stores:
         service = StoppedService(self._settings, self._clients)
         with service.changing(target, [each.partition for each in moves]) as written:
             return not migrate.carry_out(moves, target, written, force=True, say=self._say)
+
+    @cached_property
+    def _clients(self) -> Clients:
+        """Made once the stores are known to be usable."""
+        return self._connect()
 
     def _topics(self) -> Mapping[str, Topic]:
         source = self._settings.source
