@@ -35,11 +35,14 @@ Every error that an operator may see. Each says what happened, where, and what t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 from app.cures import ANY, KafkaTools, choose_offset, go_on, reset
 from app.model import Partition
 from app.secrets import without_secrets
+
+T = TypeVar("T")
 
 
 class WinnowError(Exception):
@@ -75,6 +78,14 @@ class ConfigError(WinnowError):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the problems as the only argument."""
         return type(self), (self.problems,)
+
+
+def built(key: str, build: Callable[[], T]) -> T:
+    """Return what `build` returns; report the problems of its ValueError under the key."""
+    try:
+        return build()
+    except ValueError as error:
+        raise ConfigError(tuple(f"{key}: {problem}" for problem in str(error).splitlines())) from None
 
 
 class NotUsable(WinnowError):

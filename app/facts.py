@@ -1,9 +1,11 @@
-"""What a preflight asks of a Kafka cluster."""
+"""What Kafka clusters answer to a preflight and to commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from app.model import Partition
 
 
 class TopicFacts(NamedTuple):
@@ -38,3 +40,21 @@ class BrokerFacts(NamedTuple):
 
     versions: Mapping[str, int] = {}
     settings: Mapping[str, str] | None = None
+
+
+class OpenTransaction(NamedTuple):
+    """
+    An open transaction.
+
+    Args:
+        source: the source partition of its transactional id.
+        state: `ongoing`; or `committing`, `aborting` or `fencing` while its coordinator ends it.
+        began: when it began, in milliseconds since 1970.
+        producer: the id of its producer.
+    """
+
+    source: Partition
+    state: str
+    began: int
+    producer: int
+    epoch: int

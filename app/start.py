@@ -1,29 +1,32 @@
-"""Assembles the service: the driver with its Kafka clients, status tracker, log and status page."""
+"""Assembles the service and the clients of the commands: what runs, with its adapters to Kafka."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from app import __version__
-from app.config import Config
+from app.config import Config, Loaded
 from app.driver.clients import AgesUnknown, Clients, Rounds
 from app.driver.pause import GROUP, PauseMark
 from app.driver.service import Service
 from app.driver.stop import Stop
 from app.driver.tracker import StatusTracker
+from app.errors import ConfigError
 from app.kafka.admin import AdminConnection
-from app.kafka.ages import KafkaAges
-from app.kafka.backend import expected_backend, librdkafka
+from app.kafka.ages import KafkaAges, KafkaFirstRecords
+from app.kafka.backend import expected_backend, explain_backend, librdkafka
 from app.kafka.cluster import KafkaCluster, KafkaGroup
 from app.kafka.companions import KafkaPlaceholders
 from app.kafka.failures import KAFKA, SINK
 from app.kafka.fence import KafkaFence
+from app.kafka.records import KafkaRecords
 from app.kafka.topics import KafkaTopics
-from app.model import Plugin, TaskConfig
+from app.kafka.transaction_log import KafkaTransactionLog
+from app.model import Assignment, Plugin, Receipt, TaskConfig
 from app.offsets.contract import StoreContext, is_local
 from app.offsets.mirrors import mirrors_of_the_driver
 from app.offsets.registry import open_store
@@ -35,7 +38,7 @@ from app.topics import OwnTopics
 
 if TYPE_CHECKING:
     from app.executor.fates import Fates
-    from app.kafka.records import KafkaRecords
+    from app.kafka.replays import KafkaReplays
 
 
 def clients(config: Config, runtime: Runtime = REAL) -> Clients:
@@ -99,6 +102,29 @@ def about(config: Config) -> About:
     )
 
 
+def check_clients(loaded: Loaded) -> None:
+    """
+    Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting.
+
+    Raises:
+        ConfigError: it refuses some.
+    """
+    from app.kafka.trial import refusals
+
+    config, problems = loaded.config, []
+    for section, kafka in ((("kafka",), config.kafka), (("sink", "kafka"), config.sink.kafka)):
+        for name, problem in refusals(kafka, config.delivery_guarantee, ".".join(section)):
+            origin = loaded.origins.get((*section, name))
+            problems.append(f"{problem} ({origin})" if origin else problem)
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+def backend(config: Config) -> str:
+    """Return which backend moves the records, and why."""
+    return explain_backend(config.kafka, config.output_kafka)
+
+
 def fates(tasks: TaskConfig) -> Fates:
     """Return what cleanses records as the tasks do, without writing them."""
     from app.executor.fates import Fates
@@ -106,8 +132,33 @@ def fates(tasks: TaskConfig) -> Fates:
     return Fates(tasks)
 
 
-def records(tasks: TaskConfig) -> tuple[KafkaRecords, KafkaRecords]:
-    """Return readers of the source's cluster and of the sink's."""
-    from app.kafka.records import KafkaRecords
+def work(assignment: Assignment) -> list[Receipt]:
+    """Run a task in this process for as long as its assignment says; return its receipts."""
+    from app.executor import task
+    from app.executor.parse import make_parser
+    from app.kafka.clients import TaskClients
 
-    return KafkaRecords(tasks.kafka, tasks.group), KafkaRecords(tasks.output_kafka, tasks.group)
+    with TaskClients(assignment.config, ranges=assignment.ranges) as clients:
+        return task.run(assignment, clients, make_parser(assignment.config), assignment.seconds)
+
+
+def records(kafka: Mapping[str, str], group: str) -> KafkaRecords:
+    """Return a reader of a cluster's records."""
+    return KafkaRecords(kafka, group)
+
+
+def first_records(config: Config) -> KafkaFirstRecords:
+    """Return a reader of the source's records that wait."""
+    return KafkaFirstRecords(config.kafka, config.group_id)
+
+
+def transaction_log(config: Config) -> KafkaTransactionLog:
+    """Return what finds the group's open transactions."""
+    return KafkaTransactionLog(config.output_kafka, config.group_id)
+
+
+def dead_letter_replays(tasks: TaskConfig) -> KafkaReplays:
+    """Return what a replay of dead letters reads and writes; the group of `tasks` is the replays' own."""
+    from app.kafka.replays import KafkaReplays
+
+    return KafkaReplays(tasks)

@@ -15,8 +15,6 @@ from app.cli.offsets import offsets
 from app.cli.parse import parse
 from app.cli.pause import pause, resume
 from app.cli.replay import replay
-from app.cli.replays import replay_letters
-from app.cli.resets import reset, show_offsets
 from app.cli.run import run
 from app.cli.tap import tap
 from app.cli.top import top
@@ -33,6 +31,3 @@ for command in (run, pause, resume, check, show_config, parse, lag, top, tap):
     main.add_command(command)
 for command in (dlq, audit, replay, transactions, offsets, demo):
     main.add_command(command)
-for command in (show_offsets, reset):
-    offsets.add_command(command)
-dlq.add_command(replay_letters)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import click
 
-from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
-from app.cli.tables import View, as_json, progress, show
-from app.driver.task_config import task_config
-from app.model import NOBODY, Partition
-from app.offsets.history import milliseconds_of
-from app.operate.audit import Verdict
-from app.operate.auditing import Auditor, Readers
-from app.operate.lag import offsets_of
-from app.operate.ranges import CURES, LeftOut, Range, Why, sampled
+from app.cli.options import between, configured, shown
+from app.cli.tables import View, progress
+from app.config import Config
+from app.errors import built
+from app.model import Partition
+from app.operate.audit import Readers, Scope
+from app.operate.findings import counted
+from app.operate.judging import Verdict
+from app.operate.ranges import CURES, LeftOut, Range, Why
 from app.operate.resets import seconds_of
-from app.operate.scope import Scope, timeless
-from app.operate.verdict import counted
 
 SHOWN = 100
 """How many findings the table shows; JSON has all of them."""
@@ -32,8 +28,7 @@ NOT_JUDGED = 4
 
 
 @click.command()
-@configuration
-@overrides
+@configured
 @click.option(
     "--from", "begin", metavar="TIME", help="Start at the first record at or after this time; UTC unless it has a zone."
 )
@@ -44,18 +39,8 @@ NOT_JUDGED = 4
 @click.option(
     "--sample", type=click.FloatRange(0, 100, min_open=True), metavar="PERCENT", help="Audit only a random sample."
 )
-@as_json
-@reports_errors
-def audit(  # click's options
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    begin: str | None,
-    end: str | None,
-    last: str | None,
-    sample: float | None,
-    as_json: bool,
-) -> int:
+@shown
+def audit(settings: Config, *, begin: str | None, end: str | None, last: str | None, sample: float | None) -> View:
     """
     Verify the sink and the dead letters against the source.
 
@@ -63,22 +48,14 @@ def audit(  # click's options
     be running. Exits with 1 if something is wrong, and with 4 if nothing is wrong but not everything could be judged.
     """
     since, until = _times(begin, end, last)
-    settings = read(file, assignments).config
     from app.start import clients, fates, records
 
     kafka = clients(settings)
-    tasks = task_config(settings, kafka.destinations, NOBODY)
-    scope = Scope.of(offsets_of(settings, kafka), kafka, tasks, since, until)
-    judged = scope.judged if sample is None else sampled(scope.judged, sample)
-    times = (since, math.inf if until is None else until) if sample is None else None
-    with progress("auditing", sum(each.offsets for each in judged.values())) as advance:
-        readers = Readers(*records(tasks), kafka.topics, kafka.destinations)
-        auditor = Auditor(fates(timeless(tasks)), readers, scope.layout, scope.ends, times, read=advance)
-        verdicts = [
-            auditor.compare(sources, {each: judged[each] for each in sources if each in judged})
-            for sources in scope.packs(judged)
-        ]
-    return show(_view(settings.group_id, scope.left_out, judged, verdicts, sample), as_json=as_json)
+    scope = Scope.of(settings, kafka, since, until, sample)
+    source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
+    with progress("auditing", scope.length) as advance:
+        verdicts = scope.audit(fates(scope.tasks), Readers(source, output, kafka.topics, kafka.destinations), advance)
+    return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
 
 
 def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, int | None]:
@@ -86,11 +63,8 @@ def _times(begin: str | None, end: str | None, last: str | None) -> tuple[int, i
         raise click.UsageError("give either --from (and perhaps --to) or --last")
     if last is not None:
         return max(0, round((time.time() - built("--last", lambda: seconds_of(last))) * 1000)), None
-    assert begin is not None  # otherwise --last is given
-    since = max(0, built("--from", lambda: milliseconds_of(begin)))
-    until = None if end is None else built("--to", lambda: milliseconds_of(end))
-    refuse_backward("--to", since, until)
-    return since, until
+    since, until = between(("--from", begin), ("--to", end))
+    return max(0, since or 0), until
 
 
 def _view(

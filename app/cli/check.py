@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import check_clients, configuration, overrides, parser_of, read, reports_errors
+from app.cli.options import configuration, overrides, parser_of, read, reports_errors
 from app.cli.tables import as_json
 from app.errors import ConfigError
 from app.executor.parse import parse
@@ -77,9 +77,9 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     report.loaded, settings = loaded, loaded.config
     if warning := config.exposed_secrets(loaded):
         report.say("warns", warning)
-    from app.kafka.backend import explain_backend
+    from app.start import backend, check_clients, clients
 
-    report.clients = explain_backend(settings.kafka, settings.output_kafka)
+    report.clients = backend(settings)
     check_clients(loaded)
     failed = samples.failed(settings.parser.samples, partial(parse, parser_of(settings.parser)))
     for each in failed:
@@ -87,7 +87,6 @@ def _check(report: Report, loaded: config.Loaded, *, connect: bool) -> int:
     code = 0
     if connect:
         from app.driver.check import connected
-        from app.start import clients
 
         code = connected(settings, clients(settings), report.say)
     elif unknown := config.undecided(settings):

@@ -1,36 +1,34 @@
-"""`winnow dlq`: lists, shows and counts dead letters."""
+"""`winnow dlq`: lists, shows, counts and replays dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from contextlib import closing
 from functools import wraps
-from itertools import chain
-from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from app import config
-from app.cli.options import built, configuration, overrides, read, refuse_backward, reports_errors
-from app.cli.tables import View, as_json, show
-from app.model import Partition, Watermarks, partitions_of
-from app.offsets.history import milliseconds_of, time_of
-from app.operate.answers import whole
-from app.operate.letters import Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
-from app.records import Record
-
-T = TypeVar("T")
+from app.cli.options import between, configured, shown
+from app.cli.tables import View, progress
+from app.config import Config
+from app.errors import built
+from app.model import TaskConfig
+from app.operate.dead_letter_replay import Pace, Session, Tally, replaying
+from app.operate.dead_letters import Choice, DeadLetters, Statistics, place_of
+from app.times import time_of
 
 
-def chosen(command: Callable[..., T]) -> Callable[..., T]:
+def chosen(command: Callable[..., View]) -> Callable[..., View]:
     """Add the options that select dead letters; the command receives them as one `choice`."""
 
     @click.option("--since", metavar="TIME", help="Only records at or after this time; UTC unless it has a zone.")
     @click.option("--until", metavar="TIME", help="Only records before this time.")
     @click.option("--reason", "reasons", multiple=True, help="Only those with this reason; repeatable.")
     @wraps(command)
-    def wrapper(*, since: str | None, until: str | None, reasons: tuple[str, ...], **options: object) -> T:
-        return command(choice=_choice_of(since, until, reasons), **options)
+    def wrapper(
+        settings: Config, *, since: str | None, until: str | None, reasons: tuple[str, ...], **options: object
+    ) -> View:
+        return command(settings, choice=Choice(*between(("--since", since), ("--until", until)), reasons), **options)
 
     return wrapper
 
@@ -41,129 +39,123 @@ def dlq() -> None:
 
 
 @dlq.command()
-@configuration
-@overrides
+@configured
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many to list.")
-@as_json
-@reports_errors
+@shown
 @chosen
-def ls(  # click's options
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    choice: Choice,
-    limit: int,
-    as_json: bool,
-) -> int:
+def ls(settings: Config, *, choice: Choice, limit: int) -> View:
     """List the newest dead letters. Shows the place, reason and source record of each."""
-    settings = read(file, assignments).config
-    letters = _last_written(settings, limit) if choice.takes_all else newest(_letters(settings, choice), limit)
-    view = View(
+    letters = _dead_letters(settings).newest(choice, limit)
+    return View(
         columns=("PLACE", "TIME", "REASON", "SOURCE", "DETAIL"),
         rows=[(each.place, time_of(each.record.timestamp), each.reason, each.origin, each.detail) for each in letters],
         value={"version": 1, "topic": settings.dead_letters.topic, "dead_letters": [one.as_json() for one in letters]},
     )
-    return show(view, as_json=as_json)
 
 
 @dlq.command()
-@configuration
-@overrides
-@as_json
-@reports_errors
+@configured
+@shown
 @chosen
-def stats(  # click's options
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    choice: Choice,
-    as_json: bool,
-) -> int:
+def stats(settings: Config, *, choice: Choice) -> View:
     """Count the dead letters by reason. Reads all of them: use --since if there are millions."""
-    settings = read(file, assignments).config
-    found = Statistics.of(_letters(settings, choice))
+    found = Statistics.of(_dead_letters(settings).chosen(choice))
     first, last = (None if each is None else time_of(each) for each in (found.first, found.last))
     value = {"topic": settings.dead_letters.topic, "total": found.total, "first": first, "last": last}
-    view = View(
+    return View(
         columns=("REASON", "#COUNT", "#PERCENT"),
         rows=found.rows(),
         value={"version": 1} | value | {"reasons": dict(found.reasons), "source_topics": dict(found.topics)},
         footer=f"{found.total} dead letters" + (f", from {first} to {last}" if found.total else ""),
     )
-    return show(view, as_json=as_json)
 
 
-@dlq.command("show")
+@dlq.command()
 @click.argument("place", metavar="PARTITION@OFFSET")
-@configuration
-@overrides
-@as_json
-@reports_errors
-def show_letter(place: str, file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+@configured
+@shown
+def show(settings: Config, *, place: str) -> View:
     """Show one dead letter with its headers, key and value."""
     number, offset = built("PARTITION@OFFSET", lambda: place_of(place))
-    settings = read(file, assignments).config
-    partition = Partition(settings.dead_letters.topic, number)
-    marks = watermarks_of(settings, partition).get(partition)
-    there = marks is not None and marks.log_start <= offset < marks.last_stable
-    records = _between(settings, {partition: offset}, {partition: offset + 1}) if there else iter(())
-    record = next((each for each in records if each.offset == offset), None)
-    if record is None:
-        click.echo(f"there is no dead letter at {partition}@{offset}", err=True)
-        return 1
-    content = Letter.of(record).with_content()
+    topic = settings.dead_letters.topic
+    letter = _dead_letters(settings).at(number, offset)
+    if letter is None:
+        click.echo(f"there is no dead letter at {topic}-{number}@{offset}", err=True)
+        raise click.exceptions.Exit(1)
+    content = letter.with_content()
     rows = [(name, value) for name, value in content.items() if name != "headers"]
     rows += [(f"header {name}", value) for name, value in content["headers"]]
-    return show(View(("WHAT", "VALUE"), rows, {"version": 1, "topic": partition.topic} | content), as_json=as_json)
+    return View(("WHAT", "VALUE"), rows, {"version": 1, "topic": topic} | content)
 
 
-def _choice_of(since: str | None, until: str | None, reasons: tuple[str, ...]) -> Choice:
-    first = None if since is None else built("--since", lambda: milliseconds_of(since))
-    end = None if until is None else built("--until", lambda: milliseconds_of(until))
-    refuse_backward("--until", first, end)
-    return Choice(first, end, reasons)
-
-
-def _last_written(settings: config.Config, limit: int) -> list[Letter]:
-    watermarks = watermarks_of(settings)
-    ends = {partition: marks.last_stable for partition, marks in watermarks.items()}
-    return last_written(watermarks, limit, lambda starts: map(Letter.of, _between(settings, starts, ends)))
-
-
-def _letters(settings: config.Config, choice: Choice) -> Iterator[Letter]:
-    """Yield the selected dead letters."""
-    watermarks = watermarks_of(settings)
-    ends = {partition: marks.last_stable for partition, marks in watermarks.items()}
-    return choice.of(_between(settings, starts_of(settings, watermarks, choice), ends))
-
-
-def starts_of(
-    settings: config.Config, watermarks: Mapping[Partition, Watermarks], choice: Choice
-) -> dict[Partition, int]:
-    """Return where to start reading each partition so that no selected dead letter is missed."""
-    from app.start import clients
-
-    since = choice.since
-    times = None if since is None else clients(settings).destinations.offsets_at(watermarks, since)
-    return first_offsets(watermarks, times, None)
-
-
-def watermarks_of(settings: config.Config, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
+@dlq.command()
+@configured
+@click.option("--limit", type=click.IntRange(1), help="Replay at most this many.")
+@click.option("--rate", type=click.IntRange(1), help="Replay at most this many per second.")
+@click.option("--into", metavar="TOPIC", help="Write the lines to this topic instead of the sink.")
+@click.option(
+    "--attempts",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Move a dead letter to the parking topic after this many failed replays.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the result without writing anything.")
+@shown
+@chosen
+def replay(
+    settings: Config,
+    *,
+    choice: Choice,
+    limit: int | None,
+    rate: int | None,
+    into: str | None,
+    attempts: int,
+    dry_run: bool,
+) -> View:
     """
-    Return the watermarks of all dead-letter partitions, or of only one.
+    Cleanse dead letters again, with this configuration's parser.
 
-    Raises:
-        Unreachable: a partition does not answer.
+    No line is written twice, even if a replay is stopped, killed or repeated. A dead letter that fails again goes back
+    to the dead-letter topic with a count. Replayed lines follow newer ones, so their order is not kept. Exits with 1 if
+    a dead letter fails again.
     """
-    from app.start import clients
+    from app.start import clients, dead_letter_replays, fates, records
 
-    kafka, topic = clients(settings).destinations, settings.dead_letters.topic
-    known = kafka.source_topics([topic], None, ())[topic]
-    partitions = [each for each in partitions_of([known]) if only in (None, each)]
-    return whole(partitions, kafka.watermarks(partitions))
+    kafka = clients(settings)
+    tasks = replaying(settings, kafka, into)
+    reader = records(tasks.output_kafka, tasks.group)
+    with closing(dead_letter_replays(tasks)) as replays:
+        session = Session(tasks, (choice, limit, attempts), fates(tasks), clients=kafka, kafka=replays, reader=reader)
+        with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
+            if dry_run:
+                session.foresee(advance)
+            else:
+                session.carry_out(Pace(rate), advance)
+    return _view(tasks, session.replay.tally, done=not dry_run)
 
 
-def _between(settings: config.Config, starts: dict[Partition, int], ends: dict[Partition, int]) -> Iterator[Record]:
-    from app.kafka.records import KafkaRecords
+def _dead_letters(settings: Config) -> DeadLetters:
+    from app.start import clients, records
 
-    return chain.from_iterable(KafkaRecords(settings.output_kafka, settings.group_id).batches(starts, ends))
+    reader = records(settings.output_kafka, settings.group_id)
+    return DeadLetters(settings.dead_letters.topic, clients(settings).destinations, reader)
+
+
+def _view(work: TaskConfig, tally: Tally, *, done: bool) -> View:
+    topics = {"topic": work.dead_letters.topic, "into": work.sink.topic}
+    footer = f"{tally.replayed} dead letters {'replayed' if done else 'would be replayed'} into {work.sink.topic}: "
+    footer += f"{tally.cleansed} cleansed, {tally.failed} fail again, {tally.parked} of them go to the parking topic"
+    others = {
+        "handled before": tally.handled,
+        "not chosen": tally.not_chosen,
+        "not replayable": tally.not_replayable,
+    }
+    footer += "".join(f"; {count} {what}" for what, count in others.items() if count)
+    return View(
+        columns=("REASON", "#THEN", "#NOW"),
+        rows=tally.rows(),
+        value={"version": 1, "done": done, **topics, **tally.as_json()},
+        code=1 if tally.failed else 0,
+        footer=footer,
+    )

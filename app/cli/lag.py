@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import click
 
-from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.options import configured
 from app.cli.tables import View, as_json, show, watch
+from app.config import Config
 from app.model import Pause
 from app.operate import lag as lags
 
@@ -17,22 +17,18 @@ SECONDS, PROBLEM = "#LAG-SECONDS", "PROBLEM"
 
 
 @click.command()
-@configuration
-@overrides
+@configured
 @click.option("--watch", "again", is_flag=True, help="Refresh every two seconds until Ctrl-C.")
 @as_json
-@reports_errors
-def lag(file: Path | None, assignments: tuple[str, ...], again: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+def lag(settings: Config, *, again: bool, as_json: bool) -> int:
     """
     Show the group's lag in each partition.
 
     The service may be running. Exits with 1 if a partition or its offset has a problem.
     """
-    settings = read(file, assignments).config
-    from app.kafka.ages import KafkaFirstRecords
-    from app.start import clients
+    from app.start import clients, first_records
 
-    kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)
+    kafka, records = clients(settings), first_records(settings)
 
     def look() -> View:
         measured = lags.measure(settings, kafka, records, time.time())

@@ -1,28 +1,32 @@
-"""`winnow offsets migrate` and `winnow offsets history`: moves and restores the group's offsets."""
+"""`winnow offsets`: shows, sets, moves and restores the group's offsets."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
-from pathlib import Path
+import time
+from functools import partial
 from typing import Any
 
 import click
-import yaml
 
-from app import config
-from app.cli.options import built, configuration, overrides, read, reports_errors
+from app.cli.options import configured, shown
+from app.cli.tables import View, progress
+from app.config import Config
 from app.driver.clients import Clients
-from app.errors import ConfigError
-from app.model import Plugin, Topic, partitions_of
-from app.offsets import history as earlier
-from app.offsets import migrate as migration
-from app.offsets import registry as stores
-from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
-from app.operate.running import StoppedService
+from app.errors import built
+from app.model import NOBODY
+from app.operate.lag import PartitionLag, offsets_of
+from app.operate.resets import Goal, Reset, Target, carry_out, chosen, refuse_local, resets, seconds_of
+from app.operate.stores import Stores
+from app.times import milliseconds_of
 
-SOURCE = "source"
-"""Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
+BY_DURATION = "by-duration"
+topics = click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:PARTITIONS]",
+    help="Only these, such as raw-logs or raw-logs:0,3-5; repeatable. By default all source topics.",
+)
 
 
 @click.group()
@@ -31,8 +35,120 @@ def offsets() -> None:
 
 
 @offsets.command()
-@configuration
-@overrides
+@configured
+@topics
+@shown
+def show(settings: Config, *, topics: tuple[str, ...]) -> View:
+    """
+    Show the group's offsets with their metadata.
+
+    That is the counts of the records before them, and who committed them. Exits with 1 if a partition or its offset has
+    a problem.
+    """
+    _, found = _found(settings, topics)
+    problems = any(each.problem for each in found)
+    return View(
+        columns=(
+            *("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#SINCE", "#IN", "#OUT", "#DEAD-LETTERS", "COMMITTED-BY"),
+            *(["PROBLEM"] if problems else []),
+        ),
+        rows=[[*_row_of_commit(each), *([each.problem] if problems else [])] for each in found],
+        value={"version": 1, "group": settings.group_id, "partitions": [each.stored_as_json() for each in found]},
+        code=1 if problems else 0,
+    )
+
+
+def _row_of_commit(at: PartitionLag) -> list[object]:
+    metadata = at.metadata
+    if not metadata.is_ours:
+        return [*at.partition, at.offset, *[None] * 5]
+    counts, owner = metadata.counts, metadata.owner
+    by = None if owner == NOBODY else f"{owner.host}, started {owner.started_at}, generation {owner.generation}"
+    return [*at.partition, at.offset, metadata.since, counts.records, counts.out, counts.dead_total, by]
+
+
+@offsets.command()
+@configured
+@click.option("--to-earliest", is_flag=True, help="To the beginning of each partition.")
+@click.option("--to-latest", is_flag=True, help="To the end of the committed records.")
+@click.option("--to-current", is_flag=True, help="To where they are; forgets which run committed them.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record at or after this time; UTC unless it has a zone."
+)
+@click.option("--to-offset", type=click.IntRange(0), help="To this offset.")
+@click.option("--shift-by", type=int, help="By this many offsets; back if negative.")
+@click.option("--by-duration", metavar="DURATION", help="To the first record no older than 2h (or PT2H).")
+@topics
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@shown
+def reset(
+    settings: Config,
+    *,
+    topics: tuple[str, ...],
+    dry_run: bool,
+    **goals: Any,  # noqa: ANN401  # each option has its own type
+) -> View:
+    """
+    Set the group's offsets while the service is stopped.
+
+    Writes to the configured store. Changes nothing if the service is running (exit code 3) or if a partition cannot be
+    set (exit code 1).
+    """
+    target = _target(goals)
+    clients, found = _found(settings, topics)
+    planned = resets(found, target, clients)
+    feasible = all(each.offset is not None for each in planned)
+    if feasible and not dry_run:
+        with progress("setting offsets", len(planned)) as done:
+            carry_out(planned, clients, settings, done)
+    return _view(settings.group_id, planned, done=feasible and not dry_run)
+
+
+def _target(goals: dict[str, Any]) -> Target:
+    given = {name.replace("_", "-"): value for name, value in goals.items() if value is not None and value is not False}
+    if len(given) != 1:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in goals)
+        raise click.UsageError(f"give exactly one of {options}")
+    ((name, value),) = given.items()
+    if name == BY_DURATION:
+        seconds = built(f"--{name}", lambda: seconds_of(value))
+        return Target(Goal.TIME, max(0, round((time.time() - seconds) * 1000)))
+    if name == Goal.TIME:
+        return Target(Goal.TIME, built(f"--{name}", lambda: milliseconds_of(value)))
+    return Target(Goal(name), 0 if value is True else value)
+
+
+def _found(settings: Config, topics: tuple[str, ...]) -> tuple[Clients, list[PartitionLag]]:
+    """Return the driver's clients and the offsets of the chosen partitions."""
+    from app.start import clients
+
+    kafka = clients(settings)
+    refuse_local(settings, kafka)
+    found = {each.partition: each for each in offsets_of(settings, kafka)}
+    partitions = built("--topic", lambda: chosen(topics, found))
+    return kafka, [found[each] for each in partitions]
+
+
+def _view(group: str, planned: list[Reset], *, done: bool) -> View:
+    blocked = [each for each in planned if each.offset is None]
+    notes = any(each.note for each in planned)
+    verdict = (
+        "set" if done else f"nothing was changed: {len(blocked)} cannot be set" if blocked else "nothing was changed"
+    )
+    return View(
+        columns=("TOPIC", "#PARTITION", "#CURRENT-OFFSET", "#NEW-OFFSET", "#CHANGE", *(["NOTE"] if notes else [])),
+        rows=[
+            [*each.at.partition, each.at.offset, each.offset, each.change, *([each.note] if notes else [])]
+            for each in planned
+        ],
+        value={"version": 1, "group": group, "done": done, "partitions": [each.as_json() for each in planned]},
+        code=1 if blocked else 0,
+        footer=f"group {group}: {verdict}",
+    )
+
+
+@offsets.command()
+@configured
 @click.option("--from", "source", required=True, metavar="STORE", help="The store to move from; see --to.")
 @click.option(
     "--to",
@@ -45,42 +161,20 @@ def offsets() -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
 @click.option("--force", is_flag=True, help="Move an offset even if the target holds a larger one.")
-@reports_errors
-def migrate(
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    source: str,
-    target: str,
-    dry_run: bool,
-    force: bool,
-) -> int:
+def migrate(settings: Config, *, source: str, target: str, dry_run: bool, force: bool) -> int:
     """
     Move the group's offsets from one store to another.
 
     Reports each partition. Exits with 1 if there is nothing to move, or if an offset would go back (unless --force).
     """
-    settings = read(file, assignments).config
-    with (
-        contextlib.closing(_open("--from", source, settings)) as origin,
-        contextlib.closing(_open("--to", target, settings)) as destination,
-    ):
-        kafka, topics = _sources(settings)
-        partitions = partitions_of(topics.values())
-        if dry_run:
-            moves = list(migration.moves(origin, destination, partitions))
-            refused = migration.foretell(moves, force=force, say=click.echo)
-        else:
-            with StoppedService(settings, kafka).changing(destination, partitions, origin) as written:
-                moves = list(migration.moves(origin, destination, partitions))
-                refused = migration.carry_out(moves, destination, written, force=force, say=click.echo)
-        migration.tell_others(moves, partitions, _choice(source)["name"], click.echo)
-        return 1 if refused or not moves else 0
+    from app.start import clients
+
+    with Stores(settings, partial(clients, settings), click.echo) as stores:
+        return 0 if stores.migrate(source, target, dry_run=dry_run, force=force) else 1
 
 
 @offsets.command()
-@configuration
-@overrides
+@configured
 @click.option(
     "--store", metavar="STORE", help="The store to read; by default the first configured one that keeps a history."
 )
@@ -89,75 +183,13 @@ def migrate(
 )
 @click.option("--restore", metavar="TIME", help="Set the group's offsets back to this time, such as a listed one.")
 @click.option("--dry-run", is_flag=True, help="Show what --restore would do; change nothing.")
-@reports_errors
-def history(
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    store: str | None,
-    most: int,
-    restore: str | None,
-    dry_run: bool,
-) -> int:
+def history(settings: Config, *, store: str | None, most: int, restore: str | None, dry_run: bool) -> int:
     """List the group's earlier offsets, or restore them. Only some stores, such as hbase, keep a history."""
-    settings = read(file, assignments).config
-    with contextlib.closing(_with_history(store, settings)) as past:
-        assert isinstance(past, OffsetHistory)
-        kafka, topics = _sources(settings)
-        if restore is None:
-            for topic in sorted(topics):
-                click.echo(topic)
-                for entry in past.history(topic, most):
-                    click.echo(f"  {earlier.written(entry)}")
-            return 0
-        moment = built("--restore", lambda: earlier.milliseconds_of(restore))
-        with contextlib.closing(_open("offsets.store", settings.offsets.store.name, settings)) as target:
-            moves = list(earlier.moves_back(past, target, topics, moment))
-            migration.tell_others(moves, partitions_of(topics.values()), "the history of that time", click.echo)
-            if dry_run:
-                return migration.foretell(moves, force=True, say=click.echo)
-            with StoppedService(settings, kafka).changing(target, [each.partition for each in moves]) as written:
-                return migration.carry_out(moves, target, written, force=True, say=click.echo)
-
-
-def _with_history(named: str | None, settings: config.Config) -> OffsetStore:
-    """Return the named store, or the first configured one that keeps a history."""
-    configured = [each.name for each in (settings.offsets.store, *settings.offsets.mirrors)]
-    for name in [named] if named else configured:
-        opened = _open("--store", name, settings)
-        if isinstance(opened, OffsetHistory):
-            return opened
-        opened.close()
-    said = f"{named} keeps no history" if named else f"no history is kept in {' or '.join(configured)}"
-    raise ConfigError((f"--store: {said}: hbase does, as the store or as a mirror",))
-
-
-def _open(option: str, text: str, settings: config.Config) -> OffsetStore:
-    """Open a store given by its name or in the configuration's form."""
-    choice = _choice(text)
-    name, options = str(choice.pop("name", "")), choice
-    known = (settings.offsets.store, *settings.offsets.mirrors)
-    plugin = next((each.plugin for each in known if each.name == name and not options), Plugin(name, options))
-    context = StoreContext(settings.group_id, settings.output_kafka, placeholder=settings.placeholder)
-    if name == SOURCE and settings.sink.kafka:
-        plugin, context = Plugin("kafka"), StoreContext(settings.group_id, settings.kafka)
-    opened = built(option, lambda: stores.open_store(plugin, context))
-    if is_local(opened):
-        raise ConfigError((f"{option}: {name} keeps nothing between runs",))
-    return opened
-
-
-def _choice(text: str) -> dict[str, Any]:
-    try:
-        choice = yaml.safe_load(text)
-    except yaml.YAMLError:
-        choice = text
-    return choice if isinstance(choice, dict) else {"name": text}
-
-
-def _sources(settings: config.Config) -> tuple[Clients, Mapping[str, Topic]]:
-    """Return the driver's clients and the current source topics."""
     from app.start import clients
 
-    kafka, source = clients(settings), settings.source
-    return kafka, kafka.topics.source_topics(source.topics, source.topics_pattern, ())
+    with Stores(settings, partial(clients, settings), click.echo) as stores:
+        if restore is None:
+            stores.list_history(store, most)
+            return 0
+        moment = built("--restore", lambda: milliseconds_of(restore))
+        return 0 if stores.restore(store, moment, dry_run=dry_run) else 1

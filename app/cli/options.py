@@ -1,25 +1,24 @@
-"""Options and checks that commands share, and how they exit."""
+"""Options and checks that commands share, and how they read their arguments and exit."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from app import config, log
-from app.errors import ConfigError, WinnowError
-from app.model import SOURCE_KEY, Guarantee, Plugin
-from app.offsets import registry as stores
-from app.offsets.contract import StoreContext, is_local
+from app.cli.tables import View, as_json, show
+from app.errors import ConfigError, WinnowError, built
+from app.model import SOURCE_KEY
+from app.operate.stores import check_stores
+from app.times import milliseconds_of
 from parsers import registry
 from parsers.contract import Parser
 from parsers.fields import pattern_of
-
-T = TypeVar("T")
 
 configuration = click.option(
     "-c", "--config", "file", type=click.Path(path_type=Path, dir_okay=False), help="The configuration file (YAML)."
@@ -48,29 +47,39 @@ def reports_errors(command: Callable[..., int]) -> Callable[..., None]:
     return wrapper
 
 
+def configured(command: Callable[..., int]) -> Callable[..., None]:
+    """Add the options of the configuration, and report errors; the command receives the checked configuration."""
+
+    @configuration
+    @overrides
+    @reports_errors
+    @wraps(command)
+    def wrapper(*, file: Path | None, assignments: tuple[str, ...], **options: object) -> int:
+        return command(read(file, assignments).config, **options)
+
+    return wrapper
+
+
+def shown(command: Callable[..., View]) -> Callable[..., int]:
+    """Add `--json`, and print what the command returns, as JSON or as a table."""
+
+    @as_json
+    @wraps(command)
+    def wrapper(*args: object, as_json: bool, **options: object) -> int:
+        return show(command(*args, **options), as_json=as_json)
+
+    return wrapper
+
+
 def read(file: Path | None, assignments: tuple[str, ...]) -> config.Loaded:
     """Return the configuration after checking that its plugins can be built, and configure logging."""
     loaded = config.read(file, assignments)
     parser, key = parser_of(loaded.config.parser), loaded.config.sink.key
     if key != SOURCE_KEY:
         built("sink.key", lambda: pattern_of(parser, key))
-    _check_stores(loaded.config)
+    check_stores(loaded.config)
     log.configure(loaded.config.log_level, group=loaded.config.group_id)
     return loaded
-
-
-def check_clients(loaded: config.Loaded) -> None:
-    """Check that librdkafka accepts the `kafka` and `sink.kafka` properties, without connecting."""
-    from app.kafka.trial import refusals
-
-    settings = loaded.config
-    problems = []
-    for section, kafka in ((("kafka",), settings.kafka), (("sink", "kafka"), settings.sink.kafka)):
-        for name, problem in refusals(kafka, settings.delivery_guarantee, ".".join(section)):
-            origin = loaded.origins.get((*section, name))
-            problems.append(f"{problem} ({origin})" if origin else problem)
-    if problems:
-        raise ConfigError(tuple(problems))
 
 
 def parser_of(choice: config.ParserChoice) -> Parser:
@@ -78,50 +87,17 @@ def parser_of(choice: config.ParserChoice) -> Parser:
     return built("parser", lambda: registry.load(choice.name, choice.options))
 
 
-def _check_stores(settings: config.Config) -> None:
-    """Check that the offset store and its mirrors can be opened and suit their roles."""
-    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
-    store = built("offsets.store", lambda: stores.open_store(choice.plugin, context))
-    problems: list[str] = []
-    if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
-        problems.append(
-            f"offsets.store.name is {choice.name}, which cannot join Kafka's transactions: "
-            "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
-        )
-    known = [choice.plugin]
-    for place, mirror in enumerate(settings.offsets.mirrors):
-        problems += _problems_of_mirror(f"offsets.mirrors[{place}]", mirror.plugin, context, known)
-        known.append(mirror.plugin)
-    if problems:
-        raise ConfigError(tuple(problems))
-
-
-def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: Sequence[Plugin]) -> Iterator[str]:
-    try:
-        opened = built(key, lambda: stores.open_store(mirror, context))
-    except ConfigError as error:
-        yield from error.problems
-        return
-    if is_local(opened):
-        yield f"{key}: {mirror.name} stores nothing that a tool could read"
-    if mirror in known:
-        yield f"{key}: {mirror.name} already holds these offsets; list each store once"
-
-
-def refuse_backward(option: str, begin: int | None, end: int | None) -> None:
+def between(begin: tuple[str, str | None], end: tuple[str, str | None]) -> tuple[int | None, int | None]:
     """
-    Reject an empty time range, in which a command would find nothing wrong; `option` names the end.
+    Return two times, each given as an option's name and value, in milliseconds since the epoch.
 
     Raises:
-        ConfigError: the end is not later than the beginning.
+        ConfigError: one is not a time; or the end is not later than the beginning, which would find nothing wrong.
     """
-    if begin is not None and end is not None and end <= begin:
-        raise ConfigError((f"{option}: the end must be later than the start",))
-
-
-def built(key: str, build: Callable[[], T]) -> T:
-    """Return what `build` returns; report the problems of its ValueError under the key."""
-    try:
-        return build()
-    except ValueError as error:
-        raise ConfigError(tuple(f"{key}: {problem}" for problem in str(error).splitlines())) from None
+    since, until = (
+        None if text is None else built(name, lambda text=text: milliseconds_of(text))  # type: ignore[misc]  # its own
+        for name, text in (begin, end)
+    )
+    if since is not None and until is not None and until <= since:
+        raise ConfigError((f"{end[0]}: the end must be later than the start",))
+    return since, until

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import socket
 import time
-from pathlib import Path
 
 import click
 
-from app import config
-from app.cli.options import configuration, overrides, read, reports_errors
-from app.cli.tables import View, as_json, show
+from app.cli.options import configured, shown
+from app.cli.tables import View
+from app.config import Config
 from app.driver.round import CHECKS
 from app.model import Guarantee, Pause
 
 
 @click.command()
-@configuration
-@overrides
-@as_json
-@reports_errors
-def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+@configured
+@shown
+def pause(settings: Config) -> View:
     """
     Pause the service.
 
     It stops reading records, keeps its offsets and stays up. A running service commits its work and pauses within
     round.interval, with at-least-once within three of them. The pause survives a restart.
     """
-    settings = read(file, assignments).config
     from app.start import clients
 
     pauses = clients(settings).pauses
@@ -35,25 +31,22 @@ def pause(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int
     if known is None:
         known = Pause(round(time.time() * 1000), socket.gethostname())
         pauses.set(known)
-    return show(_view(settings, known), as_json=as_json)
+    return _view(settings, known)
 
 
 @click.command()
-@configuration
-@overrides
-@as_json
-@reports_errors
-def resume(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+@configured
+@shown
+def resume(settings: Config) -> View:
     """Resume the service from its offsets, within round.interval."""
-    settings = read(file, assignments).config
     from app.start import clients
 
     clients(settings).pauses.clear()
-    return show(_view(settings, None), as_json=as_json)
+    return _view(settings, None)
 
 
-def _view(settings: config.Config, known: Pause | None) -> View:
-    value = {"since": known.since, "by": known.by} if known else None
+def _view(settings: Config, known: Pause | None) -> View:
+    value = known._asdict() if known else None
     # At least once, a round does not end early.
     ends_late = known is not None and settings.delivery_guarantee is Guarantee.AT_LEAST_ONCE
     seconds = settings.round_interval * (CHECKS[Guarantee.AT_LEAST_ONCE] if ends_late else 1)
@@ -62,5 +55,5 @@ def _view(settings: config.Config, known: Pause | None) -> View:
         (),
         [],
         {"version": 1, "group": settings.group_id, "paused": value},
-        footer=(f"group {settings.group_id}: {known or 'not paused'}; {within}"),
+        footer=f"group {settings.group_id}: {known or 'not paused'}; {within}",
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from app import config
-from app.cli.options import check_clients, configuration, overrides, read, reports_errors
+from app.cli.options import configuration, overrides, read, reports_errors
 from app.events import PREFLIGHT_WARNING
 
 
@@ -24,6 +24,8 @@ from app.events import PREFLIGHT_WARNING
 def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_by: bool) -> int:  # noqa: FBT001  # click's flags
     """Run the service until SIGTERM or SIGINT."""
     loaded = read(file, assignments)
+    from app.start import check_clients, service
+
     check_clients(loaded)
     settings = loaded.config
     if warning := config.exposed_secrets(loaded):
@@ -32,7 +34,6 @@ def run(file: Path | None, assignments: tuple[str, ...], until_end: bool, stand_
     from app.driver.clients import Rounds
     from app.driver.stop import Stop
     from app.spark.job import start_rounds
-    from app.start import service
 
     # Spark starts Python workers with this interpreter, by default the driver's own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

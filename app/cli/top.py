@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from pathlib import Path
 
 import click
 
-from app.cli.options import configuration, overrides, read, reports_errors
+from app.cli.options import configured
 from app.cli.tables import View, as_json, watch
+from app.config import Config
 from app.model import Pause
 from app.operate.lag import measure
 from app.operate.top import Look, Row, rows, summed
@@ -30,22 +30,18 @@ OTHER_LINES = 4
 
 
 @click.command()
-@configuration
-@overrides
+@configured
 @as_json
-@reports_errors
-def top(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+def top(settings: Config, *, as_json: bool) -> int:
     """
     Show the lag and rates of the partitions, live.
 
     Lists the worst first, and refreshes every two seconds until Ctrl-C. Changes nothing, and does not need the
     service's HTTP port.
     """
-    settings = read(file, assignments).config
-    from app.kafka.ages import KafkaFirstRecords
-    from app.start import clients
+    from app.start import clients, first_records
 
-    kafka, records = clients(settings), KafkaFirstRecords(settings.kafka, settings.group_id)
+    kafka, records = clients(settings), first_records(settings)
     before: Look | None = None
 
     def look() -> View:

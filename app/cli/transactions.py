@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
-from app import config
-from app.cli.options import configuration, overrides, read, reports_errors
-from app.cli.tables import View, as_json, show
-from app.model import Partition, transactional_id
-from app.offsets.history import time_of
-from app.operate.running import StoppedService
-
-if TYPE_CHECKING:  # `winnow parse` works without Kafka's client
-    from app.kafka.transaction_log import OpenTransaction
-
-# Brokers abort transactions at their timeout, so an open one began less than two timeouts ago.
-TIMEOUTS = 2
+from app.cli.options import configured, shown
+from app.cli.tables import View
+from app.config import Config
+from app.facts import OpenTransaction
+from app.model import transactional_id
+from app.operate import transactions as use_case
+from app.times import time_of
 
 
 @click.group()
@@ -28,51 +22,34 @@ def transactions() -> None:
 
 
 @transactions.command()
-@configuration
-@overrides
-@as_json
-@reports_errors
-def ls(file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001  # click's flag
+@configured
+@shown
+def ls(settings: Config) -> View:
     """List the open transactions and their age. A running service has one for each partition with records."""
-    settings = read(file, assignments).config
-    return show(_view(settings, _open(settings)), as_json=as_json)
+    from app.start import transaction_log
+
+    return _view(settings, use_case.open_transactions(settings, transaction_log(settings)))
 
 
 @transactions.command()
-@configuration
-@overrides
+@configured
 @click.option("--dry-run", is_flag=True, help="Show what would be aborted; change nothing.")
-@as_json
-@reports_errors
-def abort(file: Path | None, assignments: tuple[str, ...], dry_run: bool, as_json: bool) -> int:  # noqa: FBT001  # click's flags
+@shown
+def abort(settings: Config, *, dry_run: bool) -> View:
     """
     Abort the open transactions of a dead service.
 
     Readers of the sink then need not wait for their timeout. Changes nothing if the service is running (exit code 3).
     """
-    settings = read(file, assignments).config
-    found = _open(settings)
+    from app.start import clients, transaction_log
+
+    found = use_case.open_transactions(settings, transaction_log(settings))
     if found and not dry_run:
-        _abort(settings, [each.source for each in found])
-    return show(_view(settings, found, aborted=not dry_run), as_json=as_json)
+        use_case.abort(found, settings, clients(settings))
+    return _view(settings, found, aborted=not dry_run)
 
 
-def _open(settings: config.Config) -> list[OpenTransaction]:
-    from app.kafka.transaction_log import KafkaTransactionLog
-
-    since = time.time() - TIMEOUTS * settings.transaction_timeout
-    return KafkaTransactionLog(settings.output_kafka, settings.group_id).open_transactions(round(since * 1000))
-
-
-def _abort(settings: config.Config, sources: list[Partition]) -> None:
-    from app.start import clients
-
-    service = StoppedService(settings, clients(settings))
-    service.refuse_running()
-    service.fence(sources)
-
-
-def _view(settings: config.Config, found: list[OpenTransaction], *, aborted: bool | None = None) -> View:
+def _view(settings: Config, found: Sequence[OpenTransaction], *, aborted: bool | None = None) -> View:
     now = time.time()
     ages = [max(0.0, round(now - each.began / 1000, 3)) for each in found]
     rows = [

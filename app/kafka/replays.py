@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from confluent_kafka import Producer
 
 from app.errors import Fenced, NotUsable, PartitionError, Refused, Unreachable
 from app.kafka import settings
+from app.kafka.admin import AdminConnection
+from app.kafka.companions import KafkaCompanions
 from app.kafka.delivery import FlushedDelivery
 from app.kafka.hanging import HangingTransactions
 from app.kafka.plain.sender import PlainSender
+from app.kafka.records import KafkaRecords
 from app.kafka.sender import Targets
+from app.kafka.topics import KafkaTopics
 from app.kafka.writers import TransactionalWriter
 from app.model import CommittedOffset, Partition, Plugin, TaskConfig
 from app.offsets.contract import StoreContext, TransactionalOffsetStore, is_transactional
 from app.offsets.registry import open_store
-from app.records import OutgoingRecord
+from app.records import OutgoingRecord, Record
 from app.runtime import REAL, Runtime
 
 AT_ONCE = 16
@@ -135,18 +140,6 @@ class ReplayWriter:
             raise Unreachable(str(error), "run the replay again; it resumes where this one stopped") from error
 
 
-@dataclass(frozen=True, slots=True)
-class OpenReplay:
-    """The writers of a replay, with the positions of earlier replays."""
-
-    writers: Sequence[tuple[ReplayWriter, CommittedOffset | None]]
-
-    def close(self) -> None:
-        """Abort the open transactions."""
-        for writer, _ in self.writers:
-            writer.close()
-
-
 class KafkaReplays:
     """Opens the writers of a replay, and reads the positions of earlier ones; the group of `config` is the replays'."""
 
@@ -157,20 +150,42 @@ class KafkaReplays:
         assert is_transactional(store)  # the store in Kafka is
         self._offsets: TransactionalOffsetStore = store
         self._hanging = HangingTransactions(config.output_kafka, config.group)
+        self._connection = AdminConnection(config.output_kafka)
+        self._companions = KafkaCompanions(self._connection)
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Return where earlier replays stopped, without disturbing any."""
         return self._offsets.load(partitions, stable=False)
 
-    def open(self, partitions: Collection[Partition], others: Collection[Partition]) -> OpenReplay:
+    @contextmanager
+    def open(
+        self, partitions: Collection[Partition], others: Collection[Partition]
+    ) -> Iterator[list[tuple[Partition, ReplayWriter, CommittedOffset | None]]]:
         """
-        Return open writers, one for each dead-letter partition.
+        Yield a writer for each dead-letter partition, with the position of earlier replays; abort what is left open.
 
         All of them fence before any of them writes.
         """
         writers = [ReplayWriter(self._config, each, self._offsets, self._hanging, others) for each in partitions]
         with self._runtime.threads(AT_ONCE, "winnow-replay") as threads:
-            return OpenReplay(list(zip(writers, threads.map(ReplayWriter.open, writers), strict=True)))
+            positions = list(threads.map(ReplayWriter.open, writers))
+        try:
+            yield list(zip(partitions, writers, positions, strict=True))
+        finally:
+            for writer in writers:
+                writer.close()
+
+    def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
+        """Create a topic if it is missing; return its partitions. Raises Unreachable or NotUsable."""
+        self._companions.create(topic, partitions, settings)
+        return [Partition(topic, number) for number in range(self._companions.partitions_of(topic))]
+
+    def entries(self, place: Partition) -> Iterator[Record]:
+        """Yield all committed records of a partition; none if its topic does not exist."""
+        if self._companions.partitions_of(place.topic):
+            marks = KafkaTopics(self._connection).watermarks([place])[place]
+            records = KafkaRecords(self._config.output_kafka, self._config.group)
+            yield from chain.from_iterable(records.batches({place: marks.log_start}, {place: marks.last_stable}))
 
     def close(self) -> None:
         """Close the connections."""

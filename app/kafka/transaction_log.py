@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from app.cures import ANY
 from app.errors import NotUsable, Unreachable
+from app.facts import OpenTransaction
 from app.kafka.admin import AdminConnection
 from app.kafka.records import KafkaRecords
 from app.kafka.topics import KafkaTopics
@@ -23,24 +24,6 @@ STATES = ("empty", "ongoing", "committing", "aborting", "committed", "aborted", 
 OPEN = frozenset({"ongoing", "committing", "aborting", "fencing"})
 FLEXIBLE = 1
 """The first value version with varint lengths."""
-
-
-class OpenTransaction(NamedTuple):
-    """
-    An open transaction.
-
-    Args:
-        source: the source partition of its transactional id.
-        state: `ongoing`; or `committing`, `aborting` or `fencing` while its coordinator ends it.
-        began: when it began, in milliseconds since 1970.
-        producer: the id of its producer.
-    """
-
-    source: Partition
-    state: str
-    began: int
-    producer: int
-    epoch: int
 
 
 class KafkaTransactionLog:

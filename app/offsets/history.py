@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 
 from app import cures
 from app.errors import NotUsable, TopicRecreated
@@ -11,34 +10,15 @@ from app.model import CommittedOffset, Partition, Topic, partitions_of
 from app.offsets.contract import OffsetHistory, OffsetStore, PastOffsets
 from app.offsets.metadata import OffsetMetadata
 from app.offsets.migrate import Move
+from app.times import time_of
 
 RECREATED = "the topic was deleted and recreated, and the history belongs to the deleted one"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written(past: PastOffsets) -> str:
     """Format an entry as a line: its time, and the offset of each partition."""
     offsets = " ".join(f"{number}={offset}" for number, offset in sorted(past.offsets.items()))
     return f"{time_of(past.time)}  {offsets}"
-
-
-def time_of(milliseconds: int) -> str:
-    """Format a time in UTC."""
-    moment = EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def milliseconds_of(text: str) -> int:
-    """
-    Parse a time, by default in UTC, or milliseconds since the epoch; return milliseconds since the epoch.
-
-    Raises:
-        ValueError: the text is not a time.
-    """
-    if text.isdecimal():
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
 
 
 def moves_back(history: OffsetHistory, target: OffsetStore, topics: Mapping[str, Topic], moment: int) -> Iterator[Move]:

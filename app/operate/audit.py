@@ -1,265 +1,299 @@
-"""
-Judges a range of the source against the sink and the dead letters, for `winnow audit`.
-
-Each record is correct, or has a finding, or counts as not judged with the reason.
-"""
+"""`winnow audit`: chooses what to compare, and reads it with read_committed readers of its own. Changes nothing."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from app.model import Partition
-from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
-from app.operate.matching import ELSEWHERE, Matching
-from app.operate.ranges import Span, Why
-from app.operate.verdict import Finding, Kind, again, in_order, missing, other_letter, other_line, shown, str_of
+from app.config import Config
+from app.driver.clients import Clients, Topics
+from app.driver.task_config import task_config
+from app.errors import ConfigError, NotUsable
+from app.model import NOBODY, Partition, TaskConfig
+from app.operate.judging import Judge, Log, Verdict
+from app.operate.lag import offsets_of
+from app.operate.matching import Matching
+from app.operate.ranges import Asked, Layout, LeftOut, Range, distinct, packed, ranges, sampled, together
+from app.operate.reading import Cleanse, Reader, Span, read
 from app.records import Fate, Record
 
+STABLE_SECONDS, LOOK_SECONDS = 30.0, 0.2
+MOST = 10_000_000
+"""How many records are compared together, in about 0.6 GB of memory."""
 
-class Log(NamedTuple):
-    """
-    A partition of the sink or of the dead letters.
 
-    Args:
-        begin: its first offset after it was read.
-        stable: whether everything in it when the audit began was committed or aborted.
-        older: whether it holds a record older than the range.
-    """
+class End(NamedTuple):
+    """The end of a sink or dead-letter partition when the audit began, and whether all below it is settled."""
 
-    begin: int
+    offset: int
     stable: bool
-    older: bool
 
 
-class Verdict(NamedTuple):
+class Readers(NamedTuple):
+    """The clients of an audit; output and destinations are the sink and the dead letters."""
+
+    source: Reader
+    output: Reader
+    sources: Topics
+    destinations: Topics
+
+
+class Part(NamedTuple):
     """
-    The result for some source partitions.
+    What to read of sink or dead-letter partitions.
 
     Args:
-        judged: how many records were judged.
-        known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
-        findings: what is wrong, in source order.
-        not_judged: how many records and lines could not be judged, by reason.
+        begins: the first offset of each.
+        middles: the first offset with a timestamp no earlier than the range's records.
+        ends: the offsets to stop before.
     """
 
-    judged: int
-    known_by_text: int
-    findings: list[Finding]
-    not_judged: Counter[Why]
+    begins: Mapping[Partition, int]
+    middles: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
 
 
-class Judge:
+class Auditor:
     """
-    Judges what was matched.
-
-    Pass the `wanted` records again to `examine`, the lines to `look_at` if `lines_wanted`, and records outside the
-    range to `explain` if `times` is not empty. Then call `verdict`.
+    Compares source partitions with their output.
 
     Args:
-        logs: the partitions of the sink and the dead letters that have a leader.
-        starts: the first offset of each source partition with a leader, after it was read.
-        sources: all source partitions that share sink partitions, even if nothing of them is judged.
+        cleanse: computes the expected outcomes.
+        ends: the ends of the output partitions that have a leader.
+        times: every line with a timestamp between these must have a record; None in a sample.
+        advance: called with the number of judged records of each batch.
     """
 
     def __init__(
         self,
-        matching: Matching,
-        logs: Mapping[Partition, Log],
-        starts: Mapping[Partition, int],
-        sources: Collection[Partition],
+        cleanse: Cleanse,
+        readers: Readers,
+        layout: Layout,
+        ends: Mapping[Partition, End],
+        times: tuple[int, float] | None,
+        *,
+        advance: Callable[[int], object] = lambda _: None,
     ) -> None:
-        self._matching = matching
-        self._layout = matching.layout
-        self._logs = logs
-        self._starts = starts
-        self._sources = sources
-        self._not_judged = Counter(matching.not_judged)
-        self._left_out = 0
-        self._suspects: dict[int, Fate] = {}
-        """The expected outcome of each record that may lack it, by row."""
-        self._instead: defaultdict[tuple[int, bytes | None], list[Record]] = defaultdict(list)
-        """Lines that may be there instead, by timestamp and key."""
-        self.read_whole: Collection[Partition] = ()
-        """The source partitions whose remaining records were all read: only deleted ones can still explain a line."""
-        for source, found in matching.ranges.items():
-            self._not_judged[Why.EXPIRED] += sum(
-                matching.expected.row(Origin(source, offset)) is None
-                for begin, end in found.judged
-                for offset in range(begin, min(end, starts.get(source, 0)))
-            )
-        for row in self._without_outcome():
-            if (why := self._why_gone(row)) is None:
-                matching.expected.marks[row] |= MISSING
-            else:
-                self._leave_out(why)
+        self._cleanse = cleanse
+        self._readers = readers
+        self._layout = layout
+        self._ends = ends
+        self._times = times
+        self._advance = advance
 
-    def _leave_out(self, why: Why) -> None:
-        self._left_out += 1
-        self._not_judged[why] += 1
+    def compare(self, sources: Collection[Partition], judged: Mapping[Partition, Range]) -> Verdict:
+        """
+        Compare the ranges of source partitions that share sink partitions; not all of them need have one.
 
-    def _without_outcome(self) -> Iterator[int]:
-        for row, marks in enumerate(self._matching.expected.marks):
-            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
-                yield row
+        Raises:
+            Unreachable, NotUsable: Kafka does not answer, or rejects the request.
+            WinnowError: more is wrong than fits in memory.
+        """
+        matching = Matching(judged, self._layout, self._times, sources)
+        for records in self._source_records({each: found.known for each, found in judged.items()}):
+            matching.expect(self._cleanse.of(records))
+            self._advance(sum(each.offset in judged[each.partition] for each in records))
+        matching.expected.seal()
+        logs = self._match(matching, sources)
+        starts = {each: marks.log_start for each, marks in self._readers.sources.watermarks(sources).items()}
+        judge = Judge(matching, logs, starts, sources)
+        self._examine(judge, sources, matching)
+        if judge.times:
+            self._explain(judge, judged, sources)
+        return judge.verdict()
 
-    def _why_gone(self, row: int) -> Why | None:
-        """Return why it is unknown whether a record is lost; None if it is known."""
-        source, offset = self._matching.expected.origin(row)
-        letters = self._layout.letters(source)
-        own = letters if self._matching.expected.marks[row] & REJECT else self._layout.lines(source)
-        for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
-            log = self._logs.get(place)
-            if log is None:
-                return Why.NO_LEADER
-            if not log.stable:
-                return Why.OPEN
-            if log.begin > 0 and self._took(source, offset, place) and (place in own or not log.older):
-                return Why.EXPIRED
-        return None
+    def _source_records(self, spans: Mapping[Partition, Sequence[Span]]) -> Iterator[list[Record]]:
+        """Yield the records of each partition's spans, reading all partitions in parallel."""
+        for number in range(max(map(len, spans.values()), default=0)):
+            now = {each: of_one[number] for each, of_one in spans.items() if number < len(of_one)}
+            yield from read(self._readers.source, now)
 
-    def _took(self, source: Partition, offset: int, place: Partition) -> bool:
-        """Whether retention may have deleted a record's output: it deletes the oldest first, so none older is left."""
-        first = self._matching.first.get((source, place))
-        return first is None or first[1] > offset
+    def _match(self, matching: Matching, sources: Collection[Partition]) -> dict[Partition, Log]:
+        """Read the output that may belong to the range; return the state of its partitions."""
+        letters, lines = (
+            self._part(distinct(list(map(of, sources))), matching) for of in (self._layout.letters, self._layout.lines)
+        )
+        self._take(letters.middles, letters.ends, matching.letter)
+        # A dead letter may be older than its source record, and so may any record if the broker sets the timestamp.
+        if early := matching.lacks_letters:
+            self._take(letters.begins, letters.middles, matching.letter)
+        self._take(lines.middles, lines.ends, matching.line)
+        if matching.lacks_lines and self._layout.sink.append_time:
+            self._take(lines.begins, lines.middles, matching.line)
+        if matching.lacks_lines and not early:
+            self._take(letters.begins, letters.middles, matching.letter)
+        older = {each: part.begins[each] < middle for part in (letters, lines) for each, middle in part.middles.items()}
+        marks = self._readers.destinations.watermarks(older)
+        return {each: Log(marks[each].log_start, self._ends[each].stable, older[each]) for each in marks}
+
+    def _part(self, partitions: Collection[Partition], matching: Matching) -> Part:
+        destinations = self._readers.destinations
+        ends = {each: self._ends[each].offset for each in partitions if each in self._ends}
+        begins = {each: min(marks.log_start, ends[each]) for each, marks in destinations.watermarks(ends).items()}
+        # A range without records has no known time, and no lines.
+        found = {} if matching.oldest is None else destinations.offsets_at(begins, matching.oldest)
+        middles = {each: ends[each] if at is None else min(at, ends[each]) for each, at in found.items()}
+        return Part(begins, middles, ends)
+
+    def _take(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], take: Callable[[Record], object]
+    ) -> None:
+        spans = {each: Span(start, ends[each]) for each, start in starts.items() if each in ends}
+        for records in read(self._readers.output, spans):
+            for record in records:
+                take(record)
+
+    def _examine(self, judge: Judge, sources: Collection[Partition], matching: Matching) -> None:
+        """Read again the records that may lack their output, and the lines that may have replaced it."""
+        for records in self._source_records({each: [span] for each, span in judge.wanted.items()}):
+            for fate in self._fates(list(filter(judge.wants, records))):
+                judge.examine(fate)
+        if judge.lines_wanted:
+            lines = self._part(distinct(list(map(self._layout.lines, sources))), matching)
+            self._take(lines.middles, lines.ends, judge.look_at)
+
+    def _explain(self, judge: Judge, judged: Mapping[Partition, Range], sources: Collection[Partition]) -> None:
+        """Look for records outside the range that explain surplus lines."""
+        times = None if self._layout.sink.append_time else judge.times  # append times are not the records' times
+        since = min(times) if times else 0
+        begins = self._readers.sources.offsets_at(sources, since)
+        first = self._readers.sources.offsets_at(sources, 0)
+        marks = self._readers.sources.watermarks(sources)
+        judge.read_whole = {each for each, begin in begins.items() if begin == first.get(each)}
+        spans = {}
+        for each, (_, end, _) in marks.items():
+            begin = begins.get(each)
+            begin = end if begin is None else begin
+            spans[each] = list(judged[each].rest(begin, end)) if each in judged else [Span(begin, end)]
+        for records in self._source_records(spans):
+            chosen = [each for each in records if times is None or each.timestamp in times]
+            if not all(map(judge.explain, self._fates(chosen))):
+                return
+
+    def _fates(self, records: Sequence[Record]) -> Sequence[Fate]:
+        return self._cleanse.of(records) if records else []
+
+
+def refuse_lost_times(layout: Layout) -> None:
+    """
+    Check that lines can be matched with their records.
+
+    Raises:
+        NotUsable: lines have neither their record's timestamp nor a header that names it.
+    """
+    if layout.sink.append_time and not layout.lineage:
+        cause = (
+            f"the sink {layout.sink.topic!r} has message.timestamp.type LogAppendTime, so its lines lack their "
+            "records' timestamps, by which an audit matches them"
+        )
+        cure = "set lineage.headers to true, and audit lines written from then on"
+        raise NotUsable(cause, cure)
+
+
+def stable_ends(
+    destinations: Topics, partitions: Collection[Partition], sleep: Callable[[float], object] = time.sleep
+) -> dict[Partition, End]:
+    """
+    Wait until everything now in the partitions is committed or aborted, and return where each ends.
+
+    An offset may be committed a moment before the lines of its transaction become readable. A partition without a
+    leader is left out; one with a transaction that stays open ends before it.
+    """
+    wanted = {each: marks.high_watermark for each, marks in destinations.watermarks(partitions).items()}
+    now = destinations.watermarks(wanted)
+    for _ in range(round(STABLE_SECONDS / LOOK_SECONDS)):
+        if all(each in now and now[each].last_stable >= end for each, end in wanted.items()):
+            break
+        sleep(LOOK_SECONDS)
+        now = destinations.watermarks(wanted)
+    return {
+        each: End(min(wanted[each], marks.last_stable), marks.last_stable >= wanted[each])
+        for each, marks in now.items()
+    }
+
+
+class Scope(NamedTuple):
+    """
+    What to audit.
+
+    Args:
+        tasks: the service's, with any timestamp allowed: a topic may have taken then what it would refuse now.
+        sources: all source partitions.
+        judged: what is judged of them.
+        left_out: what cannot be.
+        ends: the ends of the partitions of sink and dead letters.
+        times: every line with a timestamp between these must have a record; None in a sample.
+    """
+
+    tasks: TaskConfig
+    layout: Layout
+    sources: Sequence[Partition]
+    judged: Mapping[Partition, Range]
+    left_out: Sequence[LeftOut]
+    ends: Mapping[Partition, End]
+    times: tuple[int, float] | None
+
+    @classmethod
+    def of(cls, settings: Config, kafka: Clients, since: int, until: int | None, sample: float | None) -> Scope:
+        """
+        Return what to audit between two times: at most what was committed before the sink's ends are read.
+
+        Args:
+            sample: the percentage of the records to judge; None for all.
+
+        Raises:
+            NotUsable: lines cannot be matched with their records.
+        """
+        tasks, found = task_config(settings, kafka.destinations, NOBODY), offsets_of(settings, kafka)
+        topics = [kafka.topics.destination(name) for name in sorted({each.partition.topic for each in found})]
+        layout = Layout.of(tasks, topics)
+        refuse_lost_times(layout)
+        led = [each.partition for each in found if each.watermarks is not None]
+        outputs = (tasks.sink, tasks.dead_letters)
+        written = [Partition(each.topic, number) for each in outputs for number in range(each.partitions)]
+        stable = stable_ends(kafka.destinations, written)
+        now = round(time.time() * 1000)
+        asked = Asked(
+            since,
+            until,
+            kafka.topics.offsets_at(led, since),
+            {} if until is None else kafka.topics.offsets_at(led, until),
+            kafka.topics.offsets_at(led, 0),
+            {each.topic: None if each.retention is None else now - each.retention for each in topics},
+        )
+        judged, left_out = ranges(found, kafka.offsets.load(led, stable=False), asked)
+        times = (since, math.inf if until is None else until) if sample is None else None
+        judged = judged if sample is None else sampled(judged, sample)
+        sink, dead_letters = (replace(each, before=None, after=None) for each in outputs)
+        timeless = replace(tasks, sink=sink, dead_letters=dead_letters)
+        return cls(timeless, layout, [each.partition for each in found], judged, left_out, stable, times)
 
     @property
-    def wanted(self) -> dict[Partition, Span]:
-        """The spans of the records to examine again."""
-        spans: dict[Partition, Span] = {}
-        for row in filter(self._is_wanted, range(len(self._matching.expected))):
-            source, offset = self._matching.expected.origin(row)
-            spans[source] = Span(spans.get(source, Span(offset, 0)).begin, offset + 1)
-        return spans
+    def length(self) -> int:
+        """How many offsets are judged."""
+        return sum(each.offsets for each in self.judged.values())
 
-    def wants(self, record: Record) -> bool:
-        """Whether to examine a record again."""
-        row = self._matching.expected.row(Origin(record.partition, record.offset))
-        return row is not None and self._is_wanted(row)
+    def audit(self, cleanse: Cleanse, readers: Readers, advance: Callable[[int], object]) -> list[Verdict]:
+        """
+        Compare the source with the output; `advance` receives the number of records read.
 
-    def _is_wanted(self, row: int) -> bool:
-        marks = self._matching.expected.marks[row]
-        return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
+        Raises:
+            ConfigError: more records must be compared together than fit into memory.
+        """
+        auditor = Auditor(cleanse, readers, self.layout, self.ends, self.times, advance=advance)
+        return [
+            auditor.compare(sources, {each: self.judged[each] for each in sources if each in self.judged})
+            for sources in self._packs()
+        ]
 
-    def examine(self, fate: Fate) -> None:
-        """Examine a wanted record."""
-        row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
-        assert row is not None  # it is wanted
-        marks = self._matching.expected.marks
-        if marks[row] & MISSING and any(each != ELSEWHERE for each in self._later_ones(fate)):
-            marks[row] &= ~MISSING
-            self._leave_out(Why.COMPACTED)
-            return
-        self._suspects[row] = fate
-        self._matching.refuse_too_much(len(self._suspects))
-        if marks[row] & MISSING:
-            self._instead[_time_and_key(fate)] = []
-
-    def _later_ones(self, fate: Fate) -> list[Origin]:
-        """Return later records with the same key, for which compaction may have deleted the missing one."""
-        source, offset = fate.record.partition, fate.record.offset
-        topic = self._layout.dead_letters if fate.reason else self._layout.sink
-        places = self._layout.letters(source) if fate.reason else self._layout.lines(source)
-        if not topic.compacted or fate.written.key is None:
-            return []
-        found = [self._matching.latest.get((place, hash(fate.written.key))) for place in places]
-        latest = [each[1] for each in found if each is not None]
-        return [each for each in latest if each.partition != source or each.offset > offset]
-
-    @property
-    def lines_wanted(self) -> bool:
-        """Whether to read the lines again, because some may have replaced missing ones."""
-        return bool(self._instead)
-
-    def look_at(self, record: Record) -> None:
-        """Note a line that may have replaced a missing one."""
-        lines = self._instead.get((record.timestamp, record.key))
-        if lines is not None and self._matching.is_strange(record):
-            lines.append(record)
-
-    @property
-    def times(self) -> set[int]:
-        """The timestamps, in milliseconds, of lines that only records outside the range can explain."""
-        return {each.timestamp for lines in self._matching.surplus.values() for each in lines}
-
-    def explain(self, fate: Fate) -> bool:
-        """Match a record outside the range with an unexplained line; return whether any such lines are left."""
-        surplus, content = self._matching.surplus, self._matching.content_of(fate)
-        if not fate.reason and content in surplus:
-            surplus[content].pop()
-            if not surplus[content]:
-                del surplus[content]
-        return bool(surplus)
-
-    def verdict(self) -> Verdict:
-        """Return the findings and counts."""
-        of_suspects = list(self._of_suspects())
-        changed = {each.found_at for each in of_suspects}
-        strangers = [each for each in self._of_strangers() if each.found_at not in changed]
-        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_nobody()])
-        judged = self._matching.judged - self._left_out
-        return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
-
-    def _of_suspects(self) -> Iterator[Finding]:
-        for row, marks in enumerate(self._matching.expected.marks):
-            if not marks & JUDGED or not self._is_wanted(row):
-                continue
-            if (fate := self._suspects.get(row)) is None:  # the source deleted it after it was read
-                self._leave_out(Why.EXPIRED)
-            elif marks & MISSING:
-                yield from self._without_anything(fate)
-            elif row in self._matching.letters:
-                yield from other_letter(fate, self._matching.letters[row])
-            elif not marks & LETTER:  # otherwise it has both, which is a finding already
-                yield other_line(fate, self._matching.instead[row])
-
-    def _without_anything(self, fate: Fate) -> Iterator[Finding]:
-        lines = self._instead[_time_and_key(fate)]
-        if not lines and self._later_ones(fate):
-            self._leave_out(Why.COMPACTED)
-        else:
-            yield missing(fate, lines.pop(0) if lines else None)
-
-    def _of_strangers(self) -> Iterator[Finding]:
-        expected = self._matching.expected
-        for content, lines in self._matching.surplus.items():
-            alike = list(expected.rows(content))
-            judged = next((row for row in alike if expected.marks[row] & JUDGED), None)
-            for line in lines if judged is not None or not alike else ():
-                if why := self._why_strange(line):
-                    self._not_judged[why] += 1
-                elif judged is not None:
-                    yield again(expected.origin(judged), line)
-                else:
-                    detail = f"no source record gives {shown(line.value)}"
-                    yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
-
-    def _why_strange(self, line: Record) -> Why | None:
-        """Return why it is unknown whether a record explains a line; None if it is known."""
-        if self._layout.compacted_source:
-            return Why.COMPACTED
-        for source in self._sources:
-            if line.partition not in self._layout.lines(source):
-                continue
-            if source not in self._starts:
-                return Why.NO_LEADER
-            # Lines are in the order of their records, so those of deleted records come before all others.
-            first = self._matching.first.get((source, line.partition))
-            if source in self.read_whole and self._starts[source] > 0 and (first is None or line.offset < first[0]):
-                return Why.EXPIRED
-        return None
-
-    def _of_nobody(self) -> Iterator[Finding]:
-        for (source, offset), record in self._matching.nobody:
-            if self._layout.compacted_source:
-                self._not_judged[Why.COMPACTED] += 1
-            elif offset < self._starts.get(source, 0):
-                self._not_judged[Why.EXPIRED] += 1
-            else:
-                detail = f"it names {source}@{offset}, but the source has no record there"
-                yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
-
-
-def _time_and_key(fate: Fate) -> tuple[int, bytes | None]:
-    return fate.record.timestamp, fate.written.key
+    def _packs(self) -> list[list[Partition]]:
+        sizes = {each: found.read for each, found in self.judged.items()}
+        groups = [each for each in together(self.layout, self.sources) if self.judged.keys() & each]
+        for group in groups:
+            if (size := sum(sizes.get(each, 0) for each in group)) > MOST:
+                msg = f"{size} records share sink partitions and must be compared together, but at most {MOST} can be: "
+                raise ConfigError((f"{msg}narrow the range with --from and --to, or use --sample",))
+        return packed(groups, sizes, MOST)

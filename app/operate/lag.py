@@ -12,8 +12,9 @@ from app.driver.destinations import Destinations
 from app.driver.newcomers import Newcomers
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy
 from app.errors import PartitionError, TopicMissing, Undeliverable, WinnowError
-from app.model import CommittedOffset, Partition, Watermarks, partitions_of
+from app.model import NOBODY, CommittedOffset, Partition, Watermarks, partitions_of
 from app.offsets.contract import is_local
+from app.offsets.metadata import OffsetMetadata
 
 NO_ANSWER = "the partition has no leader, or its broker does not answer"
 
@@ -83,6 +84,26 @@ class PartitionLag:
         if self.offset > self.watermarks.high_watermark:
             return f"the partition ends at {self.watermarks.high_watermark}, below the committed offset"
         return ""
+
+    @property
+    def metadata(self) -> OffsetMetadata:
+        """What the service stored with the offset; empty if an operator set the offset."""
+        return OffsetMetadata.parse(self.committed.metadata if self.committed else "")
+
+    def stored_as_json(self) -> dict[str, Any]:
+        """Return the stored offset for `--json`."""
+        metadata = self.metadata
+        return {
+            **self.partition.as_json(),
+            "current_offset": self.offset,
+            "since": metadata.since if metadata.is_ours else None,
+            "in": metadata.counts.records,
+            "out": metadata.counts.out,
+            "dead_letters": dict(metadata.counts.dead),
+            "committed_by": None if metadata.owner == NOBODY else metadata.owner._asdict(),
+            "metadata": self.committed.metadata if self.committed else None,
+            "problem": self.problem or None,
+        }
 
     def as_json(self) -> dict[str, Any]:
         """Return the lag for `--json`."""

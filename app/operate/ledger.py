@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from app.headers import ERRORS, REPLAYS, origin_of, ours, theirs, whole_number
-from app.model import Partition
-from app.operate.letters import Letter
+from app.model import CommittedOffset, Partition, Watermarks
+from app.operate.dead_letters import Letter
 from app.records import OutgoingRecord, Record
 
+VERSION = "winnow-replay/1"
+DESTINATIONS = 8
+"""How many destinations a position covers; a replay into any other reads all dead letters."""
 _CUT = re.compile(r"; cut from \d+ bytes, SHA-256 [0-9a-f]{64}$")
 
 
@@ -61,9 +66,55 @@ class Waiting(NamedTuple):
         )
 
 
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     """Return whether text is a decimal number."""
     return text.isascii() and text.isdecimal()
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """
+    What a replay may read of one dead-letter partition, from `begin` up to but excluding `end`.
+
+    Args:
+        destination: the topic that lines go to.
+        settled: by destination, the offset before which every dead letter has been handled.
+    """
+
+    partition: Partition
+    destination: str
+    settled: Mapping[str, int]
+    begin: int
+    end: int
+
+    @classmethod
+    def of(
+        cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]
+    ) -> Remainder:
+        """Return what earlier replays have left; `at` is the partition, the first wanted offset, and the watermarks."""
+        partition, wanted, watermarks = at
+        version, *words = (committed.metadata if committed else "").split() or [""]
+        known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
+        settled = {topic: int(text) for topic, text in known.items() if _is_number(text)}
+        settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
+        return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
+
+    @property
+    def length(self) -> int:
+        """How many offsets there are to read."""
+        return max(0, self.end - self.begin)
+
+    @property
+    def first_left(self) -> int | None:
+        """The first offset that may be unhandled but is not read; None if all are read."""
+        settled = self.settled[self.destination]
+        return settled if settled < self.begin else None
+
+    def metadata(self, settled: int) -> str:
+        """Return a position's metadata: where the next replay into each destination has to start."""
+        others = [item for item in self.settled.items() if item[0] != self.destination]
+        words = (f"{topic}={offset}" for topic, offset in [*others[1 - DESTINATIONS :], (self.destination, settled)])
+        return " ".join((VERSION, *words))
 
 
 class Ledger:
@@ -72,10 +123,6 @@ class Ledger:
 
     Records are told apart by topic id, too: a topic that was created again has other records at the same offsets. An
     unknown id counts as the same topic.
-
-    Args:
-        topic: the ledger's topic.
-        destination: the topic that lines go to.
     """
 
     def __init__(self, topic: str, destination: str) -> None:
@@ -90,7 +137,7 @@ class Ledger:
         which, _, destination = (record.key or b"").decode(errors="replace").partition(">")
         source, _, topic_id = which.partition("#")
         replays = (record.value or b"").decode(errors="replace").partition(" ")[0]
-        if not is_number(replays):
+        if not _is_number(replays):
             return
         if not destination:
             self._replays[source][topic_id] = int(replays)

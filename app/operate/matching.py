@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from app.errors import WinnowError
 from app.headers import REPLAYS, SOURCE, Headers, origin_of, ours, whole_number
 from app.model import Partition
+from app.operate.dead_letters import Letter
 from app.operate.expected import JUDGED, LETTER, LINE, NAMED, ORIGINAL, REJECT, REPLAYED, Expected, Origin
-from app.operate.letters import Letter
+from app.operate.findings import BY_THE_TOPICS, Finding, Kind, again, shown, str_of
 from app.operate.ranges import Layout, Range, Why
-from app.operate.verdict import BY_THE_TOPICS, Finding, Kind, again, shown, str_of
 from app.records import Fate, OutgoingRecord, Record
 
 MOST_STRANGE = 100_000

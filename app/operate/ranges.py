@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from app.model import CommittedOffset, Destination, Partition, Partitioner, TaskConfig
-from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import PartitionLag
+from app.operate.reading import Span, span_between
 
 MARGIN = 2_000
 """How many more records are read on each side of the judged ones: their lines may be in between."""
@@ -53,13 +53,6 @@ class LeftOut(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the part for `--json`."""
         return {"why": self.why.value, **self.partition.as_json(), "offsets": self.offsets}
-
-
-class Span(NamedTuple):
-    """Offsets from `begin` up to but excluding `end`."""
-
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,18 +155,15 @@ def ranges(
 def _wanted(at: PartitionLag, asked: Asked) -> Span:
     """Return the offsets between the times, up to the last stable offset."""
     assert at.watermarks is not None  # the caller has checked
-    last = at.watermarks.last_stable
-    begin, end = asked.begins.get(at.partition), asked.ends.get(at.partition)
-    return Span(last if begin is None else begin, last if end is None else end)
+    return span_between(at.watermarks, asked.begins.get(at.partition), asked.ends.get(at.partition))
 
 
 def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[LeftOut]]:
     """Return the part of the wanted offsets that the service has done, and what is left out."""
     assert at.watermarks is not None  # the caller has checked
     assert at.offset is not None
-    assert at.committed is not None
     # Where the group's work began; 0 if unknown, as in foreign metadata.
-    begun, first = OffsetMetadata.parse(at.committed.metadata).since, asked.first.get(at.partition)
+    begun, first = at.metadata.since, asked.first.get(at.partition)
     begin = min(max(wanted.begin, begun), wanted.end)
     deleted = at.watermarks.log_start - begun if first is None or wanted.begin <= first else 0
     before = asked.deleted_before.get(at.partition.topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -11,11 +11,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.config import FromDuration
+from app.config import Config, FromDuration
+from app.cures import RESTART
 from app.driver.clients import Clients
+from app.errors import ConfigError
 from app.model import CommittedOffset, Partition
+from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata
 from app.operate.lag import NO_ANSWER, PartitionLag
+from app.operate.running import StoppedService
 
 NO_OFFSET = "the group has no offset in this partition"
 
@@ -41,14 +45,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """
-    A partition's new offset.
-
-    Args:
-        at: its offsets now.
-        offset: the new offset; None if it cannot be set.
-        note: why the offset differs from the request, or cannot be set.
-    """
+    """A partition's new offset, None if it cannot be set; `note` says why that, or why it differs from the request."""
 
     at: PartitionLag
     offset: int | None
@@ -117,6 +114,33 @@ def _wanted(at: PartitionLag, target: Target, starts: Mapping[Partition, int | N
             return starts[at.partition]
     assert at.offset is not None  # the caller has checked
     return at.offset + (target.value if target.goal is Goal.SHIFT else 0)
+
+
+def refuse_local(settings: Config, clients: Clients) -> None:
+    """
+    Check that the store's offsets can be shown and set.
+
+    Raises:
+        ConfigError: the store keeps none outside the service.
+    """
+    if is_local(clients.offsets):
+        raise ConfigError((f"offsets.store: {settings.offsets.store.name} has no offset to set: {RESTART}",))
+
+
+def carry_out(planned: Sequence[Reset], clients: Clients, settings: Config, done: Callable[[], object]) -> None:
+    """
+    Store the new offsets; `done` is called after each.
+
+    Raises:
+        ServiceRuns: the service is running.
+    """
+    service, partitions = StoppedService(settings, clients), [each.at.partition for each in planned]
+    with service.changing(clients.offsets, partitions) as written:
+        for each in planned:
+            partition, committed = each.at.partition, each.committed
+            clients.offsets.reset(partition, committed.offset, committed.metadata)
+            written[partition] = committed
+            done()
 
 
 def chosen(wanted: Sequence[str], partitions: Collection[Partition]) -> list[Partition]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.model import Partition
-from app.offsets.metadata import Counts, OffsetMetadata
+from app.offsets.metadata import Counts
 from app.operate.lag import PartitionLag
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """The lag of the partitions at one moment; `at` is in seconds of a monotonic clock."""
 
     at: float
@@ -30,9 +29,7 @@ class Row:
     A partition between two looks; rates are per second, and None before the second look.
 
     Args:
-        at: its lag.
-        records: records cleansed.
-        dead: dead letters among them.
+        dead: dead letters among the records.
         closing: offsets by which the lag shrinks; negative if it grows.
         share: the percentage of dead letters since its counts began.
     """
@@ -57,19 +54,13 @@ class Row:
 
 def rows(before: Look | None, now: Look) -> list[Row]:
     """Return the partitions, those with a problem first, then by descending lag."""
-    found = [
-        _row(None if before is None else before.found.get(each), at, _between(before, now))
-        for each, at in now.found.items()
-    ]
+    earlier, seconds = ({}, 0.0) if before is None else (before.found, now.at - before.at)
+    found = [_row(earlier.get(each), at, seconds) for each, at in now.found.items()]
     return sorted(found, key=lambda row: (not row.at.problem, -(row.at.lag or 0), row.at.partition))
 
 
-def _between(before: Look | None, now: Look) -> float:
-    return 0.0 if before is None else now.at - before.at
-
-
 def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
-    counts = _metadata(now).counts
+    counts = now.metadata.counts
     share = 100 * counts.dead_total / counts.records if counts.records else None
     if before is None or seconds <= 0:
         return Row(now, None, None, None, share)
@@ -80,13 +71,9 @@ def _row(before: PartitionLag | None, now: PartitionLag, seconds: float) -> Row:
 
 def _done(before: PartitionLag, now: PartitionLag) -> Counts:
     """Return what was counted between two looks; counts that restarted are all new."""
-    earlier, later = _metadata(before), _metadata(now)
+    earlier, later = before.metadata, now.metadata
     same = (earlier.topic_id, earlier.since) == (later.topic_id, later.since)
     return later.counts.since(earlier.counts) if same else later.counts
-
-
-def _metadata(at: PartitionLag) -> OffsetMetadata:
-    return OffsetMetadata.parse(at.committed.metadata if at.committed else "")
 
 
 def summed(found: Collection[Row]) -> dict[str, float]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from app.headers import Header
 from app.model import Destination, Partition, Watermarks
-from app.operate.audit import Verdict
-from app.operate.auditing import Auditor, End, Readers
+from app.operate.audit import Auditor, End, Readers
+from app.operate.judging import Verdict
 from app.operate.ranges import Layout, Range
 from app.records import Fate, OutgoingRecord, Record
 
@@ -76,6 +76,9 @@ def fate(record: Record) -> Fate:
 class Cleanse:
     def of(self, records: Sequence[Record]) -> list[Fate]:
         return [fate(each) for each in records]
+
+    def refused(self, record: Record, cause: str) -> Fate:
+        raise NotImplementedError
 
 
 def line(of: Record, at: int = 0, headers: Sequence[Header] = ()) -> Record:

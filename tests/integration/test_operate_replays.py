@@ -190,13 +190,11 @@ def test_an_earlier_replay_that_replaces_its_producer(broker: Cluster, topics: T
     )
     produce(stage.bootstrap, stage.dead, [pair(n) for n in range(9)])
     place = Partition(stage.dead, 0)
-    with closing(KafkaReplays(config)) as kafka, closing(kafka.open([place], [])) as opened:
-        ((earlier, _),) = opened.writers
+    with closing(KafkaReplays(config)) as kafka, kafka.open([place], []) as ((_, earlier, _),):
         earlier.commit([], 3, "here")
         earlier._replace()  # no other replay exists
         earlier.commit([], 4, "here")
-        with closing(kafka.open([place], [])) as opened_later:
-            ((later, position),) = opened_later.writers
+        with kafka.open([place], []) as ((_, later, position),):
             later.commit([], 6, "there")
 
             with pytest.raises(Fenced, match="another replay has moved this replay's position"):

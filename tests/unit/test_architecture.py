@@ -154,6 +154,11 @@ RULES = [
         within("app.kafka", "app.spark", "app.executor"),
     ),
     Rule(
+        "a command decides nothing: adapters come from app.start, use cases from app.operate",
+        within("app.cli"),
+        within("app.kafka", "app.offsets"),
+    ),
+    Rule(
         "nothing outside the command line imports what a person does beside the service",
         outside("app.cli", "app.operate"),
         within("app.operate"),

@@ -11,8 +11,8 @@ from app.headers import Header, origin_of, ours, theirs, whole_number
 from app.kafka.hanging import mark
 from app.kafka.records import headers_of
 from app.model import Destination, Guarantee, Partition, Plugin, TaskConfig
+from app.operate.dead_letters import Letter
 from app.operate.ledger import Waiting
-from app.operate.letters import Letter
 from app.records import Record
 
 RAW, DEAD = Partition("raw", 3), Partition("dead", 0)

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from app.errors import NotUsable, Unreachable
+from app.facts import OpenTransaction
 from app.kafka.topics import KafkaTopics
-from app.kafka.transaction_log import TOPIC, KafkaTransactionLog, OpenTransaction, transaction
+from app.kafka.transaction_log import TOPIC, KafkaTransactionLog, transaction
 from app.model import Partition, Topic, Watermarks, transactional_id
 
 SOURCE = Partition("raw", 7)

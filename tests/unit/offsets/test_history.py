@@ -10,8 +10,9 @@ from app.driver.starting_offsets import is_witness
 from app.errors import NotUsable, TopicRecreated
 from app.model import Partition, Topic
 from app.offsets.contract import PastOffsets
-from app.offsets.history import milliseconds_of, moves_back, time_of, written
+from app.offsets.history import moves_back, written
 from app.offsets.metadata import Counts, OffsetMetadata
+from app.times import milliseconds_of, time_of
 from tests.fakes import FakeKafka, FakeOffsets
 
 A0 = Partition("a", 0)

@@ -12,12 +12,13 @@ from app.errors import NotUsable, WinnowError
 from app.model import CommittedOffset, Destination, Partition, Watermarks
 from app.offsets.metadata import Counts, OffsetMetadata
 from app.operate import matching
-from app.operate.audit import Verdict
-from app.operate.auditing import End, refuse_lost_times, stable_ends
+from app.operate.audit import End, refuse_lost_times, stable_ends
 from app.operate.expected import Origin
+from app.operate.findings import Finding, Kind, counted, shown
+from app.operate.judging import Verdict
 from app.operate.lag import PartitionLag
-from app.operate.ranges import Asked, Layout, LeftOut, Range, Span, Why, packed, ranges, sampled, together
-from app.operate.verdict import Finding, Kind, counted, shown
+from app.operate.ranges import Asked, Layout, LeftOut, Range, Why, packed, ranges, sampled, together
+from app.operate.reading import Span
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, Topic, letter, line, named
 

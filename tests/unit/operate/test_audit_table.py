@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.headers import as_text
-from app.operate import audit as judging
-from app.operate import matching
-from app.operate.audit import Judge, Verdict
-from app.operate.auditing import Auditor
+from app.operate import judging, matching
+from app.operate.audit import Auditor
+from app.operate.findings import Kind
+from app.operate.judging import Judge, Verdict
 from app.operate.matching import Matching
-from app.operate.ranges import Layout, Range, Span, Why
-from app.operate.verdict import Kind
+from app.operate.ranges import Layout, Range, Why
+from app.operate.reading import Span
 from app.records import Record
 from tests.fakes.audits import CLEAN, DEAD_LETTERS, OTHER, RAW, SINK, Scene, letter, line, named
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from app.operate.dead_letters import Letter
 from app.operate.expected import Origin
-from app.operate.letters import Letter
-from app.operate.pairs import text_of
+from app.operate.reading import text_of
 from app.records import Fate, Record
 
 BY_THE_TOPICS = ("too_large", "refused", "parser_error")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.operate.reading import text_of
 from app.records import Record
 from parsers.contract import Parsed
 
@@ -37,11 +38,6 @@ class Pair:
     def __str__(self) -> str:
         became = f"reason  {self.reason}: {self.detail}" if self.reason else f"output  {text_of(self.output)}"
         return f"{self.record.partition}@{self.record.offset}\n  input   {text_of(self.record.value)}\n  {became}"
-
-
-def text_of(value: bytes | None) -> str | None:
-    """Return bytes as text; bytes that are not UTF-8 are escaped."""
-    return None if value is None else value.decode(errors="backslashreplace")
 
 
 def pairs(

@@ -1,4 +1,4 @@
-"""Dead letters with their origins and reasons, for `winnow dlq`. Changes nothing."""
+"""Dead letters with their origins and reasons, and how `winnow dlq` reads them. Changes nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
+from app.driver.clients import Topics
 from app.headers import ERRORS, as_text, ours, whole_number
-from app.model import Partition, Watermarks
-from app.operate.pairs import text_of
+from app.model import Partition, Watermarks, partitions_of
+from app.operate.reading import Reader, Span, read, span_between, text_of, whole
 from app.records import Record
 
 NO_REASON = "(no reason)"
@@ -19,13 +22,7 @@ NO_REASON = "(no reason)"
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """
-    A dead letter.
-
-    Args:
-        record: the record of the dead-letter topic.
-        errors: its `__connect.errors.*` headers, without the prefix; they may be another tool's.
-    """
+    """A record of the dead-letter topic; `errors` are its `__connect.errors.*` headers, perhaps another tool's."""
 
     record: Record
     errors: Mapping[str, str]
@@ -87,14 +84,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """
-    A selection of dead letters.
-
-    Args:
-        since: the first time, in milliseconds since the epoch.
-        until: the time to stop before.
-        reasons: empty for all.
-    """
+    """A selection of dead letters: between two times in milliseconds since the epoch, and for some reasons or any."""
 
     since: int | None = None
     until: int | None = None
@@ -122,15 +112,12 @@ def last_written(
     """
     Return the newest dead letters without reading the whole topic.
 
-    Control records and aborted ones take offsets, so how far back to read is found by trial.
-
-    Args:
-        limit: how many to return.
-        read: reads from these offsets to the ends.
+    Control records and aborted ones take offsets, so how far back to read is found by trial. `read` reads from these
+    offsets to the ends.
     """
     reach = 2 * limit
     while True:
-        starts = first_offsets(watermarks, None, reach)
+        starts = {each: max(marks.log_start, marks.last_stable - reach) for each, marks in watermarks.items()}
         found = list(read(starts))
         counts = Counter(letter.record.partition for letter in found)
         if all(counts[each] >= limit or starts[each] == marks.log_start for each, marks in watermarks.items()):
@@ -140,55 +127,87 @@ def last_written(
 
 def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
     """Return the newest dead letters, oldest first; holds no others in memory."""
-    return heapq.nlargest(limit, letters, key=_age)[::-1]
+    age = attrgetter("record.timestamp", "record.partition.number", "record.offset")
+    return heapq.nlargest(limit, letters, key=age)[::-1]
 
 
-def _age(letter: Letter) -> tuple[int, int, int]:
-    return letter.record.timestamp, letter.record.partition.number, letter.record.offset
-
-
-def first_offsets(
-    watermarks: Mapping[Partition, Watermarks], since: Mapping[Partition, int | None] | None, last: int | None
-) -> dict[Partition, int]:
+class DeadLetters:
     """
-    Return where to start reading each partition.
+    The dead letters in a topic.
 
-    Args:
-        since: the first offset at or after a time, or None in partitions without one; None for any time.
-        last: how many offsets of each partition suffice; None for all.
+    Every method raises Unreachable if a partition does not answer, and NotUsable if an operator must act.
     """
-    starts: dict[Partition, int] = {}
-    for partition, marks in watermarks.items():
-        start = marks.log_start if since is None else since.get(partition, marks.log_start)
-        start = marks.last_stable if start is None else start
-        starts[partition] = start if last is None else max(start, marks.last_stable - last)
-    return starts
+
+    def __init__(self, topic: str, topics: Topics, reader: Reader) -> None:
+        self._topic = topic
+        self._topics = topics
+        self._reader = reader
+
+    def spans(self, marks: Mapping[Partition, Watermarks], choice: Choice) -> dict[Partition, Span]:
+        """Return what to read of each partition so that no selected dead letter is missed."""
+        begins: dict[Partition, int | None] = {each: of.log_start for each, of in marks.items()}
+        if choice.since is not None:
+            begins |= self._topics.offsets_at(marks, choice.since)
+        return {each: span_between(of, begins[each], None) for each, of in marks.items()}
+
+    def chosen(self, choice: Choice) -> Iterator[Letter]:
+        """Yield the selected dead letters."""
+        return choice.of(self._between(self.spans(self.watermarks(), choice)))
+
+    def newest(self, choice: Choice, limit: int) -> list[Letter]:
+        """Return the newest of the selected dead letters, oldest first."""
+        if not choice.takes_all:
+            return newest(self.chosen(choice), limit)
+        marks = self.watermarks()
+
+        def read_from(starts: Mapping[Partition, int]) -> Iterator[Letter]:
+            return map(Letter.of, self._between({each: Span(starts[each], marks[each].last_stable) for each in starts}))
+
+        return last_written(marks, limit, read_from)
+
+    def at(self, number: int, offset: int) -> Letter | None:
+        """Return one dead letter; None if there is none."""
+        partition = Partition(self._topic, number)
+        marks = self.watermarks(only=partition).get(partition)
+        if marks is None or not marks.log_start <= offset < marks.last_stable:
+            return None
+        records = self._between({partition: Span(offset, offset + 1)})
+        return next((Letter.of(each) for each in records if each.offset == offset), None)
+
+    def watermarks(self, only: Partition | None = None) -> Mapping[Partition, Watermarks]:
+        """Return the watermarks of all partitions, or of only one."""
+        known = self._topics.source_topics([self._topic], None, ())[self._topic]
+        partitions = [each for each in partitions_of([known]) if only in (None, each)]
+        return whole(partitions, self._topics.watermarks(partitions))
+
+    def _between(self, spans: Mapping[Partition, Span]) -> Iterator[Record]:
+        return chain.from_iterable(read(self._reader, spans))
 
 
 @dataclass(slots=True)
 class Statistics:
     """Counts of dead letters by reason and source topic, and their time range in milliseconds."""
 
-    total: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
     first: int | None = None
     last: int | None = None
 
-    def add(self, letter: Letter) -> None:
-        """Count a dead letter."""
-        self.total += 1
-        self.reasons[letter.reason] += 1
-        self.topics[letter.errors.get("topic", "")] += 1
-        self.first = letter.record.timestamp if self.first is None else min(self.first, letter.record.timestamp)
-        self.last = letter.record.timestamp if self.last is None else max(self.last, letter.record.timestamp)
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.reasons.total()
 
     @classmethod
     def of(cls, letters: Iterable[Letter]) -> Statistics:
         """Count dead letters."""
         counted = cls()
         for letter in letters:
-            counted.add(letter)
+            at = letter.record.timestamp
+            counted.reasons[letter.reason] += 1
+            counted.topics[letter.errors.get("topic", "")] += 1
+            counted.first = at if counted.first is None else min(counted.first, at)
+            counted.last = at if counted.last is None else max(counted.last, at)
         return counted
 
     def rows(self) -> Sequence[tuple[str, int, float]]:

@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import Unreachable
 from app.model import Partition
-from app.operate.answers import whole
+from app.operate.reading import whole
 
 A, B, C = (Partition("raw", number) for number in range(3))
 

@@ -8,8 +8,8 @@ from app.cures import reset
 from app.errors import ConfigError
 from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt, Watermarks
 from app.offsets.metadata import OffsetMetadata
-from app.operate.bounded import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.operate.lag import PartitionLag
+from app.operate.replay import GO_ON, as_json, group_of, parts, problem_of, refuse_own_topics
 from app.topics import OwnTopics
 
 A, B = Partition("raw", 0), Partition("raw", 1)

@@ -9,9 +9,9 @@ import pytest
 from app.errors import NotUsable, Refused
 from app.headers import Header
 from app.model import CommittedOffset, Partition, Watermarks
-from app.operate.ledger import Ledger, Waiting
-from app.operate.letters import Choice, Letter
-from app.operate.replays import Pace, Plan, Replay, Span, steps
+from app.operate.dead_letter_replay import Pace, Plan, Replay, steps
+from app.operate.dead_letters import Choice, Letter
+from app.operate.ledger import Ledger, Remainder, Waiting
 from app.records import Fate, OutgoingRecord, Record
 
 DEAD, CLEAN, PARKED, LEDGER = Partition("dead", 0), Partition("clean", 3), Partition("dead.parked", 0), "dead.replayed"
@@ -80,11 +80,11 @@ def replay(
     return Replay(plan, ledger or Ledger(LEDGER, "clean"), Cleanse())
 
 
-def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Span:
-    return Span.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
+def span(begin: int = 0, end: int = 10, committed: CommittedOffset | None = None, log_start: int = 0) -> Remainder:
+    return Remainder.of("clean", committed, (DEAD, begin, Watermarks(log_start, end, end)))
 
 
-def run(one: Replay, *records: Record, writer: Writer | None = None, over: Span | None = None) -> Writer:
+def run(one: Replay, *records: Record, writer: Writer | None = None, over: Remainder | None = None) -> Writer:
     used = writer or Writer()
     list(one.run(over or span(), [list(records)], used))
     return used
@@ -271,7 +271,7 @@ class TestReplay:
             run(replay(), letter(1, b"bad"), writer=Writer(refused=[b"bad"]))
 
 
-class TestSpan:
+class TestRemainder:
     def test_the_first_replay_reads_all(self) -> None:
         """Without a position of ours, nothing is settled."""
         assert (2, 10, None) == _shape(span(log_start=2))
@@ -300,7 +300,7 @@ class TestSpan:
         assert (9, "clean=3") == (len(found.split()), found.split()[-1])
 
 
-def _shape(of: Span) -> tuple[int, int, int | None]:
+def _shape(of: Remainder) -> tuple[int, int, int | None]:
     return of.begin, of.end, of.first_left
 
 

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 
 from app.headers import Header
 from app.model import Partition, Watermarks
-from app.operate.letters import NO_REASON, Choice, Letter, Statistics, first_offsets, last_written, newest, place_of
+from app.operate.dead_letters import (
+    NO_REASON,
+    Choice,
+    DeadLetters,
+    Letter,
+    Statistics,
+    last_written,
+    newest,
+    place_of,
+)
+from app.operate.reading import Span
 from app.records import Record
+from tests.fakes.audits import Topic
 
 A, B = Partition("dead", 0), Partition("dead", 1)
 
@@ -27,6 +39,15 @@ def headers(reason: str, offset: int, topic: str = "raw") -> list[Header]:
 
 def record(offset: int, timestamp: int, reason: str = "empty", partition: Partition = A) -> Record:
     return Record(partition, offset, timestamp, None, b"x\xff", headers(reason, offset + 100))
+
+
+class Timed(Topic):
+    def __init__(self, offsets: dict[Partition, int | None]) -> None:
+        super().__init__()
+        self.offsets = offsets
+
+    def offsets_at(self, partitions: Iterable[Partition], milliseconds: int) -> dict[Partition, int | None]:
+        return self.offsets
 
 
 RECORDS = [record(0, 50), record(1, 10, "houseid"), record(0, 30, "empty", B), record(1, 70, "srcip", B)]
@@ -115,12 +136,12 @@ def test_how_many() -> None:
 
 
 def test_where_reading_begins() -> None:
-    """At the beginning, at a time, or this many offsets before the end, but never before the beginning."""
+    """At the beginning or at a time, and at the end if no record is that late."""
     marks = {A: Watermarks(5, 90, 95), B: Watermarks(0, 10, 10)}
+    letters = DeadLetters("dead", Timed({A: 40, B: None}), Topic())  # type: ignore[arg-type]  # what it asks
 
-    assert {A: 5, B: 0} == first_offsets(marks, None, None)
-    assert {A: 70, B: 0} == first_offsets(marks, None, 20)
-    assert {A: 40, B: 10} == first_offsets(marks, {A: 40, B: None}, None)
+    assert {A: Span(5, 90), B: Span(0, 10)} == letters.spans(marks, Choice())
+    assert {A: Span(40, 90), B: Span(10, 10)} == letters.spans(marks, Choice(since=7))
 
 
 def test_a_place() -> None:

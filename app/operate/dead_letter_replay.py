@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from app.config import Config
+from app.driver.clients import Clients
+from app.driver.task_config import task_config
 from app.errors import NotUsable, Refused
 from app.headers import REPLAYS, SOURCE, TOPIC_ID
-from app.model import CommittedOffset, Partition, Watermarks
-from app.operate.ledger import Ledger, Waiting, is_number
-from app.operate.letters import Choice, Letter
+from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
+from app.operate.dead_letters import Choice, DeadLetters, Letter
+from app.operate.ledger import Ledger, Remainder, Waiting
+from app.operate.reading import Cleanse, Reader, Span, read
+from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
+from app.topics import LEDGER, PARKING, OwnTopics
 
 GROUP = "{}.dlq-replay"
 """The group whose offsets are the positions of replays; their transactional ids contain its name."""
 STEP = 1_000
 """The most dead letters per transaction."""
-VERSION = "winnow-replay/1"
-DESTINATIONS = 8
-"""How many destinations a position covers; a replay into any other reads all dead letters."""
 
 
 @dataclass(slots=True)
@@ -75,18 +79,6 @@ class Tally:
         }
 
 
-class Cleanse(Protocol):
-    """Computes the outcomes that a task would give; see `app.executor.fates`."""
-
-    def of(self, records: Sequence[Record]) -> list[Fate]:
-        """Return the outcome of each record, in order."""
-        ...
-
-    def refused(self, record: Record, cause: str) -> Fate:
-        """Return the outcome of a record whose line Kafka rejects."""
-        ...
-
-
 class Writer(Protocol):
     """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
 
@@ -98,6 +90,28 @@ class Writer(Protocol):
             Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
             Fenced, Transient: nothing more can be written.
         """
+        ...
+
+
+class Replays(Protocol):
+    """What a replay needs of Kafka; see `app.kafka.replays`."""
+
+    def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
+        """Return where earlier replays stopped, without disturbing any."""
+        ...
+
+    def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
+        """Create a topic if it is missing; return its partitions."""
+        ...
+
+    def entries(self, place: Partition) -> Iterable[Record]:
+        """Yield all committed records of a partition; none if it does not exist."""
+        ...
+
+    def open(
+        self, partitions: Collection[Partition], others: Collection[Partition]
+    ) -> AbstractContextManager[Sequence[tuple[Partition, Writer, CommittedOffset | None]]]:
+        """Return an open writer and its position for each dead-letter partition; it may write to `others`, too."""
         ...
 
 
@@ -118,59 +132,6 @@ class Plan:
     parking: tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """
-    What a replay reads of one dead-letter partition.
-
-    Args:
-        destination: the topic that lines go to.
-        settled: by destination, the offset before which every dead letter has been handled.
-        begin: the first offset to read.
-        end: the offset to stop before.
-    """
-
-    partition: Partition
-    destination: str
-    settled: Mapping[str, int]
-    begin: int
-    end: int
-
-    @classmethod
-    def of(cls, destination: str, committed: CommittedOffset | None, at: tuple[Partition, int, Watermarks]) -> Span:
-        """
-        Return what is left to read.
-
-        Args:
-            destination: the topic that lines go to.
-            committed: the position of earlier replays.
-            at: the partition, the first wanted offset, and the watermarks.
-        """
-        partition, wanted, watermarks = at
-        version, *words = (committed.metadata if committed else "").split() or [""]
-        known = dict(word.partition("=")[::2] for word in words) if version == VERSION else {}
-        settled = {topic: int(text) for topic, text in known.items() if is_number(text)}
-        settled[destination] = max(watermarks.log_start, settled.get(destination, 0))
-        return cls(partition, destination, settled, max(wanted, settled[destination]), watermarks.last_stable)
-
-    @property
-    def length(self) -> int:
-        """How many offsets there are to read."""
-        return max(0, self.end - self.begin)
-
-    @property
-    def first_left(self) -> int | None:
-        """The first offset that may be unhandled but is not read; None if all are read."""
-        settled = self.settled[self.destination]
-        return settled if settled < self.begin else None
-
-    def metadata(self, settled: int) -> str:
-        """Return a position's metadata: where the next replay into each destination has to start."""
-        others = [item for item in self.settled.items() if item[0] != self.destination]
-        words = (f"{topic}={offset}" for topic, offset in [*others[1 - DESTINATIONS :], (self.destination, settled)])
-        return " ".join((VERSION, *words))
-
-
 class Replay:
     """Replays dead letters, one partition after the other."""
 
@@ -178,7 +139,7 @@ class Replay:
         self._plan = plan
         self.ledger = ledger
         self._cleanse = cleanse
-        self._span: Span
+        self._span: Remainder
         """The current partition."""
         self._left_at: int | None = None
         """The offset of its first dead letter left for a later replay."""
@@ -195,7 +156,7 @@ class Replay:
             self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
 
-    def run(self, span: Span, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
+    def run(self, span: Remainder, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
         """
         Replay a partition; yield the numbers replayed and read after each batch.
 
@@ -291,6 +252,108 @@ class Replay:
             self.tally.parked += self._parks(waiting)
         else:
             self.tally.cleansed += 1
+
+
+def replaying(settings: Config, clients: Clients, into: str | None) -> TaskConfig:
+    """
+    Return the service's task configuration for the replays' group and the topic that lines go to.
+
+    Raises:
+        ConfigError: that topic is one of the service's.
+    """
+    kafka, source = clients.destinations, settings.source
+    tasks = task_config(settings, kafka, NOBODY)
+    if into is not None:
+        sources = {} if settings.sink.kafka else clients.topics.source_topics(source.topics, source.topics_pattern, ())
+        own = {settings.dead_letters.topic, *sources}
+        refuse_own_topics({"--into": into}, own, OwnTopics(settings.dead_letters.topic, settings.placeholder))
+    sink = kafka.destination(into) if into else tasks.sink
+    return replace(tasks, group=GROUP.format(tasks.group), sink=sink)
+
+
+class Session:
+    """
+    A replay of the chosen dead letters, with the clients that it needs.
+
+    Args:
+        tasks: as `replaying` returns them.
+        kafka: reads and writes for the replays' group.
+        reader: reads the dead letters.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskConfig,
+        plan: tuple[Choice, int | None, int],
+        cleanse: Cleanse,
+        *,
+        clients: Clients,
+        kafka: Replays,
+        reader: Reader,
+    ) -> None:
+        topic = tasks.dead_letters
+        choice, limit, attempts = plan
+        parking = PARKING.format(topic.topic), topic.partitions
+        ledger = Ledger(LEDGER.format(topic.topic), tasks.sink.topic)
+        self.replay = Replay(Plan(choice, limit, attempts, parking), ledger, cleanse)
+        self._tasks = tasks
+        self._kafka = kafka
+        self._reader = reader
+        letters = DeadLetters(topic.topic, clients.destinations, reader)
+        self._watermarks = letters.watermarks()
+        self._wanted = letters.spans(self._watermarks, choice)
+
+    @property
+    def length(self) -> int:
+        """How many offsets there are to read at most."""
+        return sum(each.length for each in self._wanted.values())
+
+    def foresee(self, advance: Callable[[int], object]) -> None:
+        """Count the outcomes, and write nothing; call `advance` with the number of offsets done."""
+        positions = self._kafka.positions(self._watermarks)
+        self._read_ledger()
+        for partition in self._watermarks:
+            span = self._span(partition, positions.get(partition))
+            advance(span.begin - self._wanted[partition].begin)
+            for records in self._batches(span):
+                self.replay.foresee(records)
+                advance(len(records))
+                if self.replay.enough:
+                    return
+
+    def carry_out(self, pace: Pace, advance: Callable[[int], object]) -> None:
+        """
+        Replay; call `advance` with the number of offsets done.
+
+        Raises:
+            NotUsable, Unreachable: the replay cannot continue; committed work counts.
+        """
+        with self._kafka.open([*self._watermarks], [*self._watermarks, *self._make_room()]) as writers:
+            self._read_ledger()  # only now: the fence has ended all other writers
+            for partition, writer, committed in writers:
+                span = self._span(partition, committed)
+                advance(span.begin - self._wanted[partition].begin)
+                if span.length and not self.replay.enough:
+                    for replayed, done in self.replay.run(span, steps(self._batches(span), pace.step(STEP)), writer):
+                        advance(done)
+                        pace.wait(replayed)
+
+    def _span(self, partition: Partition, committed: CommittedOffset | None) -> Remainder:
+        at = partition, self._wanted[partition].begin, self._watermarks[partition]
+        return Remainder.of(self._tasks.sink.topic, committed, at)
+
+    def _make_room(self) -> Iterator[Partition]:
+        """Create the ledger and parking topics if they are missing; yield their partitions."""
+        topic = self._tasks.dead_letters
+        yield from self._kafka.make_room(LEDGER.format(topic.topic), 1, {"cleanup.policy": "compact"})
+        yield from self._kafka.make_room(PARKING.format(topic.topic), topic.partitions, {"retention.ms": "-1"})
+
+    def _read_ledger(self) -> None:
+        for record in self._kafka.entries(self.replay.ledger.place):
+            self.replay.ledger.read(record)
+
+    def _batches(self, span: Remainder) -> Iterator[list[Record]]:
+        return read(self._reader, {span.partition: Span(span.begin, span.end)})
 
 
 def steps(batches: Iterable[Sequence[Record]], most: int) -> Iterator[Sequence[Record]]:

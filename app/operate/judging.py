@@ -1,0 +1,266 @@
+"""
+Judges a range of the source against the sink and the dead letters, for `winnow audit`.
+
+Each record is correct, or has a finding, or counts as not judged with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from app.model import Partition
+from app.operate.expected import JUDGED, LETTER, LINE, MISSING, REJECT, REPLAYED, Origin
+from app.operate.findings import Finding, Kind, again, in_order, missing, other_letter, other_line, shown, str_of
+from app.operate.matching import ELSEWHERE, Matching
+from app.operate.ranges import Why
+from app.operate.reading import Span
+from app.records import Fate, Record
+
+
+class Log(NamedTuple):
+    """
+    A partition of the sink or of the dead letters.
+
+    Args:
+        begin: its first offset after it was read.
+        stable: whether everything in it when the audit began was committed or aborted.
+        older: whether it holds a record older than the range.
+    """
+
+    begin: int
+    stable: bool
+    older: bool
+
+
+class Verdict(NamedTuple):
+    """
+    The result for some source partitions.
+
+    Args:
+        judged: how many records were judged.
+        known_by_text: how many lines were matched by text alone, for lack of a header or their record's timestamp.
+        findings: what is wrong, in source order.
+        not_judged: how many records and lines could not be judged, by reason.
+    """
+
+    judged: int
+    known_by_text: int
+    findings: list[Finding]
+    not_judged: Counter[Why]
+
+
+class Judge:
+    """
+    Judges what was matched.
+
+    Pass the `wanted` records again to `examine`, the lines to `look_at` if `lines_wanted`, and records outside the
+    range to `explain` if `times` is not empty. Then call `verdict`.
+
+    Args:
+        logs: the partitions of the sink and the dead letters that have a leader.
+        starts: the first offset of each source partition with a leader, after it was read.
+        sources: all source partitions that share sink partitions, even if nothing of them is judged.
+    """
+
+    def __init__(
+        self,
+        matching: Matching,
+        logs: Mapping[Partition, Log],
+        starts: Mapping[Partition, int],
+        sources: Collection[Partition],
+    ) -> None:
+        self._matching = matching
+        self._layout = matching.layout
+        self._logs = logs
+        self._starts = starts
+        self._sources = sources
+        self._not_judged = Counter(matching.not_judged)
+        self._left_out = 0
+        self._suspects: dict[int, Fate] = {}
+        """The expected outcome of each record that may lack it, by row."""
+        self._instead: defaultdict[tuple[int, bytes | None], list[Record]] = defaultdict(list)
+        """Lines that may be there instead, by timestamp and key."""
+        self.read_whole: Collection[Partition] = ()
+        """The source partitions whose remaining records were all read: only deleted ones can still explain a line."""
+        for source, found in matching.ranges.items():
+            self._not_judged[Why.EXPIRED] += sum(
+                matching.expected.row(Origin(source, offset)) is None
+                for begin, end in found.judged
+                for offset in range(begin, min(end, starts.get(source, 0)))
+            )
+        for row in self._without_outcome():
+            if (why := self._why_gone(row)) is None:
+                matching.expected.marks[row] |= MISSING
+            else:
+                self._leave_out(why)
+
+    def _leave_out(self, why: Why) -> None:
+        self._left_out += 1
+        self._not_judged[why] += 1
+
+    def _without_outcome(self) -> Iterator[int]:
+        for row, marks in enumerate(self._matching.expected.marks):
+            if marks & JUDGED and not marks & (LINE | REPLAYED | LETTER):
+                yield row
+
+    def _why_gone(self, row: int) -> Why | None:
+        """Return why it is unknown whether a record is lost; None if it is known."""
+        source, offset = self._matching.expected.origin(row)
+        letters = self._layout.letters(source)
+        own = letters if self._matching.expected.marks[row] & REJECT else self._layout.lines(source)
+        for place in dict.fromkeys([*own, *letters]):  # a topic's limits may have turned a line into a dead letter
+            log = self._logs.get(place)
+            if log is None:
+                return Why.NO_LEADER
+            if not log.stable:
+                return Why.OPEN
+            if log.begin > 0 and self._took(source, offset, place) and (place in own or not log.older):
+                return Why.EXPIRED
+        return None
+
+    def _took(self, source: Partition, offset: int, place: Partition) -> bool:
+        """Whether retention may have deleted a record's output: it deletes the oldest first, so none older is left."""
+        first = self._matching.first.get((source, place))
+        return first is None or first[1] > offset
+
+    @property
+    def wanted(self) -> dict[Partition, Span]:
+        """The spans of the records to examine again."""
+        spans: dict[Partition, Span] = {}
+        for row in filter(self._is_wanted, range(len(self._matching.expected))):
+            source, offset = self._matching.expected.origin(row)
+            spans[source] = Span(spans.get(source, Span(offset, 0)).begin, offset + 1)
+        return spans
+
+    def wants(self, record: Record) -> bool:
+        """Whether to examine a record again."""
+        row = self._matching.expected.row(Origin(record.partition, record.offset))
+        return row is not None and self._is_wanted(row)
+
+    def _is_wanted(self, row: int) -> bool:
+        marks = self._matching.expected.marks[row]
+        return bool(marks & MISSING) or row in self._matching.instead or row in self._matching.letters
+
+    def examine(self, fate: Fate) -> None:
+        """Examine a wanted record."""
+        row = self._matching.expected.row(Origin(fate.record.partition, fate.record.offset))
+        assert row is not None  # it is wanted
+        marks = self._matching.expected.marks
+        if marks[row] & MISSING and any(each != ELSEWHERE for each in self._later_ones(fate)):
+            marks[row] &= ~MISSING
+            self._leave_out(Why.COMPACTED)
+            return
+        self._suspects[row] = fate
+        self._matching.refuse_too_much(len(self._suspects))
+        if marks[row] & MISSING:
+            self._instead[_time_and_key(fate)] = []
+
+    def _later_ones(self, fate: Fate) -> list[Origin]:
+        """Return later records with the same key, for which compaction may have deleted the missing one."""
+        source, offset = fate.record.partition, fate.record.offset
+        topic = self._layout.dead_letters if fate.reason else self._layout.sink
+        places = self._layout.letters(source) if fate.reason else self._layout.lines(source)
+        if not topic.compacted or fate.written.key is None:
+            return []
+        found = [self._matching.latest.get((place, hash(fate.written.key))) for place in places]
+        latest = [each[1] for each in found if each is not None]
+        return [each for each in latest if each.partition != source or each.offset > offset]
+
+    @property
+    def lines_wanted(self) -> bool:
+        """Whether to read the lines again, because some may have replaced missing ones."""
+        return bool(self._instead)
+
+    def look_at(self, record: Record) -> None:
+        """Note a line that may have replaced a missing one."""
+        lines = self._instead.get((record.timestamp, record.key))
+        if lines is not None and self._matching.is_strange(record):
+            lines.append(record)
+
+    @property
+    def times(self) -> set[int]:
+        """The timestamps, in milliseconds, of lines that only records outside the range can explain."""
+        return {each.timestamp for lines in self._matching.surplus.values() for each in lines}
+
+    def explain(self, fate: Fate) -> bool:
+        """Match a record outside the range with an unexplained line; return whether any such lines are left."""
+        surplus, content = self._matching.surplus, self._matching.content_of(fate)
+        if not fate.reason and content in surplus:
+            surplus[content].pop()
+            if not surplus[content]:
+                del surplus[content]
+        return bool(surplus)
+
+    def verdict(self) -> Verdict:
+        """Return the findings and counts."""
+        of_suspects = list(self._of_suspects())
+        changed = {each.found_at for each in of_suspects}
+        strangers = [each for each in self._of_strangers() if each.found_at not in changed]
+        found = in_order([*self._matching.findings, *of_suspects, *strangers, *self._of_nobody()])
+        judged = self._matching.judged - self._left_out
+        return Verdict(judged, self._matching.known_by_text, found, self._not_judged)
+
+    def _of_suspects(self) -> Iterator[Finding]:
+        for row, marks in enumerate(self._matching.expected.marks):
+            if not marks & JUDGED or not self._is_wanted(row):
+                continue
+            if (fate := self._suspects.get(row)) is None:  # the source deleted it after it was read
+                self._leave_out(Why.EXPIRED)
+            elif marks & MISSING:
+                yield from self._without_anything(fate)
+            elif row in self._matching.letters:
+                yield from other_letter(fate, self._matching.letters[row])
+            elif not marks & LETTER:  # otherwise it has both, which is a finding already
+                yield other_line(fate, self._matching.instead[row])
+
+    def _without_anything(self, fate: Fate) -> Iterator[Finding]:
+        lines = self._instead[_time_and_key(fate)]
+        if not lines and self._later_ones(fate):
+            self._leave_out(Why.COMPACTED)
+        else:
+            yield missing(fate, lines.pop(0) if lines else None)
+
+    def _of_strangers(self) -> Iterator[Finding]:
+        expected = self._matching.expected
+        for content, lines in self._matching.surplus.items():
+            alike = list(expected.rows(content))
+            judged = next((row for row in alike if expected.marks[row] & JUDGED), None)
+            for line in lines if judged is not None or not alike else ():
+                if why := self._why_strange(line):
+                    self._not_judged[why] += 1
+                elif judged is not None:
+                    yield again(expected.origin(judged), line)
+                else:
+                    detail = f"no source record gives {shown(line.value)}"
+                    yield Finding(Kind.UNEXPLAINED, None, str_of(line), detail)
+
+    def _why_strange(self, line: Record) -> Why | None:
+        """Return why it is unknown whether a record explains a line; None if it is known."""
+        if self._layout.compacted_source:
+            return Why.COMPACTED
+        for source in self._sources:
+            if line.partition not in self._layout.lines(source):
+                continue
+            if source not in self._starts:
+                return Why.NO_LEADER
+            # Lines are in the order of their records, so those of deleted records come before all others.
+            first = self._matching.first.get((source, line.partition))
+            if source in self.read_whole and self._starts[source] > 0 and (first is None or line.offset < first[0]):
+                return Why.EXPIRED
+        return None
+
+    def _of_nobody(self) -> Iterator[Finding]:
+        for (source, offset), record in self._matching.nobody:
+            if self._layout.compacted_source:
+                self._not_judged[Why.COMPACTED] += 1
+            elif offset < self._starts.get(source, 0):
+                self._not_judged[Why.EXPIRED] += 1
+            else:
+                detail = f"it names {source}@{offset}, but the source has no record there"
+                yield Finding(Kind.UNEXPLAINED, None, str_of(record), detail)
+
+
+def _time_and_key(fate: Fate) -> tuple[int, bytes | None]:
+    return fate.record.timestamp, fate.written.key

@@ -1,0 +1,212 @@
+"""Cleanses a time range of the source again for `winnow replay`, which leaves the service's group alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.config import Config
+from app.driver.clients import Clients
+from app.driver.starting_offsets import is_of_another
+from app.driver.task_config import task_config
+from app.errors import ConfigError, NotUsable, Unreachable
+from app.model import (
+    NOBODY,
+    Assignment,
+    CommittedOffset,
+    Guarantee,
+    OffsetRange,
+    Outcome,
+    Partition,
+    Plugin,
+    Receipt,
+)
+from app.offsets.contract import StoreContext
+from app.offsets.registry import open_store
+from app.operate.lag import PartitionLag, offsets_of
+from app.operate.reading import span_between, whole
+from app.runtime import REAL
+from app.topics import OwnTopics
+
+DEAD_LETTERS = "{}.dlq"
+"""The default topic for rejected records."""
+AS_LONG_AS_IT_TAKES = 30 * 86_400.0
+LOOK_SECONDS = 1.0
+GO_ON = (
+    "fix that and run the same replay again, which resumes there; or choose another range. The service is unaffected"
+)
+
+
+def group_of(group: str, into: str, begin: int, end: int) -> str:
+    """Return the group that holds a replay's positions: one for each range and target."""
+    return f"{group}.replay.{into}.{begin}-{end}"
+
+
+def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
+    """
+    Check that a replay writes to none of the service's own topics.
+
+    Raises:
+        ConfigError: one of the targets, given by option, is such a topic; or two are the same.
+    """
+    problems = [
+        f"{option}: {topic!r} is one of the service's topics, which must not receive replayed lines"
+        for option, topic in targets.items()
+        if any(topic in each for each in own)
+    ]
+    if len(set(targets.values())) < len(targets):
+        problems.append(f"{' and '.join(targets)} must differ: readers could not tell them apart")
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
+
+    partition: Partition
+    begin: int
+    end: int
+    committed: CommittedOffset | None
+    topic_id: str
+    log_start: int
+
+    @property
+    def start(self) -> int:
+        """Where to resume; a position in a deleted topic of that name does not count."""
+        if self.committed is None or is_of_another(self.committed, self.topic_id):
+            return self.begin
+        return self.committed.offset
+
+    @property
+    def range(self) -> OffsetRange:
+        """The range for a task."""
+        committed = None if self.committed is None else self.committed.offset
+        return OffsetRange(self.partition, committed, self.start, self.end, self.topic_id, self.log_start)
+
+
+def parts(
+    found: Collection[PartitionLag],
+    positions: Mapping[Partition, CommittedOffset],
+    begins: Mapping[Partition, int | None],
+    ends: Mapping[Partition, int | None],
+) -> list[Part]:
+    """
+    Return the non-empty parts of the source partitions between two times.
+
+    Args:
+        positions: the positions of earlier attempts at the same range.
+        begins: the first offset at or after the first time; None if no record is that late.
+        ends: the same for the end time.
+    """
+    chosen = []
+    for at in found:
+        if at.watermarks is None or begins[at.partition] is None:
+            continue
+        begin, end = span_between(at.watermarks, begins[at.partition], ends[at.partition])
+        if begin < end:
+            done = positions.get(at.partition)
+            chosen.append(Part(at.partition, begin, end, done, at.topic_id, at.watermarks.log_start))
+    return chosen
+
+
+class Replay:
+    """
+    A replay of a time range, exactly once, in a group and into topics of its own.
+
+    Args:
+        times: the first time, and the time to stop before, in milliseconds since the epoch.
+        into: the topic for cleansed lines.
+        rejects: the topic for rejected records; by default one named after `into`.
+
+    Raises:
+        ConfigError: it would write to one of the service's topics.
+        Unreachable: a partition does not answer.
+    """
+
+    def __init__(
+        self, settings: Config, clients: Clients, times: tuple[int, int], into: str, rejects: str | None
+    ) -> None:
+        rejects = rejects or DEAD_LETTERS.format(into)
+        found = offsets_of(settings, clients)
+        own = {settings.sink.topic, settings.dead_letters.topic, *(each.partition.topic for each in found)}
+        made = OwnTopics(settings.dead_letters.topic, settings.placeholder)
+        refuse_own_topics({"--into": into, "--dead-letters": rejects}, own, made)
+        self._clients = clients
+        self.tasks = tasks = replace(
+            task_config(settings, clients.destinations, NOBODY),
+            group=group_of(settings.group_id, into, *times),
+            sink=clients.destinations.destination(into),
+            dead_letters=clients.destinations.destination(rejects),
+            guarantee=Guarantee.EXACTLY_ONCE,
+            offset_store=Plugin("kafka"),
+            mirrors=(),
+        )
+        context = StoreContext(tasks.group, tasks.output_kafka, placeholder=tasks.placeholder)
+        self._store = open_store(Plugin("kafka"), context)
+        partitions = [each.partition for each in found]
+        whole(partitions, {each.partition: each for each in found if each.watermarks is not None})
+        begins, ends = (whole(partitions, clients.topics.offsets_at(partitions, each)) for each in times)
+        self.parts = parts(found, self._store.load(partitions, stable=False), begins, ends)
+        self._left = [each for each in self.parts if each.start < each.end]
+
+    @property
+    def length(self) -> int:
+        """How many offsets are left to read."""
+        return sum(each.end - each.start for each in self._left)
+
+    def carry_out(
+        self, work: Callable[[Assignment], list[Receipt]], advance: Callable[[int], object]
+    ) -> dict[Partition, Receipt]:
+        """Let a task work until it reaches all ends; return its receipts. `advance` receives the offsets done."""
+        if not self._left:
+            return {}
+        if self._clients.placeholders is not None:
+            self._clients.placeholders.make_room([each.partition for each in self._left])
+        ranges = tuple(each.range for each in self._left)
+        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline=0)
+        working, done = REAL.background(lambda: work(assignment)), 0
+        while not wait([working], LOOK_SECONDS).done:
+            now = self._done()
+            advance(now - done)
+            done = now
+        return {receipt.partition: receipt for receipt in working.result()}
+
+    def _done(self) -> int:
+        """Return how many offsets are done; 0 while Kafka does not answer."""
+        try:
+            positions = self._store.load([each.partition for each in self._left], stable=False)
+        except (Unreachable, NotUsable):
+            return 0
+        return sum(positions[each.partition].offset - each.start for each in self._left if each.partition in positions)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._store.close()
+
+
+def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
+    """Return a part's result for `--json`; a part without a receipt was not worked on."""
+    return {
+        **part.partition.as_json(),
+        "begin": part.begin,
+        "end": part.end,
+        "position": part.start if receipt is None else receipt.end,
+        "in": receipt.records if receipt else 0,
+        "out": receipt.out if receipt else 0,
+        "dead_letters": dict(receipt.dead) if receipt else {},
+        "problem": problem_of(receipt) or None,
+    }
+
+
+def problem_of(receipt: Receipt | None) -> str:
+    """Return why a part was not finished; empty if it was, or was not worked on."""
+    if receipt is None or receipt.outcome is Outcome.DONE:
+        return ""
+    if receipt.outcome is Outcome.FENCED:
+        return "another replay of the same range has taken over"
+    if receipt.outcome is Outcome.BLOCKED:  # the receipt's cure would change the service's offsets
+        return f"{receipt.error}: {GO_ON}"
+    return receipt.error or receipt.outcome.value

@@ -1,0 +1,154 @@
+"""Opens the group's offset stores by name, and moves offsets between them or back to an earlier time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import cached_property
+from typing import Any, Self
+
+import yaml
+
+from app.config import Config
+from app.driver.clients import Clients
+from app.errors import ConfigError, built
+from app.model import Guarantee, Plugin, Topic, partitions_of
+from app.offsets import history, migrate
+from app.offsets.contract import OffsetHistory, OffsetStore, StoreContext, is_local
+from app.offsets.registry import open_store
+from app.operate.running import StoppedService
+
+SOURCE = "source"
+"""Names the group's offsets on the source's cluster if the sink has a cluster of its own."""
+Say = Callable[[str], object]
+
+
+def check_stores(settings: Config) -> None:
+    """
+    Check that the offset store and its mirrors can be opened and suit their roles.
+
+    Raises:
+        ConfigError: one of them cannot or does not.
+    """
+    choice, context = settings.offsets.store, StoreContext(settings.group_id, settings.output_kafka)
+    store = built("offsets.store", lambda: open_store(choice.plugin, context))
+    problems: list[str] = []
+    if settings.delivery_guarantee is Guarantee.EXACTLY_ONCE and not store.transactional:
+        problems.append(
+            f"offsets.store.name is {choice.name}, which cannot join Kafka's transactions: "
+            "set delivery.guarantee to at-least-once, or offsets.store.name to kafka"
+        )
+    known = [choice.plugin]
+    for place, mirror in enumerate(settings.offsets.mirrors):
+        problems += _problems_of_mirror(f"offsets.mirrors[{place}]", mirror.plugin, context, known)
+        known.append(mirror.plugin)
+    if problems:
+        raise ConfigError(tuple(problems))
+
+
+def _problems_of_mirror(key: str, mirror: Plugin, context: StoreContext, known: Sequence[Plugin]) -> Iterator[str]:
+    try:
+        opened = built(key, lambda: open_store(mirror, context))
+    except ConfigError as error:
+        yield from error.problems
+        return
+    if is_local(opened):
+        yield f"{key}: {mirror.name} stores nothing that a tool could read"
+    if mirror in known:
+        yield f"{key}: {mirror.name} already holds these offsets; list each store once"
+
+
+class Stores:
+    """
+    The offset stores of one group, open until the block ends. `say` receives a line for each partition.
+
+    Every method raises ConfigError if a store cannot be opened, or keeps nothing between runs.
+    """
+
+    def __init__(self, settings: Config, connect: Callable[[], Clients], say: Say) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._say = say
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def migrate(self, source: str, target: str, *, dry_run: bool, force: bool) -> bool:
+        """Move the offsets from one store to another; return whether some moved and none was refused."""
+        origin, destination = self._open("--from", source), self._open("--to", target)
+        partitions = partitions_of(self._topics().values())
+        if dry_run:
+            moves = list(migrate.moves(origin, destination, partitions))
+            refused = migrate.foretell(moves, force=force, say=self._say)
+        else:
+            service = StoppedService(self._settings, self._clients)
+            with service.changing(destination, partitions, origin) as written:
+                moves = list(migrate.moves(origin, destination, partitions))
+                refused = migrate.carry_out(moves, destination, written, force=force, say=self._say)
+        migrate.tell_others(moves, partitions, _choice(source)["name"], self._say)
+        return bool(moves) and not refused
+
+    def list_history(self, store: str | None, most: int) -> None:
+        """List the earlier offsets of each topic."""
+        past = self._with_history(store)
+        for topic in sorted(self._topics()):
+            self._say(topic)
+            for entry in past.history(topic, most):
+                self._say(f"  {history.written(entry)}")
+
+    def restore(self, store: str | None, moment: int, *, dry_run: bool) -> bool:
+        """Set the offsets back to a time, in milliseconds since the epoch; return whether none was refused."""
+        past, topics = self._with_history(store), self._topics()
+        target = self._open("offsets.store", self._settings.offsets.store.name)
+        moves = list(history.moves_back(past, target, topics, moment))
+        migrate.tell_others(moves, partitions_of(topics.values()), "the history of that time", self._say)
+        if dry_run:
+            return not migrate.foretell(moves, force=True, say=self._say)
+        service = StoppedService(self._settings, self._clients)
+        with service.changing(target, [each.partition for each in moves]) as written:
+            return not migrate.carry_out(moves, target, written, force=True, say=self._say)
+
+    @cached_property
+    def _clients(self) -> Clients:
+        """Made once the stores are known to be usable."""
+        return self._connect()
+
+    def _topics(self) -> Mapping[str, Topic]:
+        source = self._settings.source
+        return self._clients.topics.source_topics(source.topics, source.topics_pattern, ())
+
+    def _with_history(self, named: str | None) -> OffsetHistory:
+        """Return the named store, or the first configured one that keeps a history."""
+        offsets = self._settings.offsets
+        configured = [each.name for each in (offsets.store, *offsets.mirrors)]
+        for name in [named] if named else configured:
+            if isinstance(opened := self._open("--store", name), OffsetHistory):
+                return opened
+        said = f"{named} keeps no history" if named else f"no history is kept in {' or '.join(configured)}"
+        raise ConfigError((f"--store: {said}: hbase does, as the store or as a mirror",))
+
+    def _open(self, option: str, text: str) -> OffsetStore:
+        """Open a store given by its name or in the configuration's form."""
+        settings, choice = self._settings, _choice(text)
+        name, options = str(choice.pop("name", "")), choice
+        known = (settings.offsets.store, *settings.offsets.mirrors)
+        plugin = next((each.plugin for each in known if each.name == name and not options), Plugin(name, options))
+        context = StoreContext(settings.group_id, settings.output_kafka, placeholder=settings.placeholder)
+        if name == SOURCE and settings.sink.kafka:
+            plugin, context = Plugin("kafka"), StoreContext(settings.group_id, settings.kafka)
+        opened = self._opened.enter_context(closing(built(option, lambda: open_store(plugin, context))))
+        if is_local(opened):
+            raise ConfigError((f"{option}: {name} keeps nothing between runs",))
+        return opened
+
+
+def _choice(text: str) -> dict[str, Any]:
+    try:
+        choice = yaml.safe_load(text)
+    except yaml.YAMLError:
+        choice = text
+    return choice if isinstance(choice, dict) else {"name": text}
