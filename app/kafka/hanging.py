@@ -131,8 +131,9 @@ class HangingTransactions:
                 failure = error
             except TimeoutError:
                 pass
-        if not found:
+        if len(found) < len(asked):
             self._drop(admin)
+        if not found:
             raise failure
         return found
 
@@ -155,7 +156,10 @@ class HangingTransactions:
             return self._admin
 
     def _drop(self, admin: AdminClient) -> None:
-        """Reconnect after an outage: a client whose only broker was killed may never respond again."""
+        """
+        Reconnect after a failure: a client whose only broker was killed may never respond again, and one that knows an
+        earlier leader epoch is refused (FENCED_LEADER_EPOCH) for minutes (librdkafka 2.16).
+        """
         with self._lock:
             if self._admin is admin:
                 self._admin = None
