@@ -119,8 +119,9 @@ class HangingTransactions:
             wait=lambda future: future.result(2 * ENDS_SECONDS),
             seconds=ENDS_SECONDS,
         )
-        if not found:
+        if failed:
             self._drop(admin)
+        if not found:
             raise next(iter(failed.values()), timed_out())
         return found
 
@@ -142,7 +143,10 @@ class HangingTransactions:
             return self._admin
 
     def _drop(self, admin: AdminClient) -> None:
-        """Reconnect after an outage: a client whose only broker was killed may never respond again."""
+        """
+        Reconnect after a failure: a client whose only broker was killed may never respond again, and one that knows an
+        earlier leader epoch is refused (FENCED_LEADER_EPOCH) for minutes (librdkafka 2.16).
+        """
         with self._lock:
             if self._admin is admin:
                 self._admin = None

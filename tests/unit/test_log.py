@@ -54,7 +54,7 @@ def test_each_line_is_written_at_once() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # each write is a datagram of its own
     with ours, theirs:
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs, env=environment, check=True)
+        subprocess.run([sys.executable, "-c", PROGRAM], stderr=theirs.fileno(), env=environment, check=True)
 
         written = ours.recv(10_000).decode()
 

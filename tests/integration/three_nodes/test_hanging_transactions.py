@@ -25,7 +25,8 @@ from tests.integration.three_nodes.placed import FRAGILE_NODE, create
 from tests.support.waiting import until, without
 
 BACKENDS = {"plain": PLAIN, "bulk": best_backend({})}
-ENDS = ("aborted", "committed")
+BY_KEY = "by-key"
+ENDS = ("aborted", "committed", BY_KEY)
 FRAGILE, ELSEWHERE = b"hangs", b"stays"
 """Keys of the sink's partitions 0 and 1, where there are two."""
 
@@ -33,13 +34,12 @@ FRAGILE, ELSEWHERE = b"hangs", b"stays"
 class Lost:
     """A sink and dead letters on the fragile node, and writers for them."""
 
-    def __init__(
-        self, broker: Broker, name: str, backend: Backend, partitioner: Partitioner = Partitioner.SOURCE
-    ) -> None:
+    def __init__(self, broker: Broker, name: str, backend: Backend) -> None:
         self.bootstrap = broker.bootstrap
         self.source = Partition(f"{name}.raw", 0)
         self.sink, self.dead = f"{name}.clean", f"{name}.dead"
-        self.by_key = partitioner is Partitioner.KEY
+        self.by_key = name.startswith(BY_KEY)
+        partitioner = Partitioner.KEY if self.by_key else Partitioner.SOURCE
         sinks = [[FRAGILE_NODE], [1]] if self.by_key else [[FRAGILE_NODE]]
         placed = {self.source.topic: [[1]], self.sink: sinks, self.dead: [[FRAGILE_NODE]]}
         create(broker, *(NewTopic(topic, len(on), replica_assignment=on) for topic, on in placed.items()))
@@ -130,10 +130,7 @@ class Outages(NamedTuple):
 @pytest.fixture(scope="module")
 def outages(three: Broker) -> Outages:
     """Kill the fragile node during six transactions, and restart it when Kafka has ended all of them."""
-    found = Outages(
-        *({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS),
-        {name: Lost(three, f"by-key-{name}", each, Partitioner.KEY) for name, each in BACKENDS.items()},
-    )
+    found = Outages(*({name: Lost(three, f"{end}-{name}", each) for name, each in BACKENDS.items()} for end in ENDS))
     (server,) = psutil.Process(three.pids[-1]).children()
     begun = {lost: lost.begin() for kind in found for lost in kind.values()}
     with stopped(server):  # it writes no more markers, unnoticed
