@@ -24,7 +24,7 @@ from tests.unit.executor.test_task import cleansed, line
 INNER = IdcAccessLog()
 DEADLY: Mapping[bytes, Callable[[], object]] = {
     b"exit": lambda: os._exit(0),
-    b"crash": lambda: faulthandler.disable() or ctypes.string_at(0),  # type: ignore[func-returns-value]
+    b"crash": lambda: (faulthandler.disable(), ctypes.string_at(0)),  # type: ignore[func-returns-value]
     b"leave": lambda: sys.exit(3),
     b"hang": lambda: time.sleep(60),
     b"hang in C": lambda: ctypes.PyDLL(None).sleep(60),  # holds the GIL
