@@ -178,6 +178,16 @@ class TestBeforeWork:
         ):
             watch.look(other, 6)
 
+    @pytest.mark.parametrize("other", [EARLIER, LATER])
+    def test_it_stands_by(self, other: Owner) -> None:
+        """A run that need not refuse waits for the other one, whichever of them is the later one."""
+        watch = Watch(other)
+        watch.owners.look_before_work(0.5, refuse=False)
+
+        watch.look(other, 6)
+
+        assert other == watch.owners.goes_first
+
 
 @pytest.mark.parametrize("started", [900, 1_100])
 def test_another_generation_is_no_rival(started: int) -> None:
