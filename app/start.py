@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -125,11 +125,18 @@ def backend(config: Config) -> str:
     return explain_backend(config.kafka, config.output_kafka)
 
 
-def fates(tasks: TaskConfig) -> Fates:
-    """Return what cleanses records as the tasks do, without writing them."""
-    from app.executor.fates import Fates
+@contextmanager
+def fates(tasks: TaskConfig) -> Iterator[Fates]:
+    """
+    Yield what cleanses records as the tasks do, without writing them.
 
-    return Fates(tasks)
+    A record that the tasks have survived must not end a command either, so the parser runs in a process of its own.
+    """
+    from app.executor.fates import Fates
+    from app.executor.isolation import IsolatedParser
+
+    with IsolatedParser(tasks) as isolated:
+        yield Fates(tasks, isolated.parse)
 
 
 def work(assignment: Assignment) -> list[Receipt]:

@@ -53,8 +53,9 @@ def audit(settings: Config, *, begin: str | None, end: str | None, last: str | N
     kafka = clients(settings)
     scope = Scope.of(settings, kafka, since, until, sample)
     source, output = (records(cluster, settings.group_id) for cluster in (settings.kafka, settings.output_kafka))
-    with progress("auditing", scope.length) as advance:
-        verdicts = scope.audit(fates(scope.tasks), Readers(source, output, kafka.topics, kafka.destinations), advance)
+    readers = Readers(source, output, kafka.topics, kafka.destinations)
+    with fates(scope.tasks) as cleanse, progress("auditing", scope.length) as advance:
+        verdicts = scope.audit(cleanse, readers, advance)
     return _view(settings.group_id, scope.left_out, scope.judged, verdicts, sample)
 
 

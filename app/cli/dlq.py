@@ -125,8 +125,8 @@ def replay(
     kafka = clients(settings)
     tasks = replaying(settings, kafka, into)
     reader = records(tasks.output_kafka, tasks.group)
-    with closing(dead_letter_replays(tasks)) as replays:
-        session = Session(tasks, (choice, limit, attempts), fates(tasks), clients=kafka, kafka=replays, reader=reader)
+    with closing(dead_letter_replays(tasks)) as replays, fates(tasks) as cleanse:
+        session = Session(tasks, (choice, limit, attempts), cleanse, clients=kafka, kafka=replays, reader=reader)
         with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
             if dry_run:
                 session.foresee(advance)

@@ -52,6 +52,7 @@ def _view(group: str, found: list[lags.PartitionLag], pause: Pause | None) -> Vi
         },
         code=1 if problems else 0,
         footer=f"group {group}: lag {total['lag']}, at most {total['max_lag_seconds']:.1f} s"
+        + lags.unknown(found)
         + (f"; {pause}" if pause else ""),
     )
 

@@ -11,7 +11,7 @@ from app.cli.options import configured
 from app.cli.tables import View, as_json, watch
 from app.config import Config
 from app.model import Pause
-from app.operate.lag import measure
+from app.operate.lag import measure, unknown
 from app.operate.top import Look, Row, rows, summed
 
 COLUMNS = (
@@ -60,6 +60,7 @@ def _view(group: str, found: list[Row], pause: Pause | None) -> View:
     footer += f", {total['dead_letters_per_second']} dead letters/s; {len(found)} partitions"
     footer += f", showing the first {fit}" if len(found) > fit else ""
     paused = pause._asdict() if pause else None
+    footer += unknown([each.at for each in found])
     return View(
         columns=COLUMNS,
         rows=[_row(each) for each in found[:fit]],

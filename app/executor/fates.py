@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from app.executor.cleanse import CleansedChunk, Cleanser
-from app.executor.parse import REFUSED, make_parser, parse
+from app.executor.isolation import Parse
+from app.executor.parse import REFUSED, make_parser
 from app.kafka.sender import Targets
 from app.model import NO_EPOCH, Partition, TaskConfig
 from app.records import Chunk, Fate, OutgoingRecord, Record
@@ -18,18 +18,27 @@ from parsers.contract import Reject
 
 
 class Fates:
-    """Cleanses records as a task with this configuration does; `clock` returns seconds since the epoch."""
+    """
+    Cleanses records as a task with this configuration does.
 
-    def __init__(self, config: TaskConfig, clock: Callable[[], float] = time.time) -> None:
+    Args:
+        parse: calls the parser; it may return the results for a prefix only.
+        clock: returns seconds since the epoch.
+    """
+
+    def __init__(self, config: TaskConfig, parse: Parse, clock: Callable[[], float] = time.time) -> None:
         self._config = config
-        parser = make_parser(config)
-        self._cleanser = Cleanser(config, parser, partial(parse, parser), clock=clock)
+        self._cleanser = Cleanser(config, make_parser(config), parse, clock=clock)
 
     def of(self, records: Sequence[Record]) -> list[Fate]:
         """Return the result for each record, in order."""
-        results = self._cleanser.cleanse(_chunk(records))
-        fates = {**dict(self._lines(records, results)), **self._rejects(records, results)}
-        return [fates[row] for row in range(len(records))]
+        found: list[Fate] = []
+        while len(found) < len(records):
+            left = records[len(found) :]
+            results = self._cleanser.cleanse(_chunk(left))
+            fates = {**dict(self._lines(left, results)), **self._rejects(left, results)}
+            found += [fates[row] for row in range(len(results.chunk))]
+        return found
 
     def refused(self, record: Record, cause: str) -> Fate:
         """Return the result for a record whose line Kafka refuses permanently."""

@@ -48,16 +48,21 @@ def parsing(parser: Parser, assignment: Assignment, watchdog: Watchdog) -> Itera
         yield partial(parse, parser)
         return
     PARSER_ISOLATED.log()
-    with IsolatedParser(assignment.config, watchdog) as isolated:
+    with IsolatedParser(assignment.config, watchdog.feed) as isolated:
         yield isolated.parse
 
 
 class IsolatedParser:
-    """A parser in a separate process, as a context manager. It feeds the watchdog while the process works."""
+    """
+    A parser in a separate process, as a context manager.
 
-    def __init__(self, config: TaskConfig, watchdog: Watchdog) -> None:
+    Args:
+        alive: called again and again while the process works, to feed a watchdog.
+    """
+
+    def __init__(self, config: TaskConfig, alive: Callable[[], object] = lambda: None) -> None:
         self._config = config
-        self._watchdog = watchdog
+        self._alive = alive
 
     def __enter__(self) -> Self:
         self._connection, theirs = Pipe()
@@ -85,7 +90,7 @@ class IsolatedParser:
         try:
             self._connection.send(values)
             while not self._connection.poll(ALIVE_SECONDS):
-                self._watchdog.feed()
+                self._alive()
                 if time.monotonic() > until:
                     msg = f"the parser process has not responded for {PATIENCE_SECONDS:.0f} s"
                     raise RuntimeError(msg)

@@ -264,7 +264,8 @@ def replaying(settings: Config, clients: Clients, into: str | None) -> TaskConfi
     kafka, source = clients.destinations, settings.source
     tasks = task_config(settings, kafka, NOBODY)
     if into is not None:
-        sources = {} if settings.sink.kafka else clients.topics.source_topics(source.topics, source.topics_pattern, ())
+        # `sink.kafka` may name the source's own cluster, so its topics' names are refused on any.
+        sources = clients.topics.source_topics(source.topics, source.topics_pattern, ())
         own = {settings.dead_letters.topic, *sources}
         refuse_own_topics({"--into": into}, own, OwnTopics(settings.dead_letters.topic, settings.placeholder))
     sink = kafka.destination(into) if into else tasks.sink

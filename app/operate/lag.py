@@ -183,8 +183,18 @@ def _with_seconds(
     return replace(at, seconds=seconds)
 
 
+def unknown(found: Sequence[PartitionLag]) -> str:
+    """Return which partitions the totals leave out, for a footer; empty if they leave out none."""
+    without = {
+        "no offset": sum(each.offset is None for each in found),
+        "unknown lag": sum(each.offset is not None and each.lag is None for each in found),
+        "unknown age": sum(bool(each.lag) and each.seconds is None for each in found),
+    }
+    return "".join(f"; {what}: {count} of {len(found)} partitions" for what, count in without.items() if count)
+
+
 def summed(found: Sequence[PartitionLag]) -> dict[str, Any]:
-    """Return the group's totals for `--json`."""
+    """Return the group's totals for `--json`, of what is known."""
     return {
         "lag": sum(each.lag or 0 for each in found),
         "max_lag": max((each.lag or 0 for each in found), default=0),

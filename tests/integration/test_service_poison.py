@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -109,3 +113,8 @@ def test_a_poison_record(
         else:
             assert good == list(dict.fromkeys(got))
     assert [] == service.leftovers()
+    if guarantee is Guarantee.EXACTLY_ONCE:  # otherwise lines may be doubled
+        (file := tmp_path / "audit.yaml").write_text(json.dumps(config))
+        command = [sys.executable, "-m", "app.cli", "audit", "-c", str(file), "--last", "1h"]
+        audit = subprocess.run(command, env=os.environ | environment, check=False)
+        assert 0 == audit.returncode, "such a record must not end an audit either"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from app.executor.fates import Fates
+from app.executor.parse import make_parser, parse
 from app.headers import Header, origin_of, ours, theirs, whole_number
 from app.kafka.hanging import mark
 from app.kafka.records import headers_of
@@ -42,7 +44,7 @@ TASKS = TaskConfig(
 
 def dead_letter(*more: Header, headers: list[Header] = FORGED) -> Record:
     """Return the dead letter that a task writes for a record with these headers, followed by a replay's."""
-    fates = Fates(TASKS, clock=lambda: 1.0)
+    fates = Fates(TASKS, partial(parse, make_parser(TASKS)), clock=lambda: 1.0)
     (fate,) = fates.of([Record(RAW, 1042, 900, b"k", b"", headers)])
     return Record(DEAD, 5, 900, b"k", b"", [*fate.written.headers, *more])
 

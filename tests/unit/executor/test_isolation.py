@@ -101,7 +101,7 @@ def test_the_rest_of_a_chunk_is_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_process_that_dies_fails_the_task() -> None:
     """Spark then retries it. A task that continued would lose the process's records."""
     before = children()
-    with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog) as isolated:
+    with Watchdog() as watchdog, IsolatedParser(CONFIG, watchdog.feed) as isolated:
         (process,) = children() - before
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(RuntimeError, match="the parser process exited"):

@@ -9,7 +9,7 @@ import pytest
 from app.errors import TopicMissing
 from app.model import CommittedOffset, Partition, Watermarks
 from app.offsets.metadata import OffsetMetadata
-from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed
+from app.operate.lag import NO_ANSWER, PartitionLag, measure, summed, unknown
 from tests.fakes import FakeKafka, FakeOffsets
 from tests.fakes.driver import DriverKafka
 from tests.unit.driver.test_service import config
@@ -46,6 +46,16 @@ def test_the_lag_in_offsets_and_in_seconds() -> None:
     assert (60, 40, 40, 40.0, "") == (first.offset, first.lag, first.lag_to_end, first.seconds, first.problem)
     assert (7, 0, 0, 0.0, "") == (second.offset, second.lag, second.lag_to_end, second.seconds, second.problem)
     assert {"lag": 40, "max_lag": 40, "max_lag_seconds": 40.0} == summed([first, second])
+
+
+def test_what_the_totals_leave_out_is_told() -> None:
+    """A misspelt group has no offsets, and that is no lag of 0. Nor is an age that no record told."""
+    kafka = DriverKafka(p0=(0, 100), p1=(0, 7))
+    kafka.committed = {A: CommittedOffset(60)}
+
+    assert "; no offset: 1 of 2 partitions; unknown age: 1 of 2 partitions" == unknown(measured(kafka))
+    kafka.committed[B] = CommittedOffset(7)
+    assert "" == unknown(measured(kafka, p0=960_000))
 
 
 def test_only_what_lags_is_read() -> None:
