@@ -12,7 +12,7 @@ from app.driver.newcomers import Newcomers
 from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, cut_of, decide, rewound, skipped
 from app.driver.workload import Committed, SourceOffsets, Workload
-from app.errors import Blocked, Leaderless, TopicGone, Truncated, Unreachable
+from app.errors import Blocked, Leaderless, TopicGone, Unreachable
 from app.model import CommittedOffset, OffsetRange, Outcome, Owner, Partition, Receipt, Topic, Watermarks, partitions_of
 from app.offsets.contract import is_local
 from app.offsets.metadata import OffsetMetadata, owner_of
@@ -255,8 +255,6 @@ def _readable(committed: Committed) -> dict[Partition, CommittedOffset]:
 
 def blocked_by(receipt: Receipt) -> Blocked:
     """Return the error behind a blocked receipt."""
-    if receipt.cut is not None:
-        return Truncated(receipt.partition, receipt.end, receipt.cut)
     return Blocked(receipt.partition, receipt.error, receipt.end, receipt.cure)
 
 

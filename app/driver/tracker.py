@@ -267,10 +267,10 @@ class StatusTracker:
 
     def _left_as(self, receipt: Receipt) -> tuple[PartitionState, Problem | None]:
         match receipt.outcome:
-            case Outcome.FAILED:
-                return PartitionState.FAILED, Problem(receipt.error, "", self._now())
-            case Outcome.BLOCKED:
+            case Outcome.BLOCKED if receipt.cut is None:
                 return PartitionState.BLOCKED, Problem.of(blocked_by(receipt), self._now())
+            case Outcome.FAILED | Outcome.BLOCKED:  # what a truncation means is decided by the next discovery
+                return PartitionState.FAILED, Problem(receipt.error, "", self._now())
         return self._at_rest(), None
 
     def leaving(self, cause: str) -> None:
