@@ -31,12 +31,6 @@ class CircuitBreaker:
         self._limit = limit
         self._clock = clock
         self._windows: dict[Partition, deque[_Slice]] = defaultdict(deque)
-        self._tripped: set[Partition] = set()
-
-    @property
-    def tripped(self) -> Collection[Partition]:
-        """The partitions that were stopped."""
-        return self._tripped
 
     def judge(self, partition: Partition, cleansed: Cleansed) -> None:
         """
@@ -49,7 +43,6 @@ class CircuitBreaker:
             return
         records, dead = self._with(partition, cleansed)
         if records >= self._limit.minimum and dead > self._limit.ratio * records:
-            self._tripped.add(partition)
             raise TooManyDeadLetters(partition, self._cause(records, dead, cleansed.reasons))
 
     def _with(self, partition: Partition, cleansed: Cleansed) -> tuple[int, int]:

@@ -384,8 +384,7 @@ class Task:
         return [self._receipt(lane) for lane in self._lanes.values()]
 
     def _receipt(self, lane: Lane) -> Receipt:
-        where = lane.partition
-        return replace(lane.receipt(), tripped=where in self._breaker.tripped, allowance=self._pacing.allowance(where))
+        return replace(lane.receipt(), allowance=self._pacing.allowance(lane.partition))
 
 
 def _free(ready: Ready) -> None:

@@ -3,7 +3,7 @@ The metadata that tasks commit with each offset: who committed it, and the count
 
     winnow/2 topic=5L6g3nShT since=100 in=4203 out=4187 dead=e:3,nm:12,~mine:1 ib=1428020 ob=380011 tx=81:2
     backlog=9000 read=4303@2 by=winnow-driver@1795328875831 sink=clean-logs gen=2
-    task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40 blocked=500%20of%20900%20records…
+    task=12.3.0;41200;310;5321:0,3,9;1210:8,4;880:0,0,0,40 tripped=1 blocked=500%20of%20900%20records…
 
 Counts are committed together with the records that they count, so they stay exact whatever process dies. A task
 continues the counts that it finds, over rounds, crashes and upgrades; `since` is the offset they start at. A task that
@@ -110,6 +110,7 @@ class OffsetMetadata:
         report: the committing task's times; None for most offsets.
         backlog: the last stable offset when the counts started; 0 if unknown.
         blocked: why the committing task left the partition to an operator; empty if it did not.
+        tripped: whether it did so because of too many dead letters.
     """
 
     topic_id: str = ""
@@ -120,6 +121,7 @@ class OffsetMetadata:
     report: TaskReport | None = None
     backlog: int = 0
     blocked: str = ""
+    tripped: bool = False
 
     def __str__(self) -> str:
         counts = self.counts
@@ -130,6 +132,7 @@ class OffsetMetadata:
         after += f" read={self.read.after}@{self.read.epoch}" if self.read else ""
         after += _written(self.owner) if self.owner != NOBODY else ""
         after += f" task={self.report}" if self.report else ""
+        after += " tripped=1" if self.tripped else ""
         after += f" blocked={quote(self.blocked, safe=_READABLE)[:MAX_REASON]}" if self.blocked else ""
         return f"{before} dead={_reasons(counts.dead, MAX_BYTES - len(before) - len(after))}{after}"
 
@@ -149,8 +152,8 @@ class OffsetMetadata:
         owner = _owner(values.get("by", ""), values.get("sink", ""), values.get("gen", ""))
         report = TaskReport.parse(values.get("task", ""))
         since, backlog = _number(values.get("since", "")), _number(values.get("backlog", ""))
-        blocked = unquote(values.get("blocked", ""))
-        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked)
+        blocked, tripped = unquote(values.get("blocked", "")), "tripped" in values
+        return cls(values.get("topic", ""), since, counts, read, owner, report, backlog, blocked, tripped)
 
     @classmethod
     def continuing(

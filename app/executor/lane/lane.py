@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 
-from app.errors import Blocked, Fenced, OffsetMoved, PartitionError, Refused, Transient, Truncated
+from app.errors import (
+    Blocked,
+    Fenced,
+    OffsetMoved,
+    PartitionError,
+    Refused,
+    TooManyDeadLetters,
+    Transient,
+    Truncated,
+)
 from app.executor.clients import SourceConsumer
 from app.executor.lane.ledger import LAST_BACKOFF, Ledger
 from app.executor.lane.search import refused_cure
@@ -140,7 +149,8 @@ def _end(error: PartitionError, ledger: Ledger) -> Ended | None:
         case Truncated():
             return _end_if_cut(error, ledger)
         case Blocked():
-            return Ended(ledger, Outcome.BLOCKED, error.cause, error.cure)
+            tripped = isinstance(error, TooManyDeadLetters)
+            return Ended(ledger, Outcome.BLOCKED, error.cause, error.cure, tripped=tripped)
         case Refused() if ledger.search.found is not None:
             cause = f"Kafka rejects both the record and its dead letter: {error.cause}"
             return Ended(ledger, Outcome.BLOCKED, cause, refused_cure(ledger.partition, ledger.search.found))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
 
-from app.errors import CorruptOffset, OffsetMoved, WinnowError
+from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, WinnowError
 from app.executor.cleanse import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
@@ -84,6 +84,7 @@ class Opened:
         Raises:
             OffsetMoved: the offset was moved back or deleted after the driver planned.
             CorruptOffset: the stored value is not an offset.
+            TooManyDeadLetters: the breaker of this run has stopped the partition here.
             Fenced, Transient: from the writer.
         """
         ledger = self.ledger
@@ -92,6 +93,7 @@ class Opened:
         ledger.position = _first_position(ledger.range, committed, stored=ledger.stored)
         ledger.progress = ledger.progress.resolved(ledger.position)
         self.writer.settle(committed)
+        _refuse_tripped(ledger, committed)
         ledger.metadata = OffsetMetadata.continuing(committed, ledger.position, ledger.range, ledger.owner)
         ledger.last_read = ledger.metadata.read
         self._store_start(committed, claim=claim)
@@ -130,6 +132,18 @@ def _refuse_moved_offset(partition: Partition, known: int | None, committed: Com
         raise CorruptOffset(partition, committed.corrupt, known)
     if known is not None and committed.offset < known:
         raise OffsetMoved(partition, f"the committed offset went back to {committed.offset}", known)
+
+
+def _refuse_tripped(ledger: Ledger, committed: CommittedOffset | None) -> None:
+    """
+    Require that the breaker has not stopped the partition at this offset in this run of the service.
+
+    The driver does not know it if the task's receipts were lost.
+    """
+    found = OffsetMetadata.parse(committed.metadata if committed else "")
+    if found.tripped and found.owner == ledger.owner and committed is not None and committed.offset == ledger.position:
+        cure = TooManyDeadLetters(ledger.partition, "").cure
+        raise TooManyDeadLetters(ledger.partition, found.blocked.removesuffix(f": {cure}"))
 
 
 def _first_position(offset_range: OffsetRange, committed: CommittedOffset | None, *, stored: bool) -> int:
@@ -239,6 +253,7 @@ class Ended(WithoutWriter):
         cure: str = "",
         *,
         cut: int | None = None,
+        tripped: bool = False,
         writer: LaneWriter | None = None,
     ) -> None:
         super().__init__(ledger, writer)
@@ -246,6 +261,7 @@ class Ended(WithoutWriter):
         self._error = error
         self._cure = cure
         self._cut = cut
+        self._tripped = tripped
 
     def receipt(self) -> Receipt:
         """Return what was committed and how the lane ended."""
@@ -264,11 +280,12 @@ class Ended(WithoutWriter):
             cut=self._cut,
             reopened=ledger.reopened,
             metadata=str(ledger.metadata) if ledger.start is not None else "",
+            tripped=self._tripped,
         )
 
     def without_writer(self, ledger: Ledger) -> Ended:
         """Return the same end for a lane's successor, without the writer that hangs."""
-        return Ended(ledger, self.outcome, self._error, self._cure, cut=self._cut)
+        return Ended(ledger, self.outcome, self._error, self._cure, cut=self._cut, tripped=self._tripped)
 
     def tell(self, clients: Clients[C], offsets: OffsetStore) -> Self:
         """
@@ -294,7 +311,7 @@ class Ended(WithoutWriter):
             return
         writer.settle(committed)
         reason = ": ".join(each for each in (self._error, self._cure) if each)
-        metadata = replace(OffsetMetadata.parse(str(self.ledger.metadata)), blocked=reason)
+        metadata = replace(OffsetMetadata.parse(str(self.ledger.metadata)), blocked=reason, tripped=self._tripped)
         writer.commit(committed.offset, str(metadata))
 
     def _committed(self, offsets: OffsetStore) -> CommittedOffset | None:

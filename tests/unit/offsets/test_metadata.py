@@ -30,11 +30,13 @@ LAST_READ = st.none() | st.builds(LastRead, NUMBERS, NUMBERS)
 
 
 @given(
-    st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER), BLOCKED
+    st.builds(OffsetMetadata, st.from_regex(r"[\w-]{0,22}", fullmatch=True), NUMBERS, COUNTS, LAST_READ, OWNER),
+    BLOCKED,
+    st.booleans(),
 )
-def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: str) -> None:
+def test_metadata_is_read_as_it_was_written(metadata: OffsetMetadata, blocked: str, tripped: bool) -> None:
     """The driver reads what a task commits, whatever the names of a parser's reasons."""
-    metadata = replace(metadata, blocked=blocked)
+    metadata = replace(metadata, blocked=blocked, tripped=tripped)
 
     assert metadata == OffsetMetadata.parse(str(metadata))
 
