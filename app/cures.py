@@ -43,9 +43,9 @@ def reset_group() -> str:
     return f"winnow offsets reset -c {FILE} --to-current"
 
 
-def take_along(store: str) -> str:
-    """Return how to move the offsets on the source's cluster to a configured store, by its name."""
-    return f"winnow offsets migrate -c {FILE} --from source --to {store}"
+def take_along(origin: str, store: str) -> str:
+    """Return how to move the offsets from one store to another, both by name."""
+    return f"winnow offsets migrate -c {FILE} --from {origin} --to {store}"
 
 
 def history() -> str:

@@ -23,7 +23,7 @@ Every error that an operator may see. Each says what happened, where, and what t
             ├── OutOfRange           records were deleted before they were read
             ├── Truncated            the log was cut below the committed offset: the records there are or will be others
             ├── OffsetVanished       the group's offset expired or was deleted
-            ├── OffsetLeftBehind     only the source's cluster has the group's offset: sink.kafka is new
+            ├── OffsetLeftBehind     only Kafka on the source's cluster has it: sink.kafka or offsets.store is new
             ├── NoStartingOffset     starting.offsets is `error` and the group has no offset
             ├── CorruptOffset        the offset store holds something other than an offset
             ├── OffsetPending        a hanging transaction covers the group's offset, and its outcome is unknown
@@ -211,7 +211,7 @@ class OffsetVanished(Blocked):
 
 
 class OffsetLeftBehind(Blocked):
-    """The group has an offset on the source's cluster but none on the sink's, where `sink.kafka` keeps them."""
+    """The group has an offset in Kafka on the source's cluster, but none where offsets are kept now."""
 
 
 class NoStartingOffset(Blocked):

@@ -50,6 +50,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
     if placeholder:
         sink = AdminConnection(config.output_kafka, cluster)
     store = open_store(config.offsets.store.plugin, output)
+    in_kafka_too = not is_local(store) and (bool(placeholder) or not store.transactional)
     marks = open_store(Plugin("kafka"), StoreContext(GROUP.format(group), config.output_kafka))
     marked = [config.dead_letters.topic, config.sink.topic, *map(output.topic, config.source.topics)]
     topics = KafkaTopics(source, OwnTopics(config.dead_letters.topic, placeholder))
@@ -69,7 +70,7 @@ def clients(config: Config, runtime: Runtime = REAL) -> Clients:
         mirrors=mirrors_of_the_driver(config.mirrors, here, store),
         ages=KafkaAges(config.kafka, group, topics) if config.http.enabled else AgesUnknown(),
         placeholders=KafkaPlaceholders(sink, placeholder) if placeholder else None,
-        copies=open_store(Plugin("kafka"), here) if placeholder and not is_local(store) else None,
+        copies=open_store(Plugin("kafka"), here) if in_kafka_too else None,
         pauses=PauseMark(marks, marked),
         clusters=(KafkaCluster(source, config.kafka), KafkaCluster(sink, config.output_kafka)),
         timings=runtime.timings,

@@ -149,7 +149,7 @@ class Clients:
         pauses: the operator's pause.
         placeholders: None if source and sink share a cluster.
         ages: the ages of waiting records.
-        copies: the group's offsets on the source's cluster, if they are only copies; else None.
+        copies: the group's offsets in Kafka on the source's cluster, if the main store is another; else None.
         clusters: the clusters of source and sink for the preflight, often the same; None in tests.
         timings: how long to look for what they do not announce, such as a service that works.
     """

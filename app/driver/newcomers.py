@@ -11,7 +11,8 @@ from app.errors import Blocked, OffsetLeftBehind
 from app.model import CommittedOffset, Partition, Topic
 from app.offsets.contract import OffsetStore
 
-LEFT_BEHIND = "the group's offset exists only on the source's cluster; with sink.kafka, offsets are kept elsewhere"
+ON_SOURCE = "the group's offset exists only on the source's cluster; with sink.kafka, offsets are kept elsewhere"
+IN_KAFKA = "the group's offset exists only in Kafka, not in the store {!r}, where offsets are kept now"
 
 
 class Newcomers:
@@ -19,19 +20,22 @@ class Newcomers:
     Meets each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
 
     Args:
-        copies: the group's offsets on the source's cluster; None if that is their main store.
+        copies: the group's offsets in Kafka on the source's cluster; None if that is their main store.
     """
 
     def __init__(self, config: Config, copies: OffsetStore | None) -> None:
         self._copies = copies
+        store, beside = config.offsets.store.name, bool(config.placeholder)
+        self._cause = ON_SOURCE if beside else IN_KAFKA.format(store)
+        command = take_along("source" if beside else "kafka", store)
         self._cure = (
-            f"stop Winnow, then carry it over with {take_along(config.offsets.store.name)}; or, to start afresh, "
+            f"stop Winnow, then carry it over with {command}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
         )
         self._known: set[Partition] | None = None
         self._new: set[Partition] = set()
         self._left_behind: dict[Partition, int] = {}
-        """The offsets that only the source's cluster had when their partitions were met."""
+        """The offsets that only Kafka on the source's cluster had when their partitions were met."""
 
     @property
     def known(self) -> Collection[Partition]:
@@ -55,7 +59,7 @@ class Newcomers:
         self._known = {*self.known, *met}
 
     def _look_for_copies(self, partitions: Collection[Partition]) -> None:
-        """Copies follow the main store. An offset that only the copy has means a new `sink.kafka` or a lost store."""
+        """Only the copy has an offset if `sink.kafka` or `offsets.store` is new, or the main store lost it."""
         if self._copies is not None and partitions:
             copies = self._copies.load(partitions, stable=False)
             self._left_behind |= {partition: copy.offset for partition, copy in copies.items()}
@@ -67,7 +71,7 @@ class Newcomers:
     def refuse_left_behind(self, at: PartitionOffsets) -> None:
         """Raise OffsetLeftBehind for a partition without an offset that had a copy when it was met."""
         if at.committed is None and at.partition in self._left_behind:
-            raise OffsetLeftBehind(at.partition, LEFT_BEHIND, self._left_behind[at.partition], self._cure)
+            raise OffsetLeftBehind(at.partition, self._cause, self._left_behind[at.partition], self._cure)
 
     def judge(self, at: PartitionOffsets, policy: StartPolicy) -> Blocked | None:
         """Return why a partition needs an operator, as far as can be seen without the service; None if it does not."""

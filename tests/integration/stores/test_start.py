@@ -6,16 +6,24 @@ The driver, its tasks, Kafka and the stores' servers are real. Spark is left out
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # not in its __all__
+from structlog.testing import capture_logs
 
+from app.cli import main
 from app.embedded.broker import Cluster
 from tests import independent
 from tests.conftest import Topics
 from tests.integration.stores.stage import STORES, StoreStage, lines
+from tests.support.logs import of_event
 
 REMEMBERING = pytest.mark.parametrize("store", STORES, indirect=True)
 
@@ -63,6 +71,32 @@ def test_an_offset_outside_the_range(broker: Cluster, topics: Topics, store: dic
 
     assert {0: 20, 1: 2} == stage.remembered()
     assert lines(0, *range(5), *range(15, 20)) == stage.cleansed()[0]
+
+
+@pytest.mark.parametrize("store", ["redis", "files"], indirect=True)
+def test_a_new_store_does_not_start_over(
+    broker: Cluster, topics: Topics, store: dict[str, Any], tmp_path: Path, brief_looks: None
+) -> None:
+    """After a change of `offsets.store`, partitions wait until the offsets are carried over as the cure says."""
+    stage = StoreStage(broker, topics, {"name": "kafka"})
+    stage.write(0, 0, 5)
+    stage.write(1, 0, 3)
+    assert 0 == stage.run()
+    stage.store, stage.config["offsets"] = store, {"store": store}
+    stage.write(0, 5, 7)
+
+    with capture_logs() as logged:
+        code = stage.run()
+    told = "".join(each["error"] for each in of_event(logged, "partition_blocked"))
+    (arguments,) = set(re.findall(rf"winnow (offsets migrate -c winnow\.yaml --from \w+ --to {store['name']})", told))
+
+    assert (1, {}) == (code, stage.remembered())
+    assert {0: lines(0, *range(5)), 1: lines(1, *range(3))} == stage.cleansed()
+    (file := tmp_path / "winnow.yaml").write_text(json.dumps(stage.config))
+    carried = CliRunner().invoke(main, shlex.split(arguments.replace("winnow.yaml", str(file))))
+    assert 0 == carried.exit_code, carried.output
+    assert 0 == stage.run()
+    assert {0: lines(0, *range(7)), 1: lines(1, *range(3))} == stage.cleansed()
 
 
 @pytest.mark.parametrize("store", ["none"], indirect=True)

@@ -168,16 +168,20 @@ def test_a_sink_that_takes_nothing_is_a_problem() -> None:
 
 
 def test_an_offset_that_was_left_behind_is_a_problem() -> None:
-    """With a new sink.kafka the service does not silently start over, and lag says so without it."""
+    """With a new sink.kafka or offsets.store the service does not silently start over, and lag says so without it."""
     kafka, source = DriverKafka(p0=(5, 100), p1=(5, 100)), FakeKafka({})
     source.committed = {A: CommittedOffset(7)}
     kafka.copies = FakeOffsets(source)
     kafka.committed = {B: CommittedOffset(9)}
+    store = ["delivery.guarantee=at-least-once", "offsets.store={name: redis, url: 'redis://cache'}"]
 
-    first, second = measured(kafka)
+    apart, _ = measured(kafka, "sink.kafka={bootstrap.servers: there}")
+    first, second = measured(kafka, *store)
 
-    assert first.problem.startswith("the group's offset exists only on the source's cluster")
-    assert "winnow offsets migrate" in first.problem
+    assert apart.problem.startswith("the group's offset exists only on the source's cluster")
+    assert "winnow offsets migrate -c winnow.yaml --from source --to kafka" in apart.problem
+    assert first.problem.startswith("the group's offset exists only in Kafka, not in the store 'redis'")
+    assert "winnow offsets migrate -c winnow.yaml --from kafka --to redis" in first.problem
     assert not second.problem
 
 
