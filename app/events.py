@@ -76,7 +76,7 @@ ROUND_FAILED = Event("round_failed", "error", "The round failed; the next one go
 PARSER_ISOLATED = Event(
     "parser_isolated",
     "warning",
-    "The parser runs in a process of its own, because a record may have ended the workers before",
+    "The parser runs in a process of its own, so that a record that ends it becomes a dead letter",
 )
 
 KAFKA_UNAVAILABLE = Event(

@@ -11,7 +11,7 @@ from app.cli.options import between, configured, shown
 from app.cli.tables import View, progress
 from app.config import Config
 from app.model import Partition, Receipt, TaskConfig
-from app.operate.replay import Part, Replay, as_json, problem_of
+from app.operate.replay import Part, Replay, as_json
 
 
 @click.command()
@@ -43,8 +43,8 @@ def replay(settings: Config, *, begin: str, end: str, into: str, dead_letters: s
 
 
 def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, Receipt], *, done: bool) -> View:
-    problems = any(problem_of(receipt) for receipt in receipts.values())
     found = [as_json(each, receipts.get(each.partition)) for each in wanted]
+    problems = any(each["problem"] for each in found)
     rows = [
         [
             *(each[key] for key in ("topic", "partition", "begin", "end", "position", "in", "out")),
@@ -56,12 +56,14 @@ def _view(tasks: TaskConfig, wanted: Sequence[Part], receipts: dict[Partition, R
     records, lines = sum(each["in"] for each in found), sum(each["out"] for each in found)
     left = sum(each["end"] - each["position"] for each in found)
     verdict = f"{records} records, {lines} lines" if done else f"{left} offsets would be read"
+    if expired := sum(each["expired"] for each in found):
+        verdict += f"; retention may have deleted earlier records of the range in {expired} partitions"
     columns = ("TOPIC", "#PARTITION", "#BEGIN", "#END", "#POSITION", "#IN", "#OUT", "#DEAD-LETTERS")
     topics = {"into": tasks.sink.topic, "dead_letters_into": tasks.dead_letters.topic, "group": tasks.group}
     return View(
         columns=(*columns, *(["PROBLEM"] if problems else [])),
         rows=rows,
-        value={"version": 1, "done": done and not left, **topics, "partitions": found},
-        code=1 if done and left else 0,
+        value={"version": 1, "done": done and not left and not problems, **topics, "partitions": found},
+        code=1 if done and (left or problems) else 0,
         footer=f"into {tasks.sink.topic}, rejects into {tasks.dead_letters.topic}: {verdict}",
     )

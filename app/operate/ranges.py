@@ -169,7 +169,9 @@ def _done(at: PartitionLag, wanted: Span, asked: Asked) -> tuple[Span, list[Left
     before = asked.deleted_before.get(at.partition.topic)
     if first is None and before is not None and asked.since >= before:  # no record has arrived since long before
         deleted = 0
-    undone = wanted.end - max(begin, at.offset) if asked.until is not None else 0
+    # Records behind an open transaction of the source may be that early, too.
+    last = at.watermarks.high_watermark if asked.ends.get(at.partition) is None else wanted.end
+    undone = last - max(begin, at.offset) if asked.until is not None else 0
     counts = {Why.BEFORE_GROUP: begin - wanted.begin, Why.EXPIRED: deleted, Why.NOT_DONE: undone}
     end = max(begin, min(wanted.end, at.offset))
     return Span(begin, end), [LeftOut(why, at.partition, count) for why, count in counts.items() if count > 0]

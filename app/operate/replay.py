@@ -37,6 +37,7 @@ LOOK_SECONDS = 1.0
 GO_ON = (
     "fix that and run the same replay again, which resumes there; or choose another range. The service is unaffected"
 )
+ONCE_ENDED = "run the same replay again when its producer has ended it"
 
 
 def group_of(group: str, into: str, begin: int, end: int) -> str:
@@ -64,7 +65,14 @@ def refuse_own_topics(targets: Mapping[str, str], *own: Container[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of one source partition to replay; `committed` is the position of earlier attempts."""
+    """
+    The part of one source partition to replay.
+
+    Args:
+        committed: the position of earlier attempts.
+        expired: whether retention may have deleted records of the range.
+        hidden: how many offsets behind an open transaction of the source may belong to the range.
+    """
 
     partition: Partition
     begin: int
@@ -72,6 +80,8 @@ class Part:
     committed: CommittedOffset | None
     topic_id: str
     log_start: int
+    expired: bool = False
+    hidden: int = 0
 
     @property
     def start(self) -> int:
@@ -92,23 +102,29 @@ def parts(
     positions: Mapping[Partition, CommittedOffset],
     begins: Mapping[Partition, int | None],
     ends: Mapping[Partition, int | None],
+    firsts: Mapping[Partition, int | None],
 ) -> list[Part]:
     """
-    Return the non-empty parts of the source partitions between two times.
+    Return the parts of the source partitions between two times, without those that had no record then.
 
     Args:
         positions: the positions of earlier attempts at the same range.
-        begins: the first offset at or after the first time; None if no record is that late.
+        begins: the first offset at or after the first time; None if no readable record is that late.
         ends: the same for the end time.
+        firsts: the first offset with a record; None if there is none.
     """
     chosen = []
     for at in found:
-        if at.watermarks is None or begins[at.partition] is None:
+        if (marks := at.watermarks) is None:
             continue
-        begin, end = span_between(at.watermarks, begins[at.partition], ends[at.partition])
-        if begin < end:
+        begin, end = span_between(marks, begins[at.partition], ends[at.partition])
+        first = marks.last_stable if (known := firsts[at.partition]) is None else known
+        expired = marks.log_start > 0 and begin <= first
+        hidden = marks.high_watermark - marks.last_stable if ends[at.partition] is None else 0
+        if begin < end or expired or hidden:
             done = positions.get(at.partition)
-            chosen.append(Part(at.partition, begin, end, done, at.topic_id, at.watermarks.log_start))
+            part = Part(at.partition, begin, max(begin, end), done, at.topic_id, marks.log_start, expired, hidden)
+            chosen.append(part)
     return chosen
 
 
@@ -148,8 +164,8 @@ class Replay:
         self._store = open_store(Plugin("kafka"), context)
         partitions = [each.partition for each in found]
         whole(partitions, {each.partition: each for each in found if each.watermarks is not None})
-        begins, ends = (whole(partitions, clients.topics.offsets_at(partitions, each)) for each in times)
-        self.parts = parts(found, self._store.load(partitions, stable=False), begins, ends)
+        begins, ends, firsts = (whole(partitions, clients.topics.offsets_at(partitions, each)) for each in (*times, 0))
+        self.parts = parts(found, self._store.load(partitions, stable=False), begins, ends, firsts)
         self._left = [each for each in self.parts if each.start < each.end]
 
     @property
@@ -166,7 +182,8 @@ class Replay:
         if self._clients.placeholders is not None:
             self._clients.placeholders.make_room([each.partition for each in self._left])
         ranges = tuple(each.range for each in self._left)
-        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline=0)
+        # A record that the service's tasks have survived must not end the command either.
+        assignment = Assignment(self.tasks, ranges, AS_LONG_AS_IT_TAKES, deadline=0, isolate=True)
         working, done = REAL.background(lambda: work(assignment)), 0
         while not wait([working], LOOK_SECONDS).done:
             now = self._done()
@@ -197,14 +214,15 @@ def as_json(part: Part, receipt: Receipt | None) -> dict[str, Any]:
         "in": receipt.records if receipt else 0,
         "out": receipt.out if receipt else 0,
         "dead_letters": dict(receipt.dead) if receipt else {},
-        "problem": problem_of(receipt) or None,
+        "expired": part.expired,
+        "problem": problem_of(part, receipt) or None,
     }
 
 
-def problem_of(receipt: Receipt | None) -> str:
-    """Return why a part was not finished; empty if it was, or was not worked on."""
+def problem_of(part: Part, receipt: Receipt | None) -> str:
+    """Return why a part could not be finished; empty if nothing is known to prevent it."""
     if receipt is None or receipt.outcome is Outcome.DONE:
-        return ""
+        return f"{part.hidden} offsets wait behind an open transaction: {ONCE_ENDED}" if part.hidden else ""
     if receipt.outcome is Outcome.FENCED:
         return "another replay of the same range has taken over"
     if receipt.outcome is Outcome.BLOCKED:  # the receipt's cure would change the service's offsets

@@ -50,6 +50,7 @@ def test_a_part_of_the_source_once_more(broker: Cluster, topics: Topics, tmp_pat
     assert 4 == len(read(broker.bootstrap, f"{into}.dlq"))
     assert before == committed(broker.bootstrap, sink, source)
     assert 2 == replay(target=sink)[0]
+    assert not any(each["expired"] for each in first[1]["partitions"])
     assert 3 == replay(target="nowhere")[0]
 
 

@@ -115,6 +115,13 @@ def test_a_poison_record(
     assert [] == service.leftovers()
     if guarantee is Guarantee.EXACTLY_ONCE:  # otherwise lines may be doubled
         (file := tmp_path / "audit.yaml").write_text(json.dumps(config))
-        command = [sys.executable, "-m", "app.cli", "audit", "-c", str(file), "--last", "1h"]
-        audit = subprocess.run(command, env=os.environ | environment, check=False)
-        assert 0 == audit.returncode, "such a record must not end an audit either"
+        into, rejects = topics("into", 4), topics("rejects")
+        replay = ["replay", "--from", "0", "--to", "2100-01-01T00:00:00Z", "--into", into, "--dead-letters", rejects]
+        for arguments in (["audit", "--last", "1h"], replay):
+            command = [sys.executable, "-m", "app.cli", *arguments, "-c", str(file)]
+            done = subprocess.run(command, env=os.environ | environment, check=False)
+            assert 0 == done.returncode, f"such a record must not end {arguments[0]} either"
+        assert deadly == [each.value for each in read(broker.bootstrap, rejects)]
+        assert {each.value for each in read(broker.bootstrap, sink)} == {
+            each.value for each in read(broker.bootstrap, into)
+        }

@@ -369,6 +369,14 @@ class TestRanges:
             self.at(7_500, log_start=3_000), 3_000, first=3_000
         )
 
+    def test_what_an_open_transaction_of_the_source_hides(self) -> None:
+        """Its records may lie before `--to`, and the service has not done them. After a later readable one they cannot."""
+        open_at_7500 = PartitionLag(RAW, CommittedOffset(7_500), Watermarks(0, 7_500, 7_600))
+
+        assert [(Why.NOT_DONE, 100)] == self.judged(open_at_7500, 3_000, None, until=1)[1]
+        assert [] == self.judged(open_at_7500, 3_000, 7_000, until=1)[1]
+        assert [] == self.judged(open_at_7500, 3_000)[1]
+
     def test_a_partition_without_an_offset_in_which_nothing_has_come(self) -> None:
         """It is not left out where the group has an offset in another."""
         other = replace(self.at(9_000), partition=OTHER)
