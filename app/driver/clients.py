@@ -74,7 +74,10 @@ class Pauses(Protocol):
         """Return the pause. Raises Unreachable if Kafka is not responding, and NotUsable if an operator must act."""
 
     def set(self, pause: Pause) -> None:
-        """Pause the service or renew its pause. Raises PartitionError if the result is unknown."""
+        """Pause the service. Raises PartitionError if the result is unknown."""
+
+    def renew(self) -> None:
+        """Store the pause again if it has not been ended. Raises what `read` and `set` raise."""
 
     def clear(self) -> None:
         """End the pause. Raises what `read` and `set` raise."""

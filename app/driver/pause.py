@@ -67,10 +67,17 @@ class PauseMark:
         if len(failures) == len(self._places):
             raise failures[0]
 
+    def renew(self) -> None:
+        """Store the pause again, unless an operator has just ended it. Raises what `read` and `set` raise."""
+        for found in map(_parse, self._marks().values()):
+            self.set(found)
+            return
+
     def clear(self) -> None:
-        """End the pause. Raises what `read` raises, and Transient if the result is unknown."""
-        for place in self._marks():
-            self._store.reset(place, 0, "")
+        """End the pause, also if it is renewed just now. Raises what `read` raises, and Transient if unsure."""
+        while marks := self._marks():
+            for place in marks:
+                self._store.reset(place, 0, "")
 
 
 def _parse(found: CommittedOffset) -> Pause:

@@ -50,8 +50,8 @@ class Renewal:
         if self._clock() - self._renewed_at < self.every:
             return
         with contextlib.suppress(NotUsable, Unreachable, PartitionError):  # retried at the next look
-            also()
             self._commit_again(partitions)
+            also()
             self._renewed_at = self._clock()
 
     def _commit_again(self, partitions: Collection[Partition]) -> None:

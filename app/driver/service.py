@@ -239,8 +239,7 @@ class Service:
 
     def _pass_time(self, workload: Workload) -> None:
         """Wait while the service is paused, and renew the pause and the offsets."""
-        if (pause := self._tracker.snapshot.paused) is not None:
-            self._renewal.renew(workload.at_rest([]), also=partial(self._clients.pauses.set, pause))
+        self._renewal.renew(workload.at_rest([]), also=self._clients.pauses.renew)
         self._wait(self._config.round_interval)
 
     def _wait(self, seconds: float) -> None:

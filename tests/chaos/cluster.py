@@ -31,7 +31,7 @@ from tests.chaos.work import AT_LEAST_ONCE
 from tests.independent import client
 from tests.integration.service import forked_workers, settings, working
 from tests.standalone import StandaloneSpark
-from tests.support.waiting import alive_after
+from tests.support.waiting import alive_after, freeze
 
 TRANSACTION_SECONDS = 12
 FIRST_PASSWORD = "right"
@@ -331,7 +331,7 @@ class System:
 def stopped(process: psutil.Process) -> Iterator[None]:
     """Stop a process by SIGSTOP for the length of the block."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(signal.SIGSTOP)
+        freeze(process)
     try:
         yield
     finally:

@@ -35,6 +35,9 @@ class NeverPaused:
     def set(self, pause: Pause) -> None:
         raise NotImplementedError
 
+    def renew(self) -> None:
+        raise NotImplementedError
+
     def clear(self) -> None:
         raise NotImplementedError
 

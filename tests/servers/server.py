@@ -15,6 +15,7 @@ import psutil
 from app.embedded.broker import HeldPorts
 from app.embedded.process import ManagedProcess, Startable
 from app.errors import NotUsable
+from tests.support.waiting import freeze
 
 LOOK_SECONDS = 0.05
 
@@ -82,10 +83,7 @@ class Server(Startable):
     def freeze(self) -> None:
         """Suspend it. Its connections stay open."""
         for process in self._processes():
-            process.send_signal(signal.SIGSTOP)
-            # On a busy machine other threads may still respond long after one thread received the signal.
-            while process.status() != psutil.STATUS_STOPPED:
-                time.sleep(LOOK_SECONDS)
+            freeze(process)
 
     def thaw(self) -> None:
         """Resume it."""

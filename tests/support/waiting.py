@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -58,3 +59,11 @@ def without(error: type[Exception], ask: Callable[[], T], what: str) -> T:
 
     until(answered, what)
     return answers[0]
+
+
+def freeze(process: psutil.Process) -> None:
+    """Suspend a process by SIGSTOP, and wait until it does nothing more. Raises psutil.NoSuchProcess if it has ended."""
+    process.send_signal(signal.SIGSTOP)
+    # On a busy machine other threads may still respond long after one thread received the signal.
+    while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+        time.sleep(LOOK_SECONDS)

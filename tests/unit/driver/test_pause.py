@@ -97,6 +97,43 @@ class TestMark:
         with pytest.raises(Transient):
             mark.set(PAUSE)
 
+    def test_a_renewal_restores_every_place(self) -> None:
+        """A topic that was created again has lost the mark."""
+        store = Store()
+        mark = PauseMark(store, TOPICS)
+        mark.set(PAUSE)
+        store.delete("dead")
+
+        mark.renew()
+
+        assert set(TOPICS) == {each.topic for each in store.stored}
+
+    def test_a_renewal_does_not_undo_a_resume(self) -> None:
+        """The service may have read the mark just before an operator ended the pause."""
+        mark = PauseMark(Store(), TOPICS)
+        mark.set(PAUSE)
+        mark.clear()
+
+        mark.renew()
+
+        assert mark.read() is None
+
+    def test_a_resume_ends_a_renewal_that_runs_meanwhile(self) -> None:
+        """The service may have looked before the operator's command wrote, and write after it."""
+        store = Store()
+        mark = PauseMark(store, TOPICS)
+        mark.set(PAUSE)
+        renewed, reset = dict(store.stored), store.reset
+
+        def reset_late(partition: Partition, offset: int, metadata: str) -> None:
+            reset(partition, offset, metadata)
+            store.stored[A], store.reset = renewed[A], reset  # type: ignore[method-assign]
+
+        store.reset = reset_late  # type: ignore[method-assign]
+        mark.clear()
+
+        assert mark.read() is None
+
     def test_a_refusal_does_not_end_it(self) -> None:
         """A restarted broker may not know our rights for a moment, so the last mark read holds."""
         store = Store()
@@ -143,7 +180,10 @@ class Marked:
         return self.answers.pop(0) if self.answers else None
 
     def set(self, pause: Pause) -> None:
-        self.renewed.append(pause)
+        raise AssertionError("only a person sets a pause")
+
+    def renew(self) -> None:
+        self.renewed += [PAUSE]
 
     def clear(self) -> None:
         raise AssertionError("only a person ends a pause")
