@@ -20,8 +20,11 @@ from app.offsets.metadata import Counts, OffsetMetadata
 from app.offsets.registry import open_store
 from app.start import clients
 from tests.conftest import Topics
+from tests.independent import Written, line, produce
+from tests.integration.in_process import Running
 from tests.integration.service import settings
 from tests.servers.hbase import HBaseThrift
+from tests.support.waiting import until
 
 
 class History:
@@ -100,6 +103,25 @@ def test_the_group_goes_back_to_an_earlier_time(
             .values()
         }
         assert topic_id == OffsetMetadata.parse(group.committed()[0].metadata).topic_id
+
+
+def test_a_running_service_is_noticed(
+    broker: Cluster, topics: Topics, hbase: HBaseThrift, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next commit would overwrite what a restore sets, so nothing is set, although the service is idle."""
+    monkeypatch.setattr(module, "HISTORY_SECONDS", 0.0)
+    group = History(broker, topics, hbase, tmp_path)
+    with closing(group.kafka), closing(group.hbase):
+        group.commit(0, 1)
+        then = re.findall(r"\S+Z", group.command().output)[0]
+        produce(broker.bootstrap, group.source, [Written(line(n)) for n in range(3)])
+        with Running(group.config):
+            until(lambda: group.offsets().get(0) == 3, "the lines")
+            refused = group.command("--restore", then)
+            kept = group.offsets()
+
+        assert (3, 3) == (refused.exit_code, kept[0])
+        assert f"is running: it committed {group.source}-" in refused.stderr
 
 
 def test_the_history_of_a_deleted_topic(
