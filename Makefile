@@ -75,7 +75,7 @@ refusals: $(READY)  ## inject refusals and half-outages (refused records, passwo
 takeover: $(READY)  ## let later generations take over from a running service, killed in the middle, two at once; and without the fence
 	$(BIN)/python -m tests.chaos takeover --times $(or $(TIMES),3) $(if $(SEED),--seed $(SEED))
 
-proof: $(READY)  ## all that README says under Proof: 5,000,000 lines and 200 kills, zombies, false fences, epochs (about an hour; SEED=5)
+proof: $(READY)  ## the long runs of tests/chaos/RESULTS.md: 5,000,000 lines and 200 kills, zombies, false fences, epochs (about an hour; SEED=5)
 	$(BIN)/python -m tests.chaos zombies
 	$(BIN)/python -m tests.chaos false-fences
 	$(BIN)/python -m tests.chaos epochs

@@ -1,3 +1,3 @@
 """Winnow: exactly-once cleansing of Kafka log topics on Spark."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

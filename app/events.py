@@ -42,16 +42,16 @@ REBALANCE = Event("rebalance", "info", "The round ends so that the partitions ca
 HANDING_OVER = Event(
     "handing_over",
     "info",
-    "Asked to stop; the service works on until another one takes over or handover.timeout expires",
+    "Asked to stop; the service continues until another one takes over or handover.timeout expires",
 )
 STOPPING = Event("stopping", "info", "The service stops")
 STOPPED = Event("stopped", "info", "The service has stopped")
 
 PARTITION_BLOCKED = Event(
-    "partition_blocked", "error", "The partition is blocked until a person acts; the others go on"
+    "partition_blocked", "error", "The partition is blocked until an operator acts; the others continue"
 )
 PARTITION_UNBLOCKED = Event("partition_unblocked", "info", "The partition is no longer blocked")
-PARTITION_WAITING = Event("partition_waiting", "warning", "The partition waits; the others go on")
+PARTITION_WAITING = Event("partition_waiting", "warning", "The partition waits; the others continue")
 PARTITION_WAIT_OVER = Event("partition_wait_over", "info", "The partition no longer waits")
 PARTITION_STALLED = Event("partition_stalled", "warning", "Records wait, and the committed offset does not move")
 PARTITION_FAILED = Event("partition_failed", "warning", "The partition failed; the next round tries again")
@@ -72,7 +72,7 @@ TASK_OVERDUE = Event(
     "task_overdue", "warning", "A task does not end; the round ends so that the partitions can be planned again"
 )
 TASKS_KILLED = Event("tasks_killed", "info", "Tasks are killed; the next round repeats what they have not committed")
-ROUND_FAILED = Event("round_failed", "error", "The round failed; the next one goes on from the committed offsets")
+ROUND_FAILED = Event("round_failed", "error", "The round failed; the next one continues from the committed offsets")
 PARSER_ISOLATED = Event(
     "parser_isolated",
     "warning",
@@ -87,14 +87,14 @@ PAUSED = Event("paused", "warning", "Paused; no records are read")
 RESUMED = Event("resumed", "info", "Resumed")
 STANDING_BY = Event("standing_by", "warning", "Another service works for this group; this one stands by")
 TAKEN_OVER = Event(
-    "taken_over", "info", "A later generation takes over; this service goes on with the partitions that it still has"
+    "taken_over", "info", "A later generation takes over; this service continues with its remaining partitions"
 )
 TAKEOVER_ABANDONED = Event(
     "takeover_abandoned", "warning", "The later generation is gone; this service works on all partitions again"
 )
-RIVAL = Event("rival", "warning", "Another service works for this group; this one started later and goes on")
+RIVAL = Event("rival", "warning", "Another service works for this group; this one started later and continues")
 PARTITIONS_FENCED = Event("partitions_fenced", "warning", "Partitions were fenced, and not by this driver")
-MIRROR_FAILING = Event("mirror_failing", "warning", "A mirror of the offsets fails; the flow goes on")
+MIRROR_FAILING = Event("mirror_failing", "warning", "A mirror of the offsets fails; processing continues")
 MIRROR_CAUGHT_UP = Event("mirror_caught_up", "info", "The mirror has caught up")
 
 TRANSACTION_ENDED_AGAIN = Event(
