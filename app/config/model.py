@@ -275,7 +275,7 @@ class Config(Section):
         default=10.0,
         ge=1,
         le=3600,
-        description="how often to check whether the partitions need a rebalance; if not, tasks continue uninterrupted",
+        description="how often to check whether the partitions need a rebalance; if not, tasks continue",
     )
     commit_interval: Seconds = Field(
         default=0.5,

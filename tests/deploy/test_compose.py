@@ -47,7 +47,7 @@ def test_compose_obeys_the_specification() -> None:
 def test_compose_mounts_the_configuration(services: dict[str, Document]) -> None:
     """Winnow runs with docker/winnow.yaml, mounted read-only at the path in its command."""
     winnow = services["winnow"]
-    assert winnow["command"] == ["winnow", "run", "-c", "/etc/winnow/winnow.yaml"]
+    assert winnow["command"] == ["winnow", "run", "-c", "/etc/winnow/winnow.yaml", "--stand-by"]
     assert winnow["volumes"] == ["./winnow.yaml:/etc/winnow/winnow.yaml:ro"]
 
 

@@ -22,7 +22,7 @@ from app.errors import CorruptOffset, OffsetMoved, TooManyDeadLetters, WinnowErr
 from app.executor.cleanse import Cleansed
 from app.executor.clients import C, Clients, LaneWriter
 from app.executor.lane.ledger import FIRST_BACKOFF, Ledger
-from app.model import CommittedOffset, OffsetRange, Outcome, Partition, Receipt
+from app.model import NOBODY, CommittedOffset, OffsetRange, Outcome, Partition, Receipt
 from app.offsets.claim import yield_to_later
 from app.offsets.contract import OffsetStore
 from app.offsets.metadata import OffsetMetadata
@@ -141,7 +141,8 @@ def _refuse_tripped(ledger: Ledger, committed: CommittedOffset | None) -> None:
     The driver does not know it if the task's receipts were lost.
     """
     found = OffsetMetadata.parse(committed.metadata if committed else "")
-    if found.tripped and found.owner == ledger.owner and committed is not None and committed.offset == ledger.position:
+    ours = found.owner == ledger.owner != NOBODY
+    if found.tripped and ours and committed is not None and committed.offset == ledger.position:
         cure = TooManyDeadLetters(ledger.partition, "").cure
         raise TooManyDeadLetters(ledger.partition, found.blocked.removesuffix(f": {cure}"))
 
