@@ -156,7 +156,7 @@ RULES = [
     Rule(
         "a command decides nothing: adapters come from app.start, use cases from app.operate",
         within("app.cli"),
-        within("app.kafka", "app.offsets"),
+        within("app.kafka", "app.offsets", "app.driver.round"),
     ),
     Rule(
         "nothing outside the command line imports what a person does beside the service",
