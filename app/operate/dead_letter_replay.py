@@ -21,7 +21,7 @@ from app.driver.task_config import task_config
 from app.errors import NotUsable, Refused
 from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
-from app.operate.dead_letters import Choice, DeadLetters, Letter
+from app.operate.dead_letters import DeadLetters, Letter, Selection
 from app.operate.ledger import Ledger, Remainder, Waiting
 from app.operate.reading import Cleanse, Reader, Span, read
 from app.operate.replay import refuse_own_topics
@@ -126,7 +126,7 @@ class Plan:
         parking: the parking topic and its number of partitions.
     """
 
-    choice: Choice
+    selection: Selection
     limit: int | None
     attempts: int
     parking: tuple[str, int]
@@ -193,7 +193,7 @@ class Replay:
                 waiting.is_of(each.letter.topic_id) for each in sources[waiting.source]
             ):
                 self.tally.handled += 1
-            elif not self._plan.choice.takes(letter) or self._is_enough(len(taken)):
+            elif not self._plan.selection.takes(letter) or self._is_enough(len(taken)):
                 self.tally.not_chosen += 1
                 self._left_at = record.offset if self._left_at is None else self._left_at
             else:
@@ -285,7 +285,7 @@ class Session:
     def __init__(
         self,
         tasks: TaskConfig,
-        plan: tuple[Choice, int | None, int],
+        plan: tuple[Selection, int | None, int],
         cleanse: Cleanse,
         *,
         clients: Clients,
@@ -293,16 +293,16 @@ class Session:
         reader: Reader,
     ) -> None:
         topic = tasks.dead_letters
-        choice, limit, attempts = plan
+        selection, limit, attempts = plan
         parking = PARKING.format(topic.topic), topic.partitions
         ledger = Ledger(LEDGER.format(topic.topic), tasks.sink.topic)
-        self.replay = Replay(Plan(choice, limit, attempts, parking), ledger, cleanse)
+        self.replay = Replay(Plan(selection, limit, attempts, parking), ledger, cleanse)
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
         letters = DeadLetters(topic.topic, clients.destinations, reader)
         self._watermarks = letters.watermarks()
-        self._wanted = letters.spans(self._watermarks, choice)
+        self._wanted = letters.spans(self._watermarks, selection)
 
     @property
     def length(self) -> int:

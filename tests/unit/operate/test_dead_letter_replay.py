@@ -10,7 +10,7 @@ from app.errors import NotUsable, Refused
 from app.headers import Header
 from app.model import CommittedOffset, Partition, Watermarks
 from app.operate.dead_letter_replay import Pace, Plan, Replay, steps
-from app.operate.dead_letters import Choice, Letter
+from app.operate.dead_letters import Letter, Selection
 from app.operate.ledger import Ledger, Remainder, Waiting
 from app.records import Fate, OutgoingRecord, Record
 
@@ -74,9 +74,9 @@ class Writer:
 
 
 def replay(
-    ledger: Ledger | None = None, limit: int | None = None, choice: Choice | None = None, attempts: int = 3
+    ledger: Ledger | None = None, limit: int | None = None, selection: Selection | None = None, attempts: int = 3
 ) -> Replay:
-    plan = Plan(choice or Choice(), limit, attempts, ("dead.parked", 1))
+    plan = Plan(selection or Selection(), limit, attempts, ("dead.parked", 1))
     return Replay(plan, ledger or Ledger(LEDGER, "clean"), Cleanse())
 
 
@@ -231,7 +231,7 @@ class TestReplay:
 
     def test_what_is_not_chosen_waits(self) -> None:
         """The next replay starts no later than the first dead letter left."""
-        writer = run(replay(choice=Choice(reasons=["other"])), letter(4), letter(5))
+        writer = run(replay(selection=Selection(reasons=["other"])), letter(4), letter(5))
 
         assert ([], "winnow-replay/1 clean=4") == (writer.written("clean"), writer.metadata)
 
