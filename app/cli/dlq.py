@@ -14,7 +14,7 @@ from app.config import Config
 from app.errors import built
 from app.model import TaskConfig
 from app.operate.dead_letter_replay import Pace, Session, Tally, replaying
-from app.operate.dead_letters import DeadLetters, Selection, Statistics, place_of
+from app.operate.dead_letters import DeadLetterReader, Selection, Statistics, place_of
 from app.times import time_of
 
 
@@ -129,17 +129,17 @@ def replay(
         session = Session(tasks, (selection, limit, attempts), cleanse, clients=kafka, kafka=replays, reader=reader)
         with progress("reading dead letters" if dry_run else "replaying dead letters", session.length) as advance:
             if dry_run:
-                session.foresee(advance)
+                session.dry_run(advance)
             else:
                 session.carry_out(Pace(rate), advance)
     return _view(tasks, session.replay.tally, done=not dry_run)
 
 
-def _dead_letters(settings: Config) -> DeadLetters:
+def _dead_letters(settings: Config) -> DeadLetterReader:
     from app.start import clients, records
 
     reader = records(settings.output_kafka, settings.group_id)
-    return DeadLetters(settings.dead_letters.topic, clients(settings).destinations, reader)
+    return DeadLetterReader(settings.dead_letters.topic, clients(settings).destinations, reader)
 
 
 def _view(work: TaskConfig, tally: Tally, *, done: bool) -> View:

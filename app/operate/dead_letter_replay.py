@@ -21,8 +21,8 @@ from app.driver.task_config import task_config
 from app.errors import NotUsable, Refused
 from app.headers import REPLAYS, SOURCE, TOPIC_ID
 from app.model import NOBODY, CommittedOffset, Partition, TaskConfig
-from app.operate.dead_letters import DeadLetters, Letter, Selection
-from app.operate.ledger import Ledger, Remainder, Waiting
+from app.operate.dead_letters import DeadLetterReader, Letter, Selection
+from app.operate.ledger import Remainder, ReplayLedger, Waiting
 from app.operate.reading import Cleanse, Reader, Span, read
 from app.operate.replay import refuse_own_topics
 from app.records import Fate, OutgoingRecord, Record
@@ -79,7 +79,7 @@ class Tally:
         }
 
 
-class Writer(Protocol):
+class PartitionWriter(Protocol):
     """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
 
     def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
@@ -90,7 +90,6 @@ class Writer(Protocol):
             Refused: Kafka rejects a record; nothing is written, and the writer stays usable.
             Fenced, Transient: nothing more can be written.
         """
-        ...
 
 
 class Replays(Protocol):
@@ -98,21 +97,17 @@ class Replays(Protocol):
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Return where earlier replays stopped, without disturbing any."""
-        ...
 
     def make_room(self, topic: str, partitions: int, settings: Mapping[str, str]) -> list[Partition]:
         """Create a topic if it is missing; return its partitions."""
-        ...
 
     def entries(self, place: Partition) -> Iterable[Record]:
         """Yield all committed records of a partition; none if it does not exist."""
-        ...
 
     def open(
         self, partitions: Collection[Partition], others: Collection[Partition]
-    ) -> AbstractContextManager[Sequence[tuple[Partition, Writer, CommittedOffset | None]]]:
+    ) -> AbstractContextManager[Sequence[tuple[Partition, PartitionWriter, CommittedOffset | None]]]:
         """Return an open writer and its position for each dead-letter partition; it may write to `others`, too."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +127,10 @@ class Plan:
     parking: tuple[str, int]
 
 
-class Replay:
+class DeadLetterReplay:
     """Replays dead letters, one partition after the other."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, cleanse: Cleanse) -> None:
+    def __init__(self, plan: Plan, ledger: ReplayLedger, cleanse: Cleanse) -> None:
         self._plan = plan
         self.ledger = ledger
         self._cleanse = cleanse
@@ -150,13 +145,15 @@ class Replay:
         """Whether the limit is reached."""
         return self._is_enough(0)
 
-    def foresee(self, records: Iterable[Record]) -> None:
+    def dry_run(self, records: Iterable[Record]) -> None:
         """Count the outcomes of dead letters, and write nothing."""
         for waiting, fate in self._fates(records):
             self.ledger.cleansed(waiting)  # a second one of the same record would not be replayed either
             self._count(waiting, fate)
 
-    def run(self, span: Remainder, batches: Iterable[Sequence[Record]], writer: Writer) -> Iterator[tuple[int, int]]:
+    def run(
+        self, span: Remainder, batches: Iterable[Sequence[Record]], writer: PartitionWriter
+    ) -> Iterator[tuple[int, int]]:
         """
         Replay a partition; yield the numbers replayed and read after each batch.
 
@@ -204,7 +201,7 @@ class Replay:
     def _is_enough(self, more: int) -> bool:
         return self._plan.limit is not None and self.tally.replayed + more >= self._plan.limit
 
-    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: Writer) -> None:
+    def _commit(self, fates: Sequence[tuple[Waiting, Fate]], position: int, writer: PartitionWriter) -> None:
         """Commit; if Kafka rejects a record, bisect until that record is found."""
         records = [each for waiting, fate in fates for each in self._written(waiting, fate)]
         try:
@@ -295,12 +292,12 @@ class Session:
         topic = tasks.dead_letters
         selection, limit, attempts = plan
         parking = PARKING.format(topic.topic), topic.partitions
-        ledger = Ledger(LEDGER.format(topic.topic), tasks.sink.topic)
-        self.replay = Replay(Plan(selection, limit, attempts, parking), ledger, cleanse)
+        ledger = ReplayLedger(LEDGER.format(topic.topic), tasks.sink.topic)
+        self.replay = DeadLetterReplay(Plan(selection, limit, attempts, parking), ledger, cleanse)
         self._tasks = tasks
         self._kafka = kafka
         self._reader = reader
-        letters = DeadLetters(topic.topic, clients.destinations, reader)
+        letters = DeadLetterReader(topic.topic, clients.destinations, reader)
         self._watermarks = letters.watermarks()
         self._wanted = letters.spans(self._watermarks, selection)
 
@@ -309,7 +306,7 @@ class Session:
         """How many offsets there are to read at most."""
         return sum(each.length for each in self._wanted.values())
 
-    def foresee(self, advance: Callable[[int], object]) -> None:
+    def dry_run(self, advance: Callable[[int], object]) -> None:
         """Count the outcomes, and write nothing; call `advance` with the number of offsets done."""
         positions = self._kafka.positions(self._watermarks)
         self._read_ledger()
@@ -317,7 +314,7 @@ class Session:
             span = self._span(partition, positions.get(partition))
             advance(span.begin - self._wanted[partition].begin)
             for records in self._batches(span):
-                self.replay.foresee(records)
+                self.replay.dry_run(records)
                 advance(len(records))
                 if self.replay.enough:
                     return

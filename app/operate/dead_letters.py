@@ -131,7 +131,7 @@ def newest(letters: Iterable[Letter], limit: int) -> list[Letter]:
     return heapq.nlargest(limit, letters, key=age)[::-1]
 
 
-class DeadLetters:
+class DeadLetterReader:
     """
     The dead letters in a topic.
 
