@@ -18,8 +18,8 @@ from app.cli import main
 from app.config import Config
 from app.cures import KafkaTools
 from app.driver.clients import Clients
+from app.driver.diagnostics import Need, lacking
 from app.driver.discover import Discovery
-from app.driver.findings import Need, lacking
 from app.driver.owners import Owners
 from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide
 from app.errors import (
