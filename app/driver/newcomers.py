@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from app.config import Config
-from app.cures import KafkaTools, take_along
-from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, told
+from app.cures import KafkaTools, migrate_offsets
+from app.driver.starting_offsets import PartitionOffsets, StartPolicy, decide, is_witness, stored_block
 from app.errors import Blocked, OffsetLeftBehind
 from app.model import CommittedOffset, Partition, Topic
 from app.offsets.contract import OffsetStore
@@ -27,7 +27,7 @@ class Newcomers:
         self._copies = copies
         store, beside = config.offsets.store.name, bool(config.placeholder)
         self._cause = ON_SOURCE if beside else IN_KAFKA.format(store)
-        command = take_along("source" if beside else "kafka", store)
+        command = migrate_offsets("source" if beside else "kafka", store)
         self._cure = (
             f"stop Winnow, then carry it over with {command}; or, to start afresh, "
             f"{KafkaTools.of(config.kafka).delete_group(config.group_id)}"
@@ -80,4 +80,4 @@ class Newcomers:
             decide(at, policy, first_seen=None, had_offset_in=None, is_new=self.is_new(at.partition), cut=None)
         except Blocked as error:
             return error
-        return told(at)
+        return stored_block(at)

@@ -68,7 +68,7 @@ class Owners:
                 raise self._foreign_sink(partition, owner)
         self.takeover.look(moved)
         known = moved.keys() & self._seen.keys() if self._looks >= LOOKS_AT_LEFTOVERS else set()
-        self._meet({owner for partition in known if self._is_equal(owner := moved[partition])})
+        self._check_rivals({owner for partition in known if self._is_equal(owner := moved[partition])})
         self._seen |= offsets
         self._looks += 1
 
@@ -113,7 +113,7 @@ class Owners:
     def _is_equal(self, owner: Owner) -> bool:
         return owner not in (NOBODY, self._me) and owner.generation == self._me.generation
 
-    def _meet(self, others: set[Owner]) -> None:
+    def _check_rivals(self, others: set[Owner]) -> None:
         self._rivals.look(sign=bool(others))
         if not others:
             return
