@@ -36,7 +36,7 @@ def connected(config: Config, clients: Clients, say: Say) -> int:
 def _connected(config: Config, clients: Clients, say: Say) -> int:
     preflight = Preflight(config, clients)
     diagnostics = preflight.rights()
-    _tell(diagnostics, say)
+    _report(diagnostics, say)
     if _refused(diagnostics):
         return NotUsable.exit_code
     if preflight.release:
@@ -54,13 +54,13 @@ def _connected(config: Config, clients: Clients, say: Say) -> int:
     if (pause := clients.pauses.read()) is not None:
         say("paused", f"{pause}; to resume, run {RESUME}")
     diagnostics = preflight.settings({each.topic for each in workload.committed})
-    _tell(diagnostics, say)
+    _report(diagnostics, say)
     for error in troubles.values():
         say("blocked" if isinstance(error, Blocked) else "waits", str(error))
     return NotUsable.exit_code if _refused(diagnostics) else 1 if troubles else 0
 
 
-def _tell(diagnostics: Sequence[Diagnostic], say: Say) -> None:
+def _report(diagnostics: Sequence[Diagnostic], say: Say) -> None:
     for each in diagnostics:
         say(each.severity.value, str(each))
 

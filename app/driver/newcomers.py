@@ -17,7 +17,7 @@ IN_KAFKA = "the group's offset exists only in Kafka, not in the store {!r}, wher
 
 class Newcomers:
     """
-    Meets each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
+    Sees each partition once, and judges by the group's offsets, which exist even for partitions without a leader.
 
     Args:
         copies: the group's offsets in Kafka on the source's cluster; None if that is their main store.
@@ -42,21 +42,21 @@ class Newcomers:
         """Every partition met so far."""
         return self._known or ()
 
-    def meet(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:
+    def record(self, committed: Mapping[Partition, CommittedOffset | None], topics: Mapping[str, Topic]) -> None:
         """
         Record which partitions exist, with their committed offsets (None without one).
 
         Raises:
             Unreachable, NotUsable: the copies on the source's cluster cannot be read; nothing is decided.
         """
-        met = committed.keys() - (self._known or ())
-        self._look_for_copies([each for each in met if committed[each] is None])
+        added = committed.keys() - (self._known or ())
+        self._look_for_copies([each for each in added if committed[each] is None])
         if self._known is None:  # a partition is new if the group has worked on another one of its topic (KIP-1327)
             begun = {each.topic for each, at in committed.items() if is_witness(at, topics[each.topic].id)}
-            self._new = {each for each in met if each.topic in begun}
+            self._new = {each for each in added if each.topic in begun}
         else:
-            self._new |= met
-        self._known = {*self.known, *met}
+            self._new |= added
+        self._known = {*self.known, *added}
 
     def _look_for_copies(self, partitions: Collection[Partition]) -> None:
         """Only the copy has an offset if `sink.kafka` or `offsets.store` is new, or the main store lost it."""

@@ -137,7 +137,7 @@ def offsets_of(config: Config, clients: Clients) -> list[PartitionLag]:
     committed = {each: found.get(each) for each in partitions}
     watermarks = clients.topics.watermarks(led) if led else {}
     newcomers = Newcomers(config, clients.copies)
-    newcomers.meet(committed, topics)
+    newcomers.record(committed, topics)
     blocked = {
         each: newcomers.judge(PartitionOffsets(each, topics[each.topic].id, marks, committed[each]), policy)
         for each, marks in watermarks.items()

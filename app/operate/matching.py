@@ -149,7 +149,7 @@ class Matching:
     def _named_line(self, record: Record, row: int, mark: int) -> None:
         """Match a line that names its record; a replay's lines may come late and in any order."""
         marks = self.expected.marks
-        if marks[row] & NAMED or not (self._is_free(row) or self._give_away(row)):
+        if marks[row] & NAMED or not (self._is_free(row) or self._reassign(row)):
             self._note(row, again(self.expected.origin(row), record))
             return
         if mark == LINE and marks[row] & LETTER:
@@ -161,7 +161,7 @@ class Matching:
         if mark == LINE:
             self._judge_order(record, row)
 
-    def _give_away(self, row: int) -> bool:
+    def _reassign(self, row: int) -> bool:
         """Reassign a record's nameless line to another record with the same hash; return whether that is possible."""
         marks, content = self.expected.marks, self.expected.content(row)
         free = [each for each in self.expected.rows(content) if self._is_free(each)]

@@ -85,7 +85,7 @@ def written(metadata: OffsetMetadata, offset: int = 150) -> CommittedOffset:
 def foreign_sink() -> str:
     owners = Owners(Owner(1, "here", "clean"), "g", REAL)
     with pytest.raises(ForeignSink) as caught:
-        owners.look({P: written(OffsetMetadata("id-1", owner=Owner(1, "there", "other")))})
+        owners.observe({P: written(OffsetMetadata("id-1", owner=Owner(1, "there", "other")))})
     return caught.value.cure
 
 

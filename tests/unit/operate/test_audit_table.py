@@ -325,7 +325,7 @@ MUTATIONS: dict[str, tuple[object, str, object, str]] = {
     "a name beyond the range is good": (Matching, "_is_beyond", lambda *_: False, "a line with a name of nobody"),
     "a name takes no line away": (
         Matching,
-        "_give_away",
+        "_reassign",
         lambda *_: False,
         "a replay has written one of two that are alike",
     ),
