@@ -80,7 +80,7 @@ class Tally:
 
 
 class PartitionWriter(Protocol):
-    """Writes for one partition of the dead letters, exactly once; see `app.kafka.replays`."""
+    """Writes for one partition of the dead letters, exactly once; see `app.kafka.dead_letter_replay`."""
 
     def commit(self, records: Sequence[tuple[Partition, OutgoingRecord]], position: int, metadata: str) -> None:
         """
@@ -93,7 +93,7 @@ class PartitionWriter(Protocol):
 
 
 class Replays(Protocol):
-    """What a replay needs of Kafka; see `app.kafka.replays`."""
+    """What a replay needs of Kafka; see `app.kafka.dead_letter_replay`."""
 
     def positions(self, partitions: Collection[Partition]) -> Mapping[Partition, CommittedOffset]:
         """Return where earlier replays stopped, without disturbing any."""

@@ -29,7 +29,6 @@ class FirstRecords(Protocol):
         None means that no record waits: control records and aborted ones take offsets, too. A partition is left out if
         it does not answer in time or its record has no timestamp.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
